@@ -100,7 +100,7 @@ class RecordPage:
 
 async def starts(admin: Admin, partitions: list[TopicPartition], position: Position) -> dict[int, int]:
     """Where `position` is in each partition. Raises KafkaError."""
-    bounds = await bounds_of(admin, partitions)
+    bounds = await _known_bounds(admin, partitions)
     found: dict[TopicPartition, int | None] = {}
     if isinstance(position, AtTime):
         answers = await admin.list_offsets(dict.fromkeys(bounds, position.timestamp_ms))
@@ -111,13 +111,20 @@ async def starts(admin: Admin, partitions: list[TopicPartition], position: Posit
     }
 
 
+async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    """What each of them holds. Raises KafkaError, also for a topic that was deleted a moment ago."""
+    bounds = await bounds_of(admin, partitions)
+    for where in partitions:
+        if where not in bounds:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {where.topic!r} any more")
+    return bounds
+
+
 async def page(admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted) -> RecordPage:
     """The records from the cursor on. Raises KafkaError."""
     made = RecordPage(cursor=dict(cursor))
-    made.bounds = {
-        key.partition: bounds
-        for key, bounds in (await bounds_of(admin, [TopicPartition(topic, index) for index in cursor])).items()
-    }
+    bounds = await _known_bounds(admin, [TopicPartition(topic, index) for index in cursor])
+    made.bounds = {key.partition: held for key, held in bounds.items()}
     budget = _Budget(PAGE_BYTES if wanted.key is None else SCAN_BYTES)
     pages = [_PartitionPage(admin, TopicPartition(topic, index), cursor[index], wanted) for index in sorted(cursor)]
     share = max(MIN_FETCH_BYTES, budget.bytes_left // max(1, len(pages) * 8))

@@ -11,6 +11,8 @@ from tests.support.storage import make_batch
 
 from oncelog import TopicPartition
 from oncelog.admin import LATEST_TIMESTAMP, Admin, LogPart
+from oncelog.cli.offsets import Earliest
+from oncelog.errors import ErrorCode, KafkaError
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
 from oncelog_console.limits import KEY_BYTES, TAIL_RECORDS, VALUE_BYTES
 from oncelog_console.looks import records
@@ -30,9 +32,10 @@ class OneLog:
     def __init__(self, *batches: bytearray) -> None:
         self.batches = tuple(RecordBatch(bytes(each)) for each in batches)
         self.end = self.batches[-1].next_offset
+        self.topics = [TOPIC]
 
     async def list_topics(self, include_internal: bool) -> list[str]:
-        return [TOPIC]
+        return self.topics
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], **_: Any
@@ -71,6 +74,16 @@ async def test_a_search_ends_in_time_within_what_was_read(monkeypatch: pytest.Mo
     monkeypatch.setattr(records, "monotonic", lambda: next(times, 1000.0))
     page = await records.page(admin_of(OneLog(large(0), large(1), large(2))), TOPIC, {0: 0}, Wanted(key=b"another"))
     assert (page.looked_at, page.cursor, page.has_more) == (1, {0: 1}, True)
+
+
+async def test_a_topic_that_was_deleted_since_is_not_known() -> None:
+    log = OneLog(large(0))
+    log.topics = []
+    with pytest.raises(KafkaError) as starts:
+        await records.starts(admin_of(log), [TopicPartition(TOPIC, 0)], Earliest())
+    with pytest.raises(KafkaError) as page:
+        await records.page(admin_of(log), TOPIC, {0: 0}, Wanted())
+    assert {each.value.code for each in (starts, page)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 async def test_a_tail_holds_what_it_sends() -> None:
