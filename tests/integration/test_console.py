@@ -1,6 +1,6 @@
 """The pages of `oncelog console` against a live broker, asked without a browser; tail and command over a socket.
 
-On this broker transactions may hang: transaction.partition.verification.enable=false.
+On this broker transactions may hang.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import pytest
 import pytest_asyncio
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
+from hanging import hung
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
+from starlette.types import Receive, Scope, Send
 from warm_commands import COMMAND, run_oncelog_text
 
 from oncelog import Admin, Producer, TopicPartition
@@ -29,10 +31,10 @@ from oncelog.errors import KafkaError
 from oncelog_console import limits
 from oncelog_console.application import application
 from oncelog_console.link import Link
+from oncelog_console.pages.tail import EventStream
 from oncelog_console.serving import Serving, listening_socket
 from oncelog_protocol.errors import ErrorCode
 
-UNGUARDED = {"transaction.partition.verification.enable": "false"}
 HOME = "http://127.0.0.1:8080"
 OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
 SCRIPT = "<script>alert('x')</script>"
@@ -51,13 +53,6 @@ HASTY = dict.fromkeys(PATIENT, 1_000)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("pages.asking", "link"):
         monkeypatch.setattr(f"oncelog_console.{place}.PAGE_SECONDS", 90.0)
-
-
-@pytest.fixture(scope="module")
-def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("unguarded") / "data", UNGUARDED) as process:
-        yield process
-    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.fixture
@@ -118,18 +113,6 @@ async def write(address: str, topic: str, *values: bytes | None, key: bytes | No
         for value in values:
             await producer.send(topic, value, key=key)
         await producer.flush()
-
-
-def hung(client: RawClient, topic: str) -> None:
-    """A transaction hangs at offset 2 of `topic`, behind a committed one."""
-    client.create_topic(topic)
-    txn = RawTransactions(client, topic)
-    old = txn.take_over()
-    txn.write(topic)
-    assert txn.end() == ErrorCode.NONE
-    eventually(lambda: is_stable(client, topic), "the transaction is complete")
-    assert txn.produce(topic, asking=old, sequence=1) == ErrorCode.NONE
-    assert last_stable_offset(client, topic) == 2
 
 
 # --- what is seen
@@ -429,6 +412,7 @@ async def test_a_cluster_that_goes_away_is_not_an_empty_one_and_comes_back(broke
 
 
 async def until_shown(browser: Browser, path: str, text: str) -> None:
+    """Asks again until it is there. The pause between two questions decides nothing: it leaves the broker some time."""
     async with asyncio.timeout(100):
         while text not in as_text((await browser.client.get(path)).text):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -468,6 +452,14 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
 ) -> None:
     monkeypatch.setattr("oncelog_console.pages.tail.MAX_TAILS", 1)
     raw.create_topic(topic)
+    is_over = asyncio.Event()
+    answer = EventStream.__call__
+
+    async def noted(stream: EventStream, scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(stream, scope, receive, send)
+        is_over.set()
+
+    monkeypatch.setattr(EventStream, "__call__", noted)
     async with served(unguarded.address) as (port, app):
         request = f"GET /tail?topic={topic} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -490,9 +482,8 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
         assert records[1]["value"]["kind"] == "null"
         assert records[0]["key"]["text"] in ("\\x00key", "00 6b 65 79")
         writer.close()
-        async with asyncio.timeout(60):
-            while app.state.console.tails:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(is_over.wait(), 60)
+        assert app.state.console.tails == 0
 
 
 async def told_before_the_end(reader: asyncio.StreamReader) -> bytes:
