@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog_console.drawing.scale import Scale, Tick, age_label, ages
+from oncelog_console.drawing.scale import Scale, Tick, age_ticks
 
 WIDTH: Final = 1000
 HEIGHT: Final = 100
@@ -56,7 +56,7 @@ def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart
         tuple(_points(stretch) for stretch in known),
         tuple(_points([(stretch[0][0], HEIGHT), *stretch, (stretch[-1][0], HEIGHT)]) for stretch in known),
         most,
-        tuple(Tick(across.at(now_ms - age), age_label(age)) for age in ages(span, TICKS)),
+        age_ticks(across, now_ms, span, TICKS),
     )
 
 
