@@ -82,7 +82,8 @@ class Browser:
         assert form, page
         fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
         fields = {name: html.unescape(value) for name, value in fields.items()} | changed
-        return await self.client.post(form[1], data=fields, headers=OURS)
+        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # as browsers do
+        return await self.client.post(html.unescape(form[1]), data=sent, headers=OURS)
 
 
 def as_text(page: str) -> str:
@@ -317,6 +318,19 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
         assert (done.status_code, (await admin.groups.offsets(group))[partition].offset) == (303, 4)
     assert "Moved" in await browser.text(done.headers["location"])
     assert "There is no such thing" in await browser.text("/group", 404, id=f"{group}-not")
+
+
+async def test_a_group_whose_name_has_lines_is_the_one_that_is_moved(
+    browser: Browser, raw: RawClient, topic: str, group: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic)
+    await write(unguarded.address, topic, b"0", b"1")
+    odd = f"{group}\nsecond line"
+    page = await browser.page("/group/reset", id=odd, topic=topic, to="latest")
+    done = await browser.submit(page)
+    assert done.status_code == 303
+    async with Admin(unguarded.address) as admin:
+        assert (await admin.groups.offsets(odd))[TopicPartition(topic, 0)].offset == 2
 
 
 # --- what is refused

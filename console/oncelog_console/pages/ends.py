@@ -74,7 +74,7 @@ async def ask_fence(request: Request) -> Response:
 
 @change
 async def fence(request: Request, form: Form) -> Response:
-    transactional_id = text_of(form.get("id"), "id")
+    transactional_id = text_of(request.query_params.get("id"), "id")
     producer_id = number_of(form.get("producer_id"), "producer_id")
     epoch = number_of(form.get("epoch"), "epoch")
     admin = await admin_of(request)
