@@ -16,6 +16,7 @@ errors.py                   what may go wrong
 address.py                  where a broker is
 jaas.py                     what stands in sasl.jaas.config
 opened.py                   what an `async with` opens and closes
+cancelling.py               whose cancellation it is
 backoff.py, alarm.py, clock.py
 fail_points/                where a test can strike
 

@@ -38,7 +38,7 @@ def hold(self, connection, frame):
         if len(held) == 1:
             waiting.append(asyncio.get_running_loop().create_task(release()))
     else:
-        return handle(self, connection, frame)
+        handle(self, connection, frame)
 
 waiting = []
 

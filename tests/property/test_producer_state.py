@@ -31,6 +31,8 @@ class Naive:
     batches: list = dataclasses.field(default_factory=list)
     """(sequences, base offset)."""
     transaction: int | None = None
+    newest_transaction: int = 0
+    """Where the one that is open began, or the one that ended last."""
     is_any_next: bool = False
     """Nothing is known of this epoch but a marker: its batches may have been here before."""
 
@@ -42,17 +44,14 @@ class Naive:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
             if epoch == self.epoch:
                 for known, base in self.batches[-5:]:
-                    if known == sequences:
-                        is_of_this = self.transaction is not None and base >= self.transaction
-                        return (
-                            ErrorCode.UNKNOWN_PRODUCER_ID
-                            if self.is_strict and transactional and not is_of_this
-                            else base
-                        )
+                    if self.is_strict and transactional and (self.transaction is None or base < self.transaction):
+                        if first in known and self._written(0).issuperset(sequences):
+                            return ErrorCode.UNKNOWN_PRODUCER_ID
+                    elif known == sequences:
+                        return base
                 last = self.batches[-1][0][-1] if self.batches else -1
                 if first != (last + 1) % SPACE and not self.is_any_next:
-                    written = self._written()
-                    if self.is_strict and all(sequence in written for sequence in sequences):
+                    if self.is_strict and self._written(self.newest_transaction).issuperset(sequences):
                         if transactional and self.transaction is None:
                             return ErrorCode.UNKNOWN_PRODUCER_ID
                         return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -66,11 +65,12 @@ class Naive:
         self.epoch, self.is_any_next = epoch, False
         self.batches.append((sequences, offset))
         if transactional and self.transaction is None:
-            self.transaction = offset
+            self.transaction = self.newest_transaction = offset
         return offset
 
-    def _written(self):
-        return {sequence for sequences, _ in self.batches for sequence in sequences}
+    def _written(self, offset):
+        """From there on."""
+        return {sequence for sequences, base in self.batches if base >= offset for sequence in sequences}
 
     def mark(self, epoch, coordinator_epoch):
         """The first offset of the transaction that ends, None, or an error code."""

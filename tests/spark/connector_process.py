@@ -7,17 +7,14 @@ python connector_process.py SPEC       (JSON: the fields of `Work`; prints JSON:
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from own_process import run_file
 from streams import again_if_late, produce
 
-SECONDS = 600
 ROWS = 500
 
 
@@ -36,18 +33,9 @@ class Work:
 
 def run(work: Work) -> dict[str, Any]:
     """What each step found. Raises AssertionError where the process fails."""
-    command = [sys.executable, __file__, json.dumps(asdict(work))]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        out, err = process.communicate(timeout=SECONDS)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    assert process.returncode == 0, err[-4000:]
-    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    done = run_file(__file__, asdict(work))
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from own_process import run_file
 from streams import Stream
-
-SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -31,29 +29,14 @@ class Application:
     foreach_batch: str = ""
 
 
-def run(application: Application) -> subprocess.CompletedProcess[str]:
-    """Until it has ended, or was killed. Its workers and its JVM have ended, too."""
-    command = [sys.executable, __file__, json.dumps(asdict(application))]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        out, err = process.communicate(timeout=SECONDS)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
 def dies(application: Application) -> None:
     """It ends otherwise than well."""
-    done = run(application)
+    done = run_file(__file__, asdict(application))
     assert done.returncode != 0, done.stdout
 
 
 def succeeds(application: Application) -> None:
-    done = run(application)
+    done = run_file(__file__, asdict(application))
     assert done.returncode == 0, done.stderr[-4000:]
 
 

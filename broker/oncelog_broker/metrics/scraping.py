@@ -18,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from oncelog.cancelling import is_being_cancelled
 from oncelog_broker.metrics.families import FAMILIES
 from oncelog_broker.metrics.family import Family, Samples
 from oncelog_broker.metrics.source import Parts, Source
@@ -25,7 +26,6 @@ from oncelog_broker.runtime.answers import then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import is_being_cancelled
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from oncelog.address import Address
 from oncelog.backoff import backoff_s
+from oncelog.cancelling import is_being_cancelled
 from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.network import Network
-from oncelog_broker.runtime.tasks import Tasks, is_being_cancelled
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.schema import Request
 
 if TYPE_CHECKING:

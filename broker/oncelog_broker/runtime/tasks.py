@@ -75,13 +75,6 @@ def heard_or_not(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
     return answer
 
 
-def is_being_cancelled() -> bool:
-    """Whether the task that asks is to end. To be asked by whoever is told CancelledError by what it waits for, and
-    makes something else of it: a cancellation that was swallowed is not repeated, and `Tasks.close` waits for ever."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
     if not work.cancelled() and work.exception() is not None:
         logger.error("background task failed", exc_info=work.exception(), extra={"task": name})

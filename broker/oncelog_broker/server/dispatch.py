@@ -19,6 +19,7 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.server.answer_queue import Slot, size_of
 from oncelog_broker.server.connection import BrokerConnection
@@ -93,10 +94,19 @@ class Dispatcher:
         if route.times is not None and route.requests & TIMED_MASK == 1:
             started = self._monotonic()
         try:
-            answer = _serve(route, throttling, frame, position, context)
+            request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
         except NewRoute:
-            answer = _serve_first(route, throttling, frame, position, context)
-        self._answer(answer, route, context, started)
+            answer = _serve_in_slices(_decode_first(route, frame, position), route, throttling, context)
+        except TooManyElements:
+            steps = route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
+            answer = _serve_in_slices(steps, route, throttling, context)
+        else:
+            handler = route.handler
+            answer = handler(request, context) if throttling is None else throttling.serve(handler, request, context)
+        if isinstance(answer, asyncio.Future):
+            self._wait(answer, route, context, started)
+        elif answer is not None:
+            self._respond(answer, route, context)
         if throttling is not None and isinstance(context, MeteredContext):
             context.handled()
         if started and route.times is not None and not isinstance(answer, asyncio.Future):
@@ -119,13 +129,8 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        self._answer(then(context.in_slices(route.make()), lambda _: unsupported_version()), route, context)
-
-    def _answer(self, answer: Answer[Any], route: Route, context: RequestContext, started: float = 0.0) -> None:
-        if isinstance(answer, asyncio.Future):
-            self._wait(answer, route, context, started)
-        elif answer is not None:
-            self._respond(answer, route, context)
+        run_steps(route.make())  # in a moment: this handler is here
+        self._respond(unsupported_version(), route, context)
 
     def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, started: float) -> None:
         connection, times = context.connection, route.times
@@ -182,33 +187,29 @@ class Dispatcher:
         )
 
 
-def _serve(
-    route: Route, throttling: Throttling | None, frame: memoryview, position: int, context: RequestContext
+def _serve_in_slices(
+    decoding: Steps[Any], route: Route, throttling: Throttling | None, context: RequestContext
 ) -> Answer[Any]:
-    """What the handler answers. Raises NewRoute before anything is done, MalformedMessage."""
-    try:
-        request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
-    except TooManyElements:
-        decoded = context.in_slices(route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
-        context.reads_frame = isinstance(decoded, asyncio.Future)
-        return then(decoded, lambda request: _handle(route, throttling, request, context))
-    return _handle(route, throttling, request, context)
+    """A request of very many elements, or the first one of its API and version."""
+    request = context.in_slices(decoding)
+    context.reads_frame = isinstance(request, asyncio.Future)
 
-
-def _handle(route: Route, throttling: Throttling | None, request: Any, context: RequestContext) -> Answer[Any]:
-    if throttling is None:
-        answer: Answer[Any] = route.handler(request, context)
+    def serve(request: Any) -> Answer[Any]:
+        answer: Answer[Any] = (
+            route.handler(request, context) if throttling is None else throttling.serve(route.handler, request, context)
+        )
         return answer
-    return throttling.serve(route.handler, request, context)
+
+    return then(request, serve)
 
 
-def _serve_first(
-    route: Route, throttling: Throttling | None, frame: memoryview, position: int, context: RequestContext
-) -> Answer[Any]:
-    """As `_serve`, when the route is made."""
-    made = context.in_slices(route.make())
-    context.reads_frame = isinstance(made, asyncio.Future)
-    return then(made, lambda _: _serve(route, throttling, frame, position, context))
+def _decode_first(route: Route, frame: memoryview, position: int) -> Steps[Any]:
+    yield from route.make()
+    try:
+        return route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
+    except TooManyElements:
+        pass
+    return (yield from route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
 
 
 def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:

@@ -7,12 +7,16 @@ first mention stands for all. (Where it would be *done* twice the API has its ow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
+from itertools import islice
 from typing import Final, TypeVar
 
 from oncelog_broker.runtime.steps import Steps
 
 TOPICS_PER_STEP: Final = 500
+NAMES_PER_STEP: Final = 2000
+"""Some are pairs, and take half a microsecond each."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -20,6 +24,16 @@ K = TypeVar("K", bound=Hashable)
 def once(named: Iterable[K]) -> list[K]:
     """Each thing once, in the order of first mention."""
     return list(dict.fromkeys(named))
+
+
+def counted(named: Iterable[K]) -> Steps[Counter[K]]:
+    """How often each thing is named."""
+    found: Counter[K] = Counter()
+    names = iter(named)
+    while some := list(islice(names, NAMES_PER_STEP)):
+        found.update(some)
+        yield None
+    return found
 
 
 def by_topic(named: Iterable[tuple[K, Iterable[int]]]) -> Steps[dict[K, Collection[int]]]:

@@ -58,6 +58,15 @@ class Coordinators:
         await asyncio.gather(*(one(key) for key in dict.fromkeys(keys)))
         return settled(results, errors)
 
+    async def of_all_brokers(self, ask: Callable[[int], Awaitable[R]]) -> dict[int, R]:
+        """What `ask(node id)` returns for each broker that there is. While one does not answer all are asked anew, as
+        they are then: once it is gone, others look after what it had. Raises KafkaError."""
+
+        async def attempt() -> dict[int, R]:
+            return {broker.node_id: await ask(broker.node_id) for broker in await self._calls.brokers()}
+
+        return await self.until_answered(attempt)
+
     async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
         """Try again while the error is one of `passing`. Raises the last error when the time is over."""
         config = self._calls.config

@@ -74,17 +74,17 @@ class GroupAdmin:
         """The groups of all brokers, by id. Raises KafkaError."""
         from oncelog_protocol.messages.list_groups import ListGroupsRequest
 
-        found: dict[str, ListedGroup] = {}
-        for broker in await self._calls.brokers():
+        async def ask(node_id: int) -> Any:
+            response = await self._calls.send_to(node_id, ListGroupsRequest())
+            if response.error_code:
+                raise error_for(response.error_code)
+            return response
 
-            async def ask(node_id: int = broker.node_id) -> Any:
-                response = await self._calls.send_to(node_id, ListGroupsRequest())
-                if response.error_code:
-                    raise error_for(response.error_code)
-                return response
-
-            for group in (await self._coordinators.until_answered(ask)).groups:
-                found[group.group_id] = ListedGroup(group.group_id, group.protocol_type, group.group_state)
+        found = {
+            group.group_id: ListedGroup(group.group_id, group.protocol_type, group.group_state)
+            for response in (await self._coordinators.of_all_brokers(ask)).values()
+            for group in response.groups
+        }
         return [found[group_id] for group_id in sorted(found)]
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, DescribedGroup]:

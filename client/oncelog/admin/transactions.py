@@ -89,27 +89,25 @@ class TransactionAdmin:
             transactional_id_pattern=pattern,
         )
         needed = 2 if pattern else 0 if duration_ms is None else 1
-        found: list[ListedTransaction] = []
-        for broker in await self._calls.brokers():
 
-            async def ask(node_id: int = broker.node_id) -> Any:
-                if await self._calls.version_at(node_id, ListTransactionsRequest) < needed:
-                    raise UnsupportedVersion(
-                        ErrorCode.UNSUPPORTED_VERSION, f"broker {node_id} is too old to filter by duration or pattern"
-                    )
-                response = await self._calls.send_to(node_id, request)
-                if response.error_code:
-                    raise error_for(response.error_code)
-                return response
-
-            response = await self._coordinators.until_answered(ask)
+        async def ask(node_id: int) -> Any:
+            if await self._calls.version_at(node_id, ListTransactionsRequest) < needed:
+                raise UnsupportedVersion(
+                    ErrorCode.UNSUPPORTED_VERSION, f"broker {node_id} is too old to filter by duration or pattern"
+                )
+            response = await self._calls.send_to(node_id, request)
+            if response.error_code:
+                raise error_for(response.error_code)
             if response.unknown_state_filters:
                 unknown = ", ".join(response.unknown_state_filters)
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no such state of a transaction: {unknown}")
-            found += [
-                ListedTransaction(listed.transactional_id, listed.producer_id, listed.transaction_state, broker.node_id)
-                for listed in response.transaction_states
-            ]
+            return response
+
+        found = [
+            ListedTransaction(listed.transactional_id, listed.producer_id, listed.transaction_state, node_id)
+            for node_id, response in (await self._coordinators.of_all_brokers(ask)).items()
+            for listed in response.transaction_states
+        ]
         return sorted(found, key=_transactional_id)
 
     async def describe(self, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:

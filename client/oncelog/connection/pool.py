@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.address import Address
 from oncelog.backoff import backoff_s
+from oncelog.cancelling import is_being_cancelled
 from oncelog.cluster import Cluster
 from oncelog.config import REBOOTSTRAP, ClientConfig
 from oncelog.connection.security import security_of
@@ -172,7 +173,7 @@ class ConnectionPool:
         try:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
-            if attempt.cancelled() and not _is_being_cancelled() and self._is_closed:
+            if attempt.cancelled() and not is_being_cancelled() and self._is_closed:
                 raise ClientClosed("the client was closed") from None
             raise
 
@@ -209,12 +210,6 @@ class ConnectionPool:
 
     def _backoff(self, failures: int) -> float:
         return backoff_s(failures, self._config.reconnect_backoff_ms, self._config.reconnect_backoff_max_ms, self._rng)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether it is the task that waits which is to end: nobody may make something else of that."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

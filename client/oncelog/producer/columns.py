@@ -23,13 +23,12 @@ BeginBatch = Callable[[PartitionQueue, Row, ColumnWaiter], Awaitable[None]]
 
 
 class Columns(NamedTuple):
-    """As many of each; None for no keys, `now_ms` for all, no headers. Raises ValueError from `check`."""
+    """As many of each; None for no keys, the time now for all, no headers. Raises ValueError from `check`."""
 
     values: Sequence[Buffer | None]
     keys: Sequence[Buffer | None] | None
     timestamps_ms: Sequence[int] | None
     headers: Sequence[HeaderSequence] | None
-    now_ms: int
 
     def check(self) -> None:
         for name in ("keys", "timestamps_ms", "headers"):
@@ -50,12 +49,11 @@ class Columns(NamedTuple):
             None if self.keys is None else self.keys[rows],
             None if self.timestamps_ms is None else self.timestamps_ms[rows],
             None if self.headers is None else self.headers[rows],
-            self.now_ms,
         )
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, now_ms: int) -> Iterator[Row]:
         return zip(
-            repeat(self.now_ms) if self.timestamps_ms is None else self.timestamps_ms,
+            repeat(now_ms) if self.timestamps_ms is None else self.timestamps_ms,
             repeat(None) if self.keys is None else self.keys,
             self.values,
             repeat(NO_HEADERS) if self.headers is None else self.headers,
@@ -67,7 +65,9 @@ def _all_bytes(column: Sequence[Buffer | None]) -> TypeGuard[Sequence[bytes]]:
     return set(map(type, column)) == {bytes}
 
 
-async def hand_over(columns: Columns, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch) -> None:
+async def hand_over(
+    columns: Columns, now_ms: int, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch
+) -> None:
     """All records, in order. `begin_batch` is for one that the batch at the queue's tail has no room for.
 
     Raises ValueError for a timestamp, and what `begin_batch` raises; those before have been handed over then.
@@ -75,9 +75,9 @@ async def hand_over(columns: Columns, queue: PartitionQueue, waiter: ColumnWaite
     for piece in columns.pieces():
         keys, values, is_alike = piece.keys, piece.values, piece.timestamps_ms is None and piece.headers is None
         if is_alike and _all_bytes(values) and (keys is None or _all_bytes(keys)):
-            await _pack(piece.now_ms, keys, values, queue, waiter, begin_batch)
+            await _pack(now_ms, keys, values, queue, waiter, begin_batch)
         else:
-            await _append(piece, queue, waiter, begin_batch)
+            await _append(piece.rows(now_ms), queue, waiter, begin_batch)
 
 
 async def _pack(
@@ -99,8 +99,8 @@ async def _pack(
         done += count
 
 
-async def _append(columns: Columns, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch) -> None:
-    for row in columns.rows():
+async def _append(rows: Iterator[Row], queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch) -> None:
+    for row in rows:
         if not 0 <= row[0] <= MAX_TIMESTAMP:
             raise ValueError(f"timestamp {row[0]}: must be from 0 to {MAX_TIMESTAMP}")
         tail = queue.tail

@@ -299,7 +299,7 @@ class Producer(Opened):
         Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
         length. What comes before a record that is refused has been handed over then: in a transaction, abort it.
         """
-        columns = Columns(values, keys, timestamps_ms, headers, now_ms())
+        columns = Columns(values, keys, timestamps_ms, headers)
         columns.check()
         route = self._routes.get(topic)
         if route is None or not 0 <= partition < route.count:
@@ -309,7 +309,7 @@ class Producer(Opened):
             self._manager.check_in_transaction()
         waiter = ColumnWaiter(self._create_future(), len(values))
         try:
-            await hand_over(columns, route.queues[partition], waiter, self._begin_batch_of_column)
+            await hand_over(columns, now_ms(), route.queues[partition], waiter, self._begin_batch_of_column)
         except BaseException:
             waiter.future.cancel()  # nobody will have it
             raise

@@ -33,8 +33,8 @@ from oncelog_pipeline.jobs.job import DEFAULT_VIEW, Input, Job, Output, Transfor
 from oncelog_pipeline.jobs.keys import FREE, JobError, Where, check_table
 from oncelog_pipeline.options.client_settings import SERVERS
 from oncelog_pipeline.options.reading import OptionError
-from oncelog_pipeline.options.sink_options import sink_options
-from oncelog_pipeline.options.source_options import STATE_OPTION, source_options
+from oncelog_pipeline.options.sink_options import STATE_OPTION, sink_options
+from oncelog_pipeline.options.source_options import source_options
 from oncelog_pipeline.values.format import ValueFormat
 
 SAID_BY_KEYS: Final = {

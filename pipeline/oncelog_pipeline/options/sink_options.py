@@ -13,7 +13,8 @@ from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.reading import OptionError, Options
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 
-KNOWN: Final = ("topic", "delivery", "stateTopic", "writeId")
+STATE_OPTION: Final = "stateTopic"
+KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId")
 DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default (transaction.max.timeout.ms): a batch, and a restart, must be done by then."""
 
@@ -52,7 +53,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     write_id = options.text("writeId", None)
     if write_id is not None:
         options.parsed("writeId", Query)
-    for name in ("topic", "stateTopic"):
+    for name in ("topic", STATE_OPTION):
         if name in options:
             options.parsed(name, _topic)
     delivery = options.choice("delivery", [each.value for each in Delivery], Delivery.EXACTLY_ONCE.value)
@@ -60,7 +61,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         client_settings.bootstrap_servers(options),
         options.text("topic", None),
         Delivery(delivery),
-        options.text("stateTopic", STATE_TOPIC),
+        options.text(STATE_OPTION, STATE_TOPIC),
         write_id,
         task_timeout_ms,
         client_settings.common(found),

@@ -15,10 +15,10 @@ from typing import Any, Final
 from oncelog import TopicPartition
 from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.reading import OptionError, Options, number
+from oncelog_pipeline.options.sink_options import STATE_OPTION
 from oncelog_pipeline.sink.names import STATE_TOPIC
 from oncelog_pipeline.source.offsets import EARLIEST, LATEST, Offsets, offsets_from_json, partitions_from_json
 
-STATE_OPTION: Final = "stateTopic"
 KNOWN: Final = (
     "subscribe",
     "subscribePattern",

@@ -262,7 +262,7 @@ class KafkaCluster(Opened):
 
 
 def _cannot_list(error: KafkaError) -> bool:
-    """Whether it is for ever, not for now, that transactions cannot be listed."""
+    """Whether there is no use in asking again: a broker is too old to list transactions, or we lack the right."""
     return error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or isinstance(error, UnsupportedVersion)
 
 

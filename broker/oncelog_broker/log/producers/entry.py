@@ -5,8 +5,9 @@ over, and an image of all is a list of references:
 
             46 bytes   as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
                        timestamp, coordinator epoch, first offset of the open transaction or -1
-             4         how many sequences up to the last one are known to be in the log, in this epoch; without a
-                       last one, 0 if none came in this epoch (the next is 0), ANY_SEQUENCE if that is not known
+             4         how many sequences up to the last one are known to be in the log, in this epoch and since its
+                       newest transaction began; without a last one, 0 if none came in this epoch (the next is 0),
+                       ANY_SEQUENCE if that is not known
              8         timestamp of the newest batch (the one above may be a marker's)
         0..4 x 24      the batches before that, newest first: last sequence, last offset, offset delta, timestamp
 

@@ -158,7 +158,7 @@ class ProducerState:
                     "its batches must be transactional",
                 )
         if is_transactional and first_offset < 0:
-            first_offset = base_offset
+            first_offset, known = base_offset, 0
         return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
 
     def adopt(self, prepared: bytes | BatchStreak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
@@ -189,7 +189,7 @@ class ProducerState:
             if epoch == last_epoch and last >= 0:
                 past = past_batches(entry)
         if attributes & TRANSACTIONAL_BIT and first_offset < 0:
-            first_offset = base_offset
+            first_offset, known = base_offset, 0
         entry = entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
         self.adopt(entry, header, base_offset, timestamp)
 
@@ -236,15 +236,17 @@ class ProducerState:
         wanted = increment_sequence(sequence, delta)
         _, _, last, _, _, _, _, first_offset, known, _ = HEAD.unpack_from(entry)
         is_transactional = self._is_strict and header[ATTRIBUTES] & TRANSACTIONAL_BIT
+        back = decrement_sequence(last, sequence)
         for known_last, last_offset, last_delta, timestamp in batches(entry):
-            if known_last == wanted and last_delta == delta:
-                if is_transactional and not 0 <= first_offset <= last_offset:
+            if is_transactional and not 0 <= first_offset <= last_offset:
+                if decrement_sequence(known_last, sequence) <= last_delta and delta <= back:
                     raise self._used_before(header)
+            elif known_last == wanted and last_delta == delta:
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
-        back = decrement_sequence(last, sequence)
-        # Only sequences that this log is known to hold make a sure duplicate. Numbers alone do not: after state was
-        # lost, an earlier batch may never have arrived, and calling it a duplicate would lose it.
+        # Only sequences that this log is known to hold make a sure duplicate, while a transaction is open those of this
+        # one. Numbers alone do not: after state was lost, an earlier batch may never have arrived, and calling it a
+        # duplicate would lose it.
         if self._is_strict and last >= 0 and delta <= back < known:
             if is_transactional and first_offset < 0:
                 raise self._used_before(header)

@@ -8,16 +8,16 @@ Answered when this broker holds clients to it. Every broker serves it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
 from oncelog_broker.metadata.address_nodes import OtherNodes
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.slices import Pause
+from oncelog_broker.runtime.slices import Pause, with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import until_decided_by
+from oncelog_broker.server.named import counted
 from oncelog_broker.server.quota_fields import TYPES, checked_value, entity_of, in_order
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -53,18 +53,18 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
             wanted.append((entity, await _changes(entity, entry, pauses.here), result))
         except KafkaError as error:
             _fail(result, error)
-    named = Counter(entity for entity, _, _ in wanted)
-    others: OtherNodes = {}
-    if any(isinstance(entity.ip, str) for entity in named):
-        others = await context.services.configs.nodes_of_addresses(pauses.here)
+    named = await with_pauses(counted(entity for entity, _, _ in wanted), pauses.here)
+    others: OtherNodes | None = None
     for entity, changes, result in wanted:
         await pauses.here()
         try:
             if named[entity] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Ignoring duplicate entity: it is named twice.")
             if result.error_code == ErrorCode.NONE:
+                if others is None and isinstance(entity.ip, str):
+                    others = await context.services.configs.nodes_of_addresses(pauses.here)
                 change = partial(_changed, changes=changes)
-                await context.services.configs.alter_quotas(entity, change, request.validate_only, others)
+                await context.services.configs.alter_quotas(entity, change, request.validate_only, others or {})
         except KafkaError as error:
             _fail(result, error)
     if wanted and not request.validate_only:

@@ -5,7 +5,6 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -17,9 +16,11 @@ from oncelog_broker.config.alter import (
     one_change_each,
 )
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.config_resources import change_configs, check_may_change, check_named_once
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import counted
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
@@ -32,8 +33,9 @@ def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[Alte
 
 async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     responses = []
-    mentions = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     pauses = context.services.slices.pauses()
+    named = ((resource.resource_type, resource.resource_name) for resource in request.resources)
+    mentions = await with_pauses(counted(named), pauses.here)
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None

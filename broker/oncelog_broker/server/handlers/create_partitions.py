@@ -6,13 +6,13 @@ together ask for too many new partitions, each with POLICY_VIOLATION. Served by 
 
 from __future__ import annotations
 
-from collections import Counter
-
 from oncelog_broker.controller.topics import too_many
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import counted
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -27,7 +27,7 @@ def handle(request: CreatePartitionsRequest, context: RequestContext) -> Answer[
 
 async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     pauses = context.services.slices.pauses()
-    named = Counter(topic.name for topic in request.topics)
+    named = await with_pauses(counted(topic.name for topic in request.topics), pauses.here)
     increase = 0
     for topic in request.topics:
         await pauses.here()

@@ -16,8 +16,10 @@ from oncelog_broker.config.resolve import describe_topic
 from oncelog_broker.controller.topics import too_many
 from oncelog_broker.metadata.topic_names import check_topic_may_be_made
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import counted
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -33,7 +35,7 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Answer[Crea
 
 async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     pauses = context.services.slices.pauses()
-    named = Counter(topic.name for topic in request.topics)
+    named = await with_pauses(counted(topic.name for topic in request.topics), pauses.here)
     may_create_any = context.may(rules.CREATE_ANY_TOPIC)
     refused = await _refused(request, named, context)
     results = []

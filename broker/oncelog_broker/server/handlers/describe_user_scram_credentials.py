@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import parse_credential
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import counted
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -32,7 +31,7 @@ def _describe_each(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> Steps[DescribeUserScramCredentialsResponse]:
     image = context.services.image
-    named = Counter(user.name for user in request.users or ())
+    named = yield from counted(user.name for user in request.users or ())
     results = []
     for name, count in (named or dict.fromkeys((each for each in image.user_configs if each is not None), 1)).items():
         infos = [

@@ -5,14 +5,15 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 
 from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides, one_change_each
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.config_resources import change_configs, check_may_change, check_named_once
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import counted
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -28,8 +29,9 @@ def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     responses = []
-    mentions = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     pauses = context.services.slices.pauses()
+    named = ((resource.resource_type, resource.resource_name) for resource in request.resources)
+    mentions = await with_pauses(counted(named), pauses.here)
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None

@@ -8,7 +8,6 @@ A partition that is named twice is INVALID_REQUEST, as in Kafka: each look-up by
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
@@ -16,6 +15,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps, holds_nothing
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import counted
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
@@ -57,7 +57,9 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> Answer[ListO
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    named = yield from counted(
+        (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         answers = []

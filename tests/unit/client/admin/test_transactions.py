@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -277,6 +278,28 @@ async def test_a_coordinator_that_loads_is_asked_again(known: Transactions, addr
     async with Admin(address, **fast) as admin:
         (listed,) = await admin.transactions.list()
     assert (listed.transactional_id, listed.producer_id, listed.coordinator_id) == ("t", 7, NODE)
+
+
+async def test_who_has_gone_is_not_asked_for_ever(
+    known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
+) -> None:
+    """The cluster names it until its session is over; then another looks after what it had."""
+    known.states = {"t": (7, "Ongoing", True)}
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        fake_broker.others = {2: nobody.getsockname()[1]}
+
+        def listed(request: ListTransactionsRequest) -> ListTransactionsResponse:
+            answer = known.list(request)
+            if len(fake_broker.requests_of(ListTransactionsRequest)) == 2:
+                fake_broker.others = {}
+                known.states["moved"] = (8, "Ongoing", True)
+            return answer
+
+        fake_broker.handlers[ListTransactionsRequest] = listed
+        async with Admin(address, **fast) as admin:
+            assert [each.transactional_id for each in await admin.transactions.list()] == ["moved", "t"]
+    assert len(fake_broker.requests_of(ListTransactionsRequest)) == 3
 
 
 async def test_filters(known: Transactions, address: str, fake_broker: Any) -> None:

@@ -61,6 +61,27 @@ async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys
     assert found == [(None, b"before"), *expected, (None, b"after")]
 
 
+@pytest.mark.parametrize("values", [[b"v"] * 3, [b"v", None, b"v"]])
+async def test_their_time_is_when_their_topic_is_known(
+    fake_broker: Any, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
+) -> None:
+    """As that of a record: it may take a minute."""
+    time_ms = 1_000
+    async with Producer(fake_broker.address) as producer:
+        route_of = producer._route
+
+        async def late(*where: Any) -> Any:
+            nonlocal time_ms
+            time_ms = 61_000
+            return await route_of(*where)
+
+        monkeypatch.setattr(producer, "_route", late)
+        monkeypatch.setattr("oncelog.producer.producer.now_ms", lambda: time_ms)
+        await producer.send_columns("topic", 0, values)
+        await producer.flush()
+    assert [timestamp for timestamp, *_ in written(fake_broker)] == [61_000] * 3
+
+
 async def test_the_first_error_is_that_of_all(fake_broker: Any) -> None:
     async with Producer(fake_broker.address, batch_size=200, linger_ms=1000) as producer:
         await producer.send_columns("topic", 0, [b"known"])

@@ -141,11 +141,21 @@ def test_e33_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_
     with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
         log.append(0, count, transactional=True)
     assert log.append(3, 2, transactional=True) == 4, "what it sent behind that"
-    if count == 3:
-        with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
-            log.append(0, count, transactional=True)
+    with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
+        log.append(0, count, transactional=True)
     assert log.append(3, 2, transactional=True) == DuplicateBatch(4, 0)
     assert log.append(0, epoch=1, transactional=True) == 6
+
+
+def test_e33_nor_are_they_surely_in_the_log_when_they_are_forgotten(log):
+    log.append(0, 3, transactional=True)
+    log.mark()
+    for sequence in range(3, 9):
+        log.append(sequence, transactional=True)
+    with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.append(0, 3, transactional=True)
+    with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+        log.append(3, transactional=True)
 
 
 def test_s10_sequences_count_records(log):

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: no entry, however long, holds up others."""
+"""AlterClientQuotas: no entry, however long, holds up others, and each is answered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from oncelog_broker.server.handlers import alter_client_quotas
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 
 Entry = AlterClientQuotasRequest.EntryData
@@ -21,7 +21,8 @@ class Asked:
         self.pauses = 0
         self.altered: list[Any] = []
         slices = SimpleNamespace(pauses=lambda: SimpleNamespace(here=self._here))
-        self.services = SimpleNamespace(slices=slices, configs=SimpleNamespace(alter_quotas=self._alter))
+        configs = SimpleNamespace(alter_quotas=self._alter, nodes_of_addresses=self._nodes)
+        self.services = SimpleNamespace(slices=slices, configs=configs)
 
     def may(self, rule: object) -> bool:
         return True
@@ -32,8 +33,11 @@ class Asked:
     async def _alter(self, entity: Any, change: Any, validate_only: bool, others: Any) -> None:
         self.altered.append((entity, change({"a": "b"})))
 
-    def answer(self, entry: Entry) -> AlterClientQuotasResponse:
-        request = AlterClientQuotasRequest(entries=[entry], validate_only=True)
+    async def _nodes(self, pause: object) -> None:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the store is away")
+
+    def answer(self, *entries: Entry) -> AlterClientQuotasResponse:
+        request = AlterClientQuotasRequest(entries=list(entries), validate_only=True)
         return asyncio.run(alter_client_quotas._alter_all(request, self))  # type: ignore[arg-type]
 
 
@@ -53,3 +57,11 @@ def test_very_many_keys_are_gone_through_with_pauses() -> None:
     assert result.error_code == ErrorCode.NONE
     assert asked.pauses >= MANY
     assert [settings for _, settings in asked.altered] == [{"a": "b", "request_percentage": "1.0"}]
+
+
+def test_addresses_of_which_the_store_does_not_tell_fail_alone() -> None:
+    named = [("ip", "10.0.0.1"), ("user", "u"), ("ip", "10.0.0.2")]
+    entities = [[Entry.EntityData(entity_type=kind, entity_name=name)] for kind, name in named]
+    answered = Asked().answer(*(Entry(entity=entity, ops=[]) for entity in entities))
+    codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    assert [result.error_code for result in answered.entries] == codes

@@ -1,0 +1,27 @@
+"""A Python file run as a program, in a process of its own: it may be killed, or need jars when its JVM starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+SECONDS = 600
+
+
+def run_file(path: str, told: Any) -> subprocess.CompletedProcess[str]:
+    """With `told`, in JSON, as its argument, until it has ended, or was killed. Its workers and its JVM have, too."""
+    command = [sys.executable, path, json.dumps(told)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
