@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from oncelog.admin import Admin
-from oncelog_console.limits import CALL_TIMEOUT_MS, SHARED_SECONDS
+from oncelog_console.limits import CALL_TIMEOUT_MS, PAGE_SECONDS, SHARED_SECONDS
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Link:
 
 
 class Shared(Generic[T]):
-    """What many may ask for at once is loaded once, and good for SHARED_SECONDS."""
+    """What many may ask for at once is loaded once, in PAGE_SECONDS or not at all, and good for SHARED_SECONDS."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -59,7 +59,7 @@ class Shared(Generic[T]):
         self._running: set[asyncio.Task[T]] = set()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
-        """Raises what `load` raises, to all who wait for it."""
+        """Raises what `load` raises, to all who wait for it; TimeoutError."""
         now = self._clock()
         self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
         if key not in self._loaded:
@@ -86,4 +86,6 @@ class Shared(Generic[T]):
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
-    return await load()
+    """Who asked may have left: then nobody else would end it."""
+    async with asyncio.timeout(PAGE_SECONDS):
+        return await load()

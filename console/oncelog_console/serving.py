@@ -47,9 +47,12 @@ class FewConnections(H11Protocol):
         self._end = self.loop.call_later(HEAD_SECONDS, self._end_if_unused)
 
     def _end_if_unused(self) -> None:
-        """While an answer is made there is no hurry; who does not take it is the guard's affair."""
-        if self.cycle is None or self.cycle.response_complete:
+        """While an answer is made there is no hurry. One that the guard has broken off is not taken: a connection that
+        closes when all of it is sent never would."""
+        if self.cycle is None or self.cycle.response_complete or self.transport.is_closing():
             self.transport.abort()
+        else:
+            self._arm()
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

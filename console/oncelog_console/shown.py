@@ -20,6 +20,8 @@ HEX_BYTES: Final = 1024
 HEX_LINE: Final = 16
 MAX_JSON_BYTES: Final = 32 * 1024
 """Larger documents are not indented: to parse them costs more than it shows."""
+MAX_JSON_DEPTH: Final = 32
+"""Deeper ones neither: each line of one costs a step for each thing around it, and begins with as many spaces."""
 
 
 def visible(text: str) -> str:
@@ -55,20 +57,22 @@ class Shown:
     is_cut: bool
 
 
-def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False) -> Shown:
-    """`limit` bytes of `data` as text where that is UTF-8, else as hexadecimal digits; `indents`: JSON in lines."""
+def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: int | None = None) -> Shown:
+    """`limit` bytes of `data` as text where that is UTF-8, else as hexadecimal digits; `indents`: JSON in lines.
+    `size`: of all of it, where `data` is its beginning."""
     if data is None:
         return Shown("null", "null", 0, False)
     if not data:
         return Shown("empty", "", 0, False)
+    size = len(data) if size is None else size
     part = data[:limit]
-    is_cut = len(data) > limit
+    is_cut = size > limit
     text = _as_text(part, is_cut=is_cut)
     if text is None:
-        return Shown("binary", _hex(part, in_lines=indents), len(data), len(data) > min(limit, HEX_BYTES))
-    if indents and not is_cut and len(data) <= MAX_JSON_BYTES and (document := _indented(text)) is not None:
-        return Shown("json", visible(document), len(data), False)
-    return Shown("text", visible(text), len(data), is_cut)
+        return Shown("binary", _hex(part, in_lines=indents), size, size > min(limit, HEX_BYTES))
+    if indents and not is_cut and size <= MAX_JSON_BYTES and (document := _indented(text)) is not None:
+        return Shown("json", visible(document), size, False)
+    return Shown("text", visible(text), size, is_cut)
 
 
 def _as_text(part: bytes, *, is_cut: bool) -> str | None:
@@ -87,9 +91,25 @@ def _indented(text: str) -> str | None:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        document = json.loads(text)
+        return json.dumps(document, indent=2, ensure_ascii=False) if _is_flat(document) else None
     except (ValueError, RecursionError):
         return None
+
+
+def _is_flat(document: Any) -> bool:
+    """Whether nothing in it is within more than MAX_JSON_DEPTH others."""
+    level = [document]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _hex(part: bytes, *, in_lines: bool) -> str:

@@ -23,12 +23,11 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "cluster")]
 
 from broker_process import BrokerProcess  # noqa: E402
+from hanging import unguarded_broker  # noqa: E402
 from warm_commands import COMMAND  # noqa: E402
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SCREENSHOTS = Path(os.environ.get("ONCELOG_SCREENSHOTS") or HERE.parents[1] / "build" / "console-screenshots")
-UNGUARDED = {"transaction.partition.verification.enable": "false"}
-"""So that transactions may hang."""
 PATIENCE_MS = 60_000
 WIDE = {"width": 1280, "height": 900}
 
@@ -57,9 +56,8 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def unguarded(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """After `chromium`, so that nothing is started where that is missing."""
-    with BrokerProcess(tmp_path_factory.mktemp("unguarded") / "data", UNGUARDED) as process:
+    with unguarded_broker(tmp_path_factory.mktemp("unguarded") / "data") as process:
         yield process
-    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 from broker_process import BrokerProcess
 from conftest import WIDE, keep
 from foreign_clients import TIMEOUT_SECONDS, eventually
+from hanging import hung
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
 from warm_commands import run_oncelog_text
@@ -51,18 +52,6 @@ def begun(raw: RawClient, topic: str) -> RawTransactions:
         eventually(lambda: is_stable(raw, topic), "the transaction is complete")
     txn.write(topic)
     return txn
-
-
-def hung(raw: RawClient, topic: str) -> None:
-    """A transaction hangs at offset 2, behind a committed one."""
-    raw.create_topic(topic)
-    txn = RawTransactions(raw, topic)
-    old = txn.take_over()
-    txn.write(topic)
-    assert txn.end() == ErrorCode.NONE
-    eventually(lambda: is_stable(raw, topic), "the transaction is complete")
-    assert txn.produce(topic, asking=old, sequence=1) == ErrorCode.NONE
-    assert last_stable_offset(raw, topic) == 2
 
 
 def committed(broker: BrokerProcess, group: str, topic: str, position: str) -> None:

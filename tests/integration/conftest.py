@@ -25,6 +25,7 @@ pytest.register_assert_rewrite("client_contract")
 
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 from foreign_clients import BROKERS  # noqa: E402
+from hanging import unguarded_broker  # noqa: E402
 from raw_client import RawClient  # noqa: E402
 from shared_cluster import is_asked_for, shared_cluster  # noqa: E402, F401  a fixture
 
@@ -86,6 +87,13 @@ def raw(broker: BrokerProcess) -> Iterator[RawClient]:
     """A connection to the broker of this module."""
     with RawClient(broker.port) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for all tests of a module, on which transactions may hang."""
+    with unguarded_broker(tmp_path_factory.mktemp("unguarded") / "data") as process:
+        yield process
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The pages of `oncelog console` against a live broker, asked without a browser; tail and command over a socket.
 
-On this broker transactions may hang: transaction.partition.verification.enable=false.
+On this broker transactions may hang.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ import pytest
 import pytest_asyncio
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
+from hanging import hung
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
+from starlette.types import Receive, Scope, Send
 from warm_commands import COMMAND, run_oncelog_text
 
 from oncelog import Admin, Producer, TopicPartition
+from oncelog.errors import KafkaError
 from oncelog_console import limits
 from oncelog_console.application import application
 from oncelog_console.link import Link
+from oncelog_console.pages.tail import EventStream
 from oncelog_console.serving import Serving, listening_socket
 from oncelog_protocol.errors import ErrorCode
 
-UNGUARDED = {"transaction.partition.verification.enable": "false"}
 HOME = "http://127.0.0.1:8080"
 OURS = {"origin": HOME, "sec-fetch-site": "same-origin"}
 SCRIPT = "<script>alert('x')</script>"
@@ -48,14 +51,8 @@ HASTY = dict.fromkeys(PATIENT, 1_000)
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog_console.pages.asking.PAGE_SECONDS", 90.0)
-
-
-@pytest.fixture(scope="module")
-def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("unguarded") / "data", UNGUARDED) as process:
-        yield process
-    assert "Traceback" not in process.log.read_text()
+    for place in ("pages.asking", "link"):
+        monkeypatch.setattr(f"oncelog_console.{place}.PAGE_SECONDS", 90.0)
 
 
 @pytest.fixture
@@ -85,7 +82,8 @@ class Browser:
         assert form, page
         fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
         fields = {name: html.unescape(value) for name, value in fields.items()} | changed
-        return await self.client.post(form[1], data=fields, headers=OURS)
+        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # as browsers do
+        return await self.client.post(html.unescape(form[1]), data=sent, headers=OURS)
 
 
 def as_text(page: str) -> str:
@@ -116,18 +114,6 @@ async def write(address: str, topic: str, *values: bytes | None, key: bytes | No
         for value in values:
             await producer.send(topic, value, key=key)
         await producer.flush()
-
-
-def hung(client: RawClient, topic: str) -> None:
-    """A transaction hangs at offset 2 of `topic`, behind a committed one."""
-    client.create_topic(topic)
-    txn = RawTransactions(client, topic)
-    old = txn.take_over()
-    txn.write(topic)
-    assert txn.end() == ErrorCode.NONE
-    eventually(lambda: is_stable(client, topic), "the transaction is complete")
-    assert txn.produce(topic, asking=old, sequence=1) == ErrorCode.NONE
-    assert last_stable_offset(client, topic) == 2
 
 
 # --- what is seen
@@ -270,6 +256,23 @@ async def test_a_hanging_transaction_is_found_explained_and_aborted(
     assert last_stable_offset(raw, topic) == 4, "nothing was written a second time"
 
 
+async def test_what_was_done_is_told_though_its_effect_is_not(
+    browser: Browser, raw: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung(raw, topic)
+    asked = await browser.page("/transaction/abort", topic=topic, partition=0, offset=2)
+
+    async def untold(*_: Any) -> None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not now")
+
+    transactions = (await browser.console.link.admin()).transactions
+    with monkeypatch.context() as patched:
+        patched.setattr(type(transactions), "explain", untold)
+        done = await browser.submit(asked)
+    assert (done.status_code, last_stable_offset(raw, topic)) == (303, 4)
+    assert f"in {topic}-0." in await browser.text(done.headers["location"])
+
+
 async def test_what_its_coordinator_holds_is_fenced_and_not_aborted_here_alone(
     browser: Browser, raw: RawClient, topic: str
 ) -> None:
@@ -315,6 +318,19 @@ async def test_a_group_is_moved_as_it_was_shown_or_not_at_all(
         assert (done.status_code, (await admin.groups.offsets(group))[partition].offset) == (303, 4)
     assert "Moved" in await browser.text(done.headers["location"])
     assert "There is no such thing" in await browser.text("/group", 404, id=f"{group}-not")
+
+
+async def test_a_group_whose_name_has_lines_is_the_one_that_is_moved(
+    browser: Browser, raw: RawClient, topic: str, group: str, unguarded: BrokerProcess
+) -> None:
+    raw.create_topic(topic)
+    await write(unguarded.address, topic, b"0", b"1")
+    odd = f"{group}\nsecond line"
+    page = await browser.page("/group/reset", id=odd, topic=topic, to="latest")
+    done = await browser.submit(page)
+    assert done.status_code == 303
+    async with Admin(unguarded.address) as admin:
+        assert (await admin.groups.offsets(odd))[TopicPartition(topic, 0)].offset == 2
 
 
 # --- what is refused
@@ -410,6 +426,7 @@ async def test_a_cluster_that_goes_away_is_not_an_empty_one_and_comes_back(broke
 
 
 async def until_shown(browser: Browser, path: str, text: str) -> None:
+    """Asks again until it is there. The pause between two questions decides nothing: it leaves the broker some time."""
     async with asyncio.timeout(100):
         while text not in as_text((await browser.client.get(path)).text):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -449,6 +466,14 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
 ) -> None:
     monkeypatch.setattr("oncelog_console.pages.tail.MAX_TAILS", 1)
     raw.create_topic(topic)
+    is_over = asyncio.Event()
+    answer = EventStream.__call__
+
+    async def noted(stream: EventStream, scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(stream, scope, receive, send)
+        is_over.set()
+
+    monkeypatch.setattr(EventStream, "__call__", noted)
     async with served(unguarded.address) as (port, app):
         request = f"GET /tail?topic={topic} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -471,9 +496,8 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
         assert records[1]["value"]["kind"] == "null"
         assert records[0]["key"]["text"] in ("\\x00key", "00 6b 65 79")
         writer.close()
-        async with asyncio.timeout(60):
-            while app.state.console.tails:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(is_over.wait(), 60)
+        assert app.state.console.tails == 0
 
 
 async def told_before_the_end(reader: asyncio.StreamReader) -> bytes:

@@ -1,7 +1,6 @@
 """`oncelog txns`, `oncelog explain`, `oncelog dump` and `admin.transactions` against live brokers.
 
-Transactions are made to hang with transaction.partition.verification.enable=false: then a Produce that comes when its
-transaction is over opens one that nobody ends (E2 without the defence).
+Transactions are made to hang: see `hanging`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import confluent_kafka
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import TIMEOUT_SECONDS, Record, eventually
+from hanging import UNGUARDED, hung
 from librdkafka_client import Librdkafka
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
@@ -28,20 +28,11 @@ from oncelog import Admin, TopicPartition
 from oncelog.admin.hanging import Hang
 from oncelog.errors import ErrorCode, KafkaError
 
-UNGUARDED = {"transaction.partition.verification.enable": "false"}
 EXPIRING = {"transactional.id.expiration.ms": "1", "transaction.remove.expired.transaction.cleanup.interval.ms": "50"}
 ABORT_INTERVAL_MS = 10_000
 CLIENT_ID = "billing-app"
 TIMEOUT_MS = 45_000
 BUSY_TRANSACTIONS = 60
-
-
-@pytest.fixture(scope="module")
-def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker on which transactions may hang."""
-    with BrokerProcess(tmp_path_factory.mktemp("unguarded") / "data", UNGUARDED) as process:
-        yield process
-    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.fixture
@@ -58,19 +49,6 @@ def oncelog(broker: BrokerProcess, *arguments: str, code: int = 0) -> subprocess
 
 def as_json(broker: BrokerProcess, *arguments: str) -> Any:
     return json.loads(oncelog(broker, *arguments, "--output", "json").stdout)
-
-
-def hung(client: RawClient, topic: str) -> RawTransactions:
-    """The producer of a transaction that hangs at offset 2 of `topic`, behind a committed one."""
-    client.create_topic(topic)
-    txn = RawTransactions(client, topic)
-    old = txn.take_over()
-    txn.write(topic)
-    assert txn.end() == ErrorCode.NONE
-    eventually(lambda: is_stable(client, topic), "the transaction is complete")
-    assert txn.produce(topic, asking=old) == ErrorCode.NONE, "E2's late Produce, unguarded"
-    assert last_stable_offset(client, topic) == 2
-    return txn
 
 
 def live_producer(broker: BrokerProcess, transactional_id: str) -> confluent_kafka.Producer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog_console.drawing.scale import Scale, Tick, age_label, ages
+from oncelog_console.drawing.scale import Scale, Tick, age_ticks
 
 LEAST_MS: Final = 10_000
 """The axis is at least so long."""
@@ -57,5 +57,4 @@ def timeline(spans: Sequence[Span], now_ms: int) -> Timeline:
         rest = 0.0 if span.ends_by_ms is None else max(0.0, scale.at(span.ends_by_ms) - now_x)
         is_older = span.since_ms is None or span.since_ms < now_ms - past
         bars.append(Bar(x, round(max(0.3, now_x - x), 3), round(rest, 3), is_older, span.hangs))
-    ticks = tuple(Tick(scale.at(now_ms - age), age_label(age)) for age in ages(past, TICKS))
-    return Timeline(tuple(bars), ticks, now_x)
+    return Timeline(tuple(bars), age_ticks(scale, now_ms, past, TICKS), now_x)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog_console.drawing.scale import Scale, Tick, age_label, ages
+from oncelog_console.drawing.scale import Scale, Tick, age_ticks
 
 WIDTH: Final = 1000
 HEIGHT: Final = 100
 TICKS: Final = 6
 LEAST_MS: Final = 60_000
+SPARK_POINTS: Final = 60
+"""Of a chart as small as a row: a table has hundreds of them, each with an hour of samples."""
 HEADROOM: Final = 1.3
 """Above the highest point there is room for a label."""
 
@@ -24,6 +26,18 @@ class LagChart:
     areas: tuple[str, ...]
     most: int
     ticks: tuple[Tick, ...]
+
+
+def spark(points: Iterable[tuple[int, int | None]], now_ms: int) -> LagChart:
+    """For a row of a table: of so many points that nobody could tell them apart the highest, and the newest."""
+    *older, newest = known = [*points] or [(now_ms, None)]
+    many = -(-len(known) // SPARK_POINTS)
+    runs = (older[start : start + many] for start in range(0, len(older), many))
+    return lag_chart([*(max(run, key=_height) for run in runs), newest], now_ms)
+
+
+def _height(point: tuple[int, int | None]) -> int:
+    return -1 if point[1] is None else point[1]
 
 
 def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart:
@@ -42,7 +56,7 @@ def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart
         tuple(_points(stretch) for stretch in known),
         tuple(_points([(stretch[0][0], HEIGHT), *stretch, (stretch[-1][0], HEIGHT)]) for stretch in known),
         most,
-        tuple(Tick(across.at(now_ms - age), age_label(age)) for age in ages(span, TICKS)),
+        age_ticks(across, now_ms, span, TICKS),
     )
 
 

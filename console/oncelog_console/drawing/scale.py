@@ -49,6 +49,11 @@ def ages(span_ms: int, most: int) -> list[int]:
     return list(range(0, span_ms + 1, step))
 
 
+def age_ticks(scale: Scale, now_ms: int, span_ms: int, most: int) -> tuple[Tick, ...]:
+    """Where round ages are on an axis of times (ms) that goes back by `span_ms` from now."""
+    return tuple(Tick(scale.at(now_ms - age), age_label(age)) for age in ages(span_ms, most))
+
+
 def age_label(age_ms: int) -> str:
     """`3 min`, `1 h 30 min`."""
     seconds = age_ms // 1000

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
@@ -18,12 +18,14 @@ from oncelog.cli.offsets import AtTime, Earliest, Position, resolve
 from oncelog.cli.reset_plan import Bounds
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_console.limits import (
+    KEY_BYTES,
     MAX_BATCH_BYTES,
     MAX_BATCH_RECORDS,
     PAGE_BYTES,
     PAGE_RECORDS,
     SCAN_BYTES,
     SCAN_SECONDS,
+    VALUE_BYTES,
 )
 from oncelog_console.looks.fates import Fate, JudgedBatch
 from oncelog_console.looks.log_reading import Stretch, read_stretch
@@ -52,10 +54,18 @@ class Wanted:
     key: bytes | None = None
     limit: int = PAGE_RECORDS
 
+    def takes(self, record: RecordLook) -> bool:
+        if self.committed_only and not record.fate.is_readable:
+            return False
+        return self.key is None or (record.key == self.key and not record.fate.is_control)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordLook:
-    """One record; a control record has no key and no value. `error`: why its batch cannot be read."""
+    """One record; a control record has no key and no value. `error`: why its batch cannot be read.
+
+    `key_size` and `value_size`: of all of them, where only their beginnings are kept.
+    """
 
     partition: int
     offset: int
@@ -67,6 +77,13 @@ class RecordLook:
     producer_id: int
     producer_epoch: int
     error: str | None = None
+    key_size: int = 0
+    value_size: int = 0
+
+    def for_a_table(self) -> RecordLook:
+        """What a row shows of it: a few kilobytes of a batch may be megabytes of a value, and a page has many."""
+        key, value = self.key and self.key[:KEY_BYTES], self.value and self.value[:VALUE_BYTES]
+        return replace(self, key=key, value=value, headers=())
 
 
 @dataclass(slots=True)
@@ -83,7 +100,7 @@ class RecordPage:
 
 async def starts(admin: Admin, partitions: list[TopicPartition], position: Position) -> dict[int, int]:
     """Where `position` is in each partition. Raises KafkaError."""
-    bounds = await bounds_of(admin, partitions)
+    bounds = await _known_bounds(admin, partitions)
     found: dict[TopicPartition, int | None] = {}
     if isinstance(position, AtTime):
         answers = await admin.list_offsets(dict.fromkeys(bounds, position.timestamp_ms))
@@ -94,13 +111,20 @@ async def starts(admin: Admin, partitions: list[TopicPartition], position: Posit
     }
 
 
+async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    """What each of them holds. Raises KafkaError, also for a topic that was deleted a moment ago."""
+    bounds = await bounds_of(admin, partitions)
+    for where in partitions:
+        if where not in bounds:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {where.topic!r} any more")
+    return bounds
+
+
 async def page(admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted) -> RecordPage:
     """The records from the cursor on. Raises KafkaError."""
     made = RecordPage(cursor=dict(cursor))
-    made.bounds = {
-        key.partition: bounds
-        for key, bounds in (await bounds_of(admin, [TopicPartition(topic, index) for index in cursor])).items()
-    }
+    bounds = await _known_bounds(admin, [TopicPartition(topic, index) for index in cursor])
+    made.bounds = {key.partition: held for key, held in bounds.items()}
     budget = _Budget(PAGE_BYTES if wanted.key is None else SCAN_BYTES)
     pages = [_PartitionPage(admin, TopicPartition(topic, index), cursor[index], wanted) for index in sorted(cursor)]
     share = max(MIN_FETCH_BYTES, budget.bytes_left // max(1, len(pages) * 8))
@@ -148,7 +172,11 @@ class _Budget:
 
     @property
     def is_left(self) -> bool:
-        return self.bytes_left > 0 and monotonic() < self.until
+        return self.bytes_left > 0 and self.is_left_of_time
+
+    @property
+    def is_left_of_time(self) -> bool:
+        return monotonic() < self.until
 
 
 class _PartitionPage:
@@ -182,24 +210,22 @@ class _PartitionPage:
         if stretch.is_end or (self._wanted.committed_only and self.position >= stretch.last_stable_offset):
             self.is_done = True
             return
-        await decoded(partial(self._take, stretch))
+        await decoded(partial(self._take, stretch, budget))
 
-    def _take(self, stretch: Stretch) -> None:
+    def _take(self, stretch: Stretch, budget: _Budget) -> None:
+        """One batch at least, and others as long as there is time."""
         for judged in stretch.batches:
             for record in records_of(self.partition.partition, judged, self.position):
                 self.position = record.offset + 1
                 self.looked_at += 1
-                if self._is_wanted(record):
-                    self.found.append(record)
+                if self._wanted.takes(record):
+                    self.found.append(record.for_a_table())
                     if len(self.found) >= self._wanted.limit:
                         self.is_done = True
                         return
             self.position = max(self.position, judged.batch.next_offset)
-
-    def _is_wanted(self, record: RecordLook) -> bool:
-        if self._wanted.committed_only and not record.fate.is_readable:
-            return False
-        return self._wanted.key is None or (record.key == self._wanted.key and not record.fate.is_control)
+            if not budget.is_left_of_time:
+                return
 
     def is_at_limit_of_stable(self, offset: int) -> bool:
         """Whether nothing more can be had, although the log goes on."""
@@ -225,7 +251,8 @@ def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterato
         fields = (columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
         for offset, timestamp, key, value, headers in zip(*fields, strict=True):
             if offset >= from_offset:
-                yield RecordLook(partition, offset, timestamp, key, value, headers, fate, *producer)
+                sizes = len(key or b""), len(value or b"")
+                yield RecordLook(partition, offset, timestamp, key, value, headers, fate, *producer, None, *sizes)
     if error is not None:
         why = f"this batch cannot be read: {error}"
         yield RecordLook(partition, batch.last_offset, batch.max_timestamp, None, None, (), fate, *producer, why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
 from oncelog_console.looks.fates import JudgedBatch, judged_fresh, judged_stable
-from oncelog_console.looks.records import RecordLook, decoded, records_of
+from oncelog_console.looks.records import RecordLook, Wanted, decoded, records_of
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 WAIT_MS: Final = 1_000
@@ -27,8 +28,9 @@ class TailPart:
     left_out: int
 
 
-async def tail(admin: Admin, topic: str, partitions: list[int], *, committed_only: bool) -> AsyncGenerator[TailPart]:
+async def tail(admin: Admin, topic: str, partitions: list[int], wanted: Wanted) -> AsyncGenerator[TailPart]:
     """One part at each look, also where nothing came: for ever. Raises KafkaError."""
+    committed_only = wanted.committed_only
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
     while True:
@@ -39,13 +41,16 @@ async def tail(admin: Admin, topic: str, partitions: list[int], *, committed_onl
             yield TailPart([], 0)
             continue
         records: list[RecordLook] = []
+        left_out = 0
         for where, part in parts.items():
             judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
-            records += await decoded(partial(_records, where.partition, judged, offsets[where], committed_only))
+            newest, count = await decoded(partial(_newest, where.partition, judged, offsets[where], wanted))
+            records += newest
+            left_out += count - len(newest)
             if part.batches:
                 offsets[where] = max(offsets[where], part.batches[-1].next_offset)
         records.sort(key=_timestamp)
-        yield TailPart(records[-TAIL_RECORDS:], max(0, len(records) - TAIL_RECORDS))
+        yield TailPart(records[-TAIL_RECORDS:], left_out + max(0, len(records) - TAIL_RECORDS))
 
 
 async def _ends(admin: Admin, wanted: list[TopicPartition], level: IsolationLevel) -> dict[TopicPartition, int]:
@@ -65,13 +70,18 @@ async def _moved_on(
     return offsets | await _ends(admin, list(errors), level)
 
 
-def _records(partition: int, judged: list[JudgedBatch], from_offset: int, committed_only: bool) -> list[RecordLook]:
-    return [
-        record
-        for each in judged
-        for record in records_of(partition, each, from_offset)
-        if not committed_only or each.fate.is_readable
-    ]
+def _newest(
+    partition: int, judged: list[JudgedBatch], from_offset: int, wanted: Wanted
+) -> tuple[deque[RecordLook], int]:
+    """The last TAIL_RECORDS of those that are wanted, and how many these are."""
+    kept: deque[RecordLook] = deque(maxlen=TAIL_RECORDS)
+    count = 0
+    for each in judged:
+        for record in records_of(partition, each, from_offset):
+            if wanted.takes(record):
+                kept.append(record.for_a_table())
+                count += 1
+    return kept, count
 
 
 def _timestamp(record: RecordLook) -> int:

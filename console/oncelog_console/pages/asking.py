@@ -6,7 +6,7 @@ A change is a form with our token, of few fields, which is read in little time; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from oncelog import TopicPartition
 from oncelog.admin import Admin
-from oncelog.cluster import Partition
+from oncelog.cluster import Partition, Topic
 from oncelog.errors import KafkaError
 from oncelog_console.console import Console
 from oncelog_console.limits import FORM_SECONDS, MAX_FORM_BYTES, MAX_FORM_FIELDS, PAGE_SECONDS
@@ -57,9 +57,10 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
         form = await _form(request)
         if not console.token.is_right(form.get("token", "")):
             raise Refused("this form is of an earlier start of the console: load its page again", 403)
-        done = await handler(request, form)
-        console.shared.forget()
-        return done
+        try:
+            return await handler(request, form)
+        finally:  # what fails may be done
+            console.shared.forget()
 
     return answered
 
@@ -119,9 +120,24 @@ def number_of(given: str | None, name: str, most: int = MAX_OFFSET) -> int:
     return int(text)
 
 
-async def partition_of(admin: Admin, topic: str, index: int) -> tuple[TopicPartition, Partition]:
+def partition_of(given: Mapping[str, str]) -> TopicPartition:
+    """Raises Refused."""
+    topic = text_of(given.get("topic"), "topic")
+    return TopicPartition(topic, number_of(given.get("partition"), "partition", MAX_PARTITION))
+
+
+def place_of(given: Mapping[str, str]) -> tuple[TopicPartition, int]:
+    """A partition, and an offset in it. Raises Refused."""
+    return partition_of(given), number_of(given.get("offset"), "offset")
+
+
+async def known_partition(admin: Admin, where: TopicPartition) -> Partition:
     """Raises Refused for a partition that the topic has not, KafkaError."""
-    known = (await admin.describe_topics([topic]))[topic].partitions
-    if index not in known:
-        raise Refused(f"{topic} has the partitions 0 to {len(known) - 1}, not {index}", 404)
-    return TopicPartition(topic, index), known[index]
+    return partition_in((await admin.describe_topics([where.topic]))[where.topic], where.partition)
+
+
+def partition_in(topic: Topic, index: int) -> Partition:
+    """Raises Refused for one that the topic has not."""
+    if index not in topic.partitions:
+        raise Refused(f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {index}", 404)
+    return topic.partitions[index]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oncelog import TopicPartition
 from oncelog.cli.explain import headline, pinned_facts
 from oncelog.clock import now_ms
+from oncelog.errors import KafkaError
 from oncelog_console.pages.asking import (
-    MAX_PARTITION,
     Form,
     admin_of,
     change,
     done,
+    known_partition,
     number_of,
     page,
-    partition_of,
+    place_of,
     text_of,
 )
 from oncelog_console.rendering import Refused, render
@@ -24,12 +24,9 @@ from oncelog_console.rendering import Refused, render
 
 @page
 async def ask_abort(request: Request) -> Response:
-    given = request.query_params
-    topic = text_of(given.get("topic"), "topic")
-    index = number_of(given.get("partition"), "partition", MAX_PARTITION)
-    offset = number_of(given.get("offset"), "offset")
+    where, offset = place_of(request.query_params)
     admin = await admin_of(request)
-    where, _ = await partition_of(admin, topic, index)
+    await known_partition(admin, where)
     states = (await admin.transactions.producers([where]))[where]
     state = next((each for each in states if each.transaction_start_offset == offset), None)
     may_be = state is not None and await admin.transactions.may_be_aborted(where, offset)
@@ -49,11 +46,9 @@ async def ask_abort(request: Request) -> Response:
 
 @change
 async def abort(request: Request, form: Form) -> Response:
-    index = number_of(form.get("partition"), "partition", MAX_PARTITION)
-    offset = number_of(form.get("offset"), "offset")
-    where = TopicPartition(text_of(form.get("topic"), "topic"), index)
+    where, offset = place_of(form)
     admin = await admin_of(request)
-    await partition_of(admin, *where)
+    await known_partition(admin, where)
     if not await admin.transactions.may_be_aborted(where, offset):
         raise Refused(
             f"the transaction at offset {offset} of {where} is its coordinator's to end: aborted here alone, it could "
@@ -61,10 +56,12 @@ async def abort(request: Request, form: Form) -> Response:
             409,
         )
     state = await admin.transactions.abort(where, offset)
-    stable = (await admin.transactions.explain([where]))[where].last_stable_offset
-    whose = f"the transaction of producer {state.producer_id} in {where}"
-    text = f"Aborted {whose}: its last stable offset is {stable} now."
-    return done(request, text, "/transactions")
+    text = f"Aborted the transaction of producer {state.producer_id} in {where}"
+    try:
+        stable = (await admin.transactions.explain([where]))[where].last_stable_offset
+    except KafkaError:  # it is done nevertheless
+        return done(request, f"{text}.", "/transactions")
+    return done(request, f"{text}: its last stable offset is {stable} now.", "/transactions")
 
 
 @page
@@ -77,7 +74,7 @@ async def ask_fence(request: Request) -> Response:
 
 @change
 async def fence(request: Request, form: Form) -> Response:
-    transactional_id = text_of(form.get("id"), "id")
+    transactional_id = text_of(request.query_params.get("id"), "id")
     producer_id = number_of(form.get("producer_id"), "producer_id")
     epoch = number_of(form.get("epoch"), "epoch")
     admin = await admin_of(request)

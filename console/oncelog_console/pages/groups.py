@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oncelog.clock import now_ms
-from oncelog_console.drawing.lag_chart import lag_chart
+from oncelog_console.drawing.lag_chart import lag_chart, spark
 from oncelog_console.limits import MAX_ROWS
 from oncelog_console.looks import groups as look_at
 from oncelog_console.pages.asking import admin_of, console_of, page, text_of
@@ -22,7 +22,7 @@ async def groups(request: Request) -> Response:
     found = [each for each in history.groups.values() if search.lower() in each.group_id.lower()]
     found.sort(key=lambda each: (-(each.lag or 0), each.group_id))
     now = now_ms()
-    rows = [(each, lag_chart(each.points, now)) for each in found[:MAX_ROWS]]
+    rows = [(each, spark(each.points, now)) for each in found[:MAX_ROWS]]
     return render(request, "groups.html", rows=rows, history=history, search=search)
 
 

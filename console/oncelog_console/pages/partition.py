@@ -11,7 +11,7 @@ from oncelog_console.drawing.log_picture import Drawn, log_picture
 from oncelog_console.limits import MAX_ROWS, PICTURE_OFFSETS
 from oncelog_console.looks import producers as look_at
 from oncelog_console.looks.fates import Fate, JudgedBatch
-from oncelog_console.pages.asking import MAX_PARTITION, admin_of, console_of, number_of, page, partition_of, text_of
+from oncelog_console.pages.asking import admin_of, console_of, known_partition, number_of, page, partition_of
 from oncelog_console.rendering import moment, render
 from oncelog_console.shown import plural
 
@@ -21,15 +21,14 @@ KINDS = {Fate.COMMIT: "commit", Fate.ABORT: "abort", Fate.CONTROL: "control"}
 @page
 async def partition(request: Request) -> Response:
     given = request.query_params
-    topic = text_of(given.get("topic"), "topic")
-    index = number_of(given.get("partition"), "partition", MAX_PARTITION)
+    where = partition_of(given)
     at = number_of(given["at"], "at") if given.get("at") else None
 
     async def load() -> look_at.PartitionPage:
         admin = await admin_of(request)
-        return await look_at.look(admin, *await partition_of(admin, topic, index), at)
+        return await look_at.look(admin, where, await known_partition(admin, where), at)
 
-    look: look_at.PartitionPage = await console_of(request).shared.get(("partition", topic, index, at), load)
+    look: look_at.PartitionPage = await console_of(request).shared.get(("partition", where, at), load)
     picture = log_picture(
         [drawn(each) for each in look.batches], look.start, look.shown_to, look.last_stable, look.high_watermark
     )

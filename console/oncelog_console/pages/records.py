@@ -21,7 +21,16 @@ from oncelog_console.limits import (
     VALUE_BYTES,
 )
 from oncelog_console.looks import records as look_at
-from oncelog_console.pages.asking import MAX_PARTITION, admin_of, number_of, page, partition_of, text_of
+from oncelog_console.pages.asking import (
+    MAX_PARTITION,
+    admin_of,
+    known_partition,
+    number_of,
+    page,
+    partition_in,
+    place_of,
+    text_of,
+)
 from oncelog_console.rendering import Refused, render
 
 NEWEST: Final = f"-{PAGE_RECORDS}"
@@ -43,6 +52,10 @@ class Asked:
     @property
     def committed_only(self) -> bool:
         return self.show == COMMITTED
+
+    @property
+    def wanted(self) -> look_at.Wanted:
+        return look_at.Wanted(self.committed_only, self.key.encode(errors="replace") if self.key else None)
 
     @property
     def query(self) -> dict[str, object]:
@@ -72,9 +85,7 @@ def partitions_read(asked: Asked, topic: Topic) -> list[int]:
     if asked.partition is None:
         led = [index for index, known in sorted(topic.partitions.items()) if known.leader != NO_NODE]
         return led[:MAX_PAGE_PARTITIONS]
-    if asked.partition not in topic.partitions:
-        raise Refused(f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, not {asked.partition}", 404)
-    return [asked.partition]
+    return [partition_in(topic, asked.partition).index]
 
 
 @page
@@ -91,8 +102,7 @@ async def records(request: Request) -> Response:
         except ValueError as error:
             problem, position = str(error), parse_position(NEWEST, 0)
         cursor = await look_at.starts(admin, [TopicPartition(asked.topic, index) for index in indexes], position)
-    wanted = look_at.Wanted(asked.committed_only, asked.key.encode(errors="replace") if asked.key else None)
-    found = await look_at.page(admin, asked.topic, cursor, wanted)
+    found = await look_at.page(admin, asked.topic, cursor, asked.wanted)
     return render(
         request,
         "records.html",
@@ -111,12 +121,9 @@ async def records(request: Request) -> Response:
 
 @page
 async def record(request: Request) -> Response:
-    given = request.query_params
-    topic = text_of(given.get("topic"), "topic")
-    index = number_of(given.get("partition"), "partition", MAX_PARTITION)
-    offset = number_of(given.get("offset"), "offset")
+    where, offset = place_of(request.query_params)
     admin = await admin_of(request)
-    where, _ = await partition_of(admin, topic, index)
+    await known_partition(admin, where)
     found = await look_at.record_at(admin, where, offset)
     return render(
         request,

@@ -1,6 +1,7 @@
 """/group/reset: where a group would move, and by a form of ours, moving it there.
 
-What is done is what was shown: the form carries the plan, and where the group was when it was made.
+What is done is what was shown: the form carries the plan, and where the group was when it was made. The group itself
+is in its address, since a field of a form does not keep line ends as they are.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ async def ask_reset(request: Request) -> Response:
 
 @change
 async def reset(request: Request, form: Form) -> Response:
-    group_id = text_of(form.get("id"), "id")
+    group_id = text_of(request.query_params.get("id"), "id")
     plan, before = _positions(form, "plan"), _positions(form, "before")
     if not plan:
         raise Refused("there is nothing to move")

@@ -87,11 +87,10 @@ async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGe
     try:
         async with console.link.new_admin() as admin:
             yield _event("ready", {})
-            key = asked.key.encode(errors="replace") if asked.key else None
-            parts = tail(admin, asked.topic, indexes, committed_only=asked.committed_only)
+            parts = tail(admin, asked.topic, indexes, asked.wanted)
             async with aclosing(parts):
                 async for part in parts:
-                    yield _event("records", _as_json(asked.topic, part, key))
+                    yield _event("records", _as_json(asked.topic, part))
     except KafkaError as error:
         yield _event("problem", {"message": describe(error, console.link.bootstrap)})
 
@@ -101,14 +100,13 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def _as_json(topic: str, part: TailPart, key: bytes | None) -> dict[str, Any]:
-    shown = [record for record in part.records if key is None or record.key == key]
-    return {"records": [_record(topic, record) for record in shown], "left_out": part.left_out}
+def _as_json(topic: str, part: TailPart) -> dict[str, Any]:
+    return {"records": [_record(topic, record) for record in part.records], "left_out": part.left_out}
 
 
 def _record(topic: str, record: RecordLook) -> dict[str, Any]:
-    value = bytes_shown(record.value, VALUE_BYTES)
-    key = bytes_shown(record.key, KEY_BYTES)
+    value = bytes_shown(record.value, VALUE_BYTES, size=record.value_size)
+    key = bytes_shown(record.key, KEY_BYTES, size=record.key_size)
     return {
         "partition": record.partition,
         "offset": record.offset,

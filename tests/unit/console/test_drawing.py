@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_console.drawing.bars import NOW_AT, Span, timeline
-from oncelog_console.drawing.lag_chart import lag_chart
+from oncelog_console.drawing.lag_chart import SPARK_POINTS, lag_chart, spark
 from oncelog_console.drawing.log_picture import Drawn, log_picture
 from oncelog_console.drawing.scale import Scale, age_label, ages, round_ticks
 from oncelog_console.limits import LANES
@@ -96,3 +96,12 @@ def test_a_gap_breaks_the_line_of_a_lag() -> None:
     assert (len(chart.lines), chart.most) == (2, 20)
     assert chart.lines[1].endswith("1000.0,100.0")
     assert lag_chart([], NOW).lines == ()
+
+
+def test_a_row_shows_what_was_highest_in_few_points() -> None:
+    points = [(NOW - age * 5_000, 1_000 if age == 300 else age % 7) for age in range(720, -1, -1)]
+    chart = spark(points, NOW)
+    assert len(chart.lines[0].split()) <= SPARK_POINTS + 1
+    assert chart.most == 1_000
+    assert chart.lines[0].split()[-1].startswith("1000.0,"), "the newest is there"
+    assert [spark(few, NOW).lines for few in ([], points[:3])] == [(), lag_chart(points[:3], NOW).lines]

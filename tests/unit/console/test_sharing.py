@@ -67,6 +67,18 @@ async def test_a_load_that_fails_fails_for_all_who_wait() -> None:
     assert [type(answer) for answer in answers] == [ValueError] * 3
 
 
+async def test_a_load_ends_in_time_though_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog_console.link.PAGE_SECONDS", 0)
+    shared, load = Shared[int](), Loader()
+    left = asyncio.ensure_future(shared.get("a", load))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    joins = asyncio.ensure_future(shared.get("a", load))
+    await asyncio.wait([joins], timeout=60)
+    assert isinstance(joins.exception(), TimeoutError)
+
+
 def test_notices_are_few_and_their_names_cannot_be_guessed() -> None:
     notices = Notices()
     first = notices.add("done")

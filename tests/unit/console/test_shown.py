@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_console.rendering import age, environment
-from oncelog_console.shown import byte_count, bytes_shown, number, short, visible
+from oncelog_console.shown import MAX_JSON_DEPTH, byte_count, bytes_shown, number, short, visible
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,9 @@ def test_json_is_indented_unless_it_is_none() -> None:
     assert bytes_shown(b'{"a":[1]}', 99, indents=True).text == '{\n  "a": [\n    1\n  ]\n}'
     assert bytes_shown(b"{not json", 99, indents=True).kind == "text"
     assert bytes_shown(b"[" * 30_000, 40_000, indents=True).kind == "text", "nested too deeply"
+    for depth, kind in ((MAX_JSON_DEPTH, "json"), (MAX_JSON_DEPTH + 1, "text")):
+        deep = b"[" * depth + b"1,2" + b"]" * depth
+        assert bytes_shown(deep, 9999, indents=True).kind == kind
 
 
 def test_numbers_and_names_are_for_reading() -> None:

@@ -1,0 +1,40 @@
+"""A transaction that hangs, and a broker on which one may.
+
+A Produce that comes when its transaction is over opens one that nobody ends (E2), where partitions are not verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from broker_process import BrokerProcess
+from foreign_clients import eventually
+from raw_client import RawClient
+from raw_transactions import RawTransactions, is_stable, last_stable_offset
+
+from oncelog_protocol.errors import ErrorCode
+
+UNGUARDED: Final = {"transaction.partition.verification.enable": "false"}
+
+
+@contextmanager
+def unguarded_broker(data: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(data, UNGUARDED) as process:
+        yield process
+    assert "Traceback" not in process.log.read_text()
+
+
+def hung(client: RawClient, topic: str) -> RawTransactions:
+    """The producer of a transaction that hangs at offset 2 of `topic`, behind a committed one."""
+    client.create_topic(topic)
+    txn = RawTransactions(client, topic)
+    old = txn.take_over()
+    txn.write(topic)
+    assert txn.end() == ErrorCode.NONE
+    eventually(lambda: is_stable(client, topic), "the transaction is complete")
+    assert txn.produce(topic, asking=old) == ErrorCode.NONE, "E2's late Produce, unguarded"
+    assert last_stable_offset(client, topic) == 2
+    return txn
