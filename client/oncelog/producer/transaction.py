@@ -36,11 +36,15 @@ class Transaction:
     async def __aenter__(self) -> Self:
         await self._transactions.until_over()
         self._transactions.begin()
+        if self._transactions.span is not None:
+            self._transactions.span.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._transactions.span is not None:
+            self._transactions.span.leave(error)
         if error is None:
             try:
                 await self._transactions.commit()
