@@ -88,8 +88,8 @@ async def _transact(
     try:
         try:
             async with producer.transaction():
-                if producer.tracing is not None:
-                    producer.tracing.link_current(records)
+                if producer.spans is not None:
+                    producer.spans.is_about(records)
                 await process(records)
                 await producer.send_offsets(offsets, group)
                 is_complete = True

@@ -34,7 +34,7 @@ from oncelog.metadata.list_offsets import (
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
 from oncelog.opened import Opened
-from oncelog.tracing.wanted import wanted_tracing
+from oncelog.tracing.wanted import wanted_spans
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [
@@ -83,7 +83,7 @@ class Consumer(Opened):
         self._group: GroupCoordinator | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
-        self._tracing = wanted_tracing(self.config.tracing)
+        self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
 
@@ -320,12 +320,11 @@ class Consumer(Opened):
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records={max_records}: must be at least 1")
-        tracing = self._tracing
-        started_ns = 0 if tracing is None else time.time_ns()
+        started_ns = 0 if self._spans is None else time.time_ns()
         polled = await self._poll(timeout_ms, lambda: self._positions.take(limit, damaged=self._fetcher.damaged))
-        if tracing is not None and polled:
+        if self._spans is not None and polled:
             records = [record for several in polled.values() for record in several]
-            tracing.polled(started_ns, records, self.config.client_id, self.config.group_id)
+            self._spans.polled(started_ns, records)
         return polled
 
     def processing(self, records: ConsumerRecord | Sequence[ConsumerRecord]) -> AbstractContextManager[object]:
@@ -334,9 +333,9 @@ class Consumer(Opened):
         A span of it, and what is sent meanwhile carries on the trace of the record (`Tracing.processing`). Without
         `tracing` it is nothing.
         """
-        if self._tracing is None:
+        if self._spans is None:
             return nullcontext()
-        return self._tracing.processing(records, self.config.client_id, self.config.group_id)
+        return self._spans.tracing.processing(records, self.config.client_id, self.config.group_id)
 
     async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
         """As `poll`, as columns, batch by batch: all that is buffered of one partition (fetch.max.bytes bounds it).

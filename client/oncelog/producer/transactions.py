@@ -37,7 +37,7 @@ from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
-    from oncelog.tracing.tracing import Tracing
+    from oncelog.tracing.client_spans import ClientSpans
     from oncelog.tracing.transaction_span import TransactionSpan
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Transactions:
         wake: Callable[[], None],
         flush: Callable[[], Awaitable[None]],
         drop_waiting: Callable[[KafkaError], None],
-        tracing: Tracing | None = None,
+        spans: ClientSpans | None = None,
     ) -> None:
         self.manager = manager
         self._calls = calls
@@ -79,7 +79,7 @@ class Transactions:
         self._offsets_done = asyncio.Event()
         self._groups_added: set[str] = set()
         self._is_handed_over = False
-        self._tracing = tracing
+        self._spans = spans
         self.span: TransactionSpan | None = None
         """Of this transaction, or of the last one, where somebody traces them."""
 
@@ -105,8 +105,8 @@ class Transactions:
         self.manager.begin(is_v2=self._is_v2)
         self._groups_added.clear()
         self._is_handed_over = False
-        if self._tracing is not None:
-            self.span = self._tracing.transaction(self._config.client_id, self._id, *self._identity)
+        if self._spans is not None:
+            self.span = self._spans.transaction(self._id, *self._identity)
 
     def sending_to(self, partition: TopicPartition) -> None:
         """A record for this partition is about to be appended. Raises InvalidTransactionState, KafkaError."""
