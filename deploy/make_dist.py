@@ -1,7 +1,8 @@
 """`make dist`: an sdist and a wheel in dist/, each installed where nothing else is, and the README tried there.
 
 The README's shell commands and the programs of the guide to brokers are run as they stand, with another address, the
-README's test by pytest, and the console is asked for its pages. What a reader copies works in what is published, or this ends with 1.
+README's test by pytest, and the console is asked for its pages. What a reader copies works in what is published, or
+this ends with 1.
 """
 
 from __future__ import annotations

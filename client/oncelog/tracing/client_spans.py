@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from oncelog.tracing import attributes
-from oncelog.tracing.headers import check_headers, column_with_context, with_context
+from oncelog.tracing.headers import checked, column_with_context, with_context
 from oncelog.tracing.tracing import Traced, Tracing, name_of, operation, span_of, topic_of
 from oncelog.tracing.transaction_span import TransactionSpan
 from oncelog_protocol.records.batch import Buffer
@@ -57,7 +57,7 @@ class ClientSpans:
         """
         links: list[Link] = []
         if headers:
-            check_headers(headers)
+            headers = checked(headers)
             own = span_of(self.tracing.context_in(headers))
             links = [Link(own)] if own.is_valid else []
         told = operation("send", "send", topic, self.client_id)
@@ -100,17 +100,20 @@ class ClientSpans:
 
     def is_about(self, records: Sequence[Traced]) -> None:
         """The current span gets links to where `records` come from."""
-        span = trace.get_current_span()
-        if span.is_recording():
-            for link in self.tracing.links_to(records):
-                span.add_link(link.context)
+        self._link(trace.get_current_span(), records)
 
     def polled(self, started_ns: int, records: Sequence[Traced]) -> None:
         """A poll that began at `started_ns` (Unix time) has brought `records`: a span with links to theirs."""
         told = operation("poll", "receive", topic_of(records), self.client_id, self.group_id)
         told[attributes.BATCH_SIZE] = len(records)
-        links = self.tracing.links_to(records)
-        self.tracing.tracer.start_span(name_of(told), None, SpanKind.CLIENT, told, links, start_time=started_ns).end()
+        span = self.tracing.tracer.start_span(name_of(told), None, SpanKind.CLIENT, told, start_time=started_ns)
+        self._link(span, records)
+        span.end()
+
+    def _link(self, span: Span, records: Sequence[Traced]) -> None:
+        if span.is_recording():  # else nothing is looked for
+            for link in self.tracing.links_to(records):
+                span.add_link(link.context)
 
     def _carried(self, span: Span) -> dict[str, str]:
         carried: dict[str, str] = {}

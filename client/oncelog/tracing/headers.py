@@ -35,11 +35,12 @@ def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[st
     return found
 
 
-def check_headers(headers: HeaderSequence) -> None:
-    """Raises TypeError for what cannot be headers of a record."""
+def checked(headers: HeaderSequence) -> HeaderSequence:
+    """`headers`, to be looked at more than once. Raises TypeError for what cannot be headers of a record."""
     try:
-        if all(isinstance(name, str) for name, _ in headers):
-            return
+        seen = list(headers)
+        if all(isinstance(name, str) for name, _ in seen):
+            return seen
     except (TypeError, ValueError):
         pass
     raise TypeError("headers: must be a sequence of (name, value) pairs, where the name is str")
@@ -49,9 +50,9 @@ def with_context(headers: HeaderSequence, context: Mapping[str, str]) -> TracedH
     """`headers`, and behind them those of `context` that the application has not set itself. Raises TypeError."""
     if not headers:
         return TracedHeaders([(name, value.encode()) for name, value in context.items()])
-    check_headers(headers)
-    own = {name for name, _ in headers}
-    return TracedHeaders([*headers, *((name, value.encode()) for name, value in context.items() if name not in own)])
+    given = checked(headers)
+    own = {name for name, _ in given}
+    return TracedHeaders([*given, *((name, value.encode()) for name, value in context.items() if name not in own)])
 
 
 def column_with_context(

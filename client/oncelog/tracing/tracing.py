@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import islice
 from typing import Final, Protocol, cast
 
 from opentelemetry import context as contexts
@@ -19,6 +20,9 @@ from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_LINKS: Final = 128
 """As many links as a span has by default: more would be looked for in vain."""
+
+MAX_LOOKED_AT: Final = 1024
+"""Records in which links are looked for: a poll may bring very many, and everything else waits meanwhile."""
 
 Attributes = dict[str, str | int | bool]
 
@@ -81,9 +85,10 @@ class Tracing:
         return propagator.extract(carried, context, _GETTER) if carried else context
 
     def links_to(self, records: Iterable[Traced]) -> list[Link]:
-        """To the spans in which `records` were sent, each once; to MAX_LINKS of them at most."""
+        """To the spans in which `records` were sent, each once; to MAX_LINKS of them at most, in the first
+        MAX_LOOKED_AT records."""
         found: dict[tuple[int, int], Link] = {}
-        for record in records:
+        for record in islice(records, MAX_LOOKED_AT):
             span = span_of(self.context_of(record))
             if span.is_valid:
                 found.setdefault((span.trace_id, span.span_id), Link(span))

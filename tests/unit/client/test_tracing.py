@@ -30,7 +30,7 @@ from oncelog.errors import AbortableError, ConfigError, ErrorCode, FatalError, K
 from oncelog.group_offsets import ConsumerGroupMetadata
 from oncelog.tracing import Tracing, attributes
 from oncelog.tracing.headers import MAX_CONTEXT_BYTES, context_headers
-from oncelog.tracing.tracing import MAX_LINKS
+from oncelog.tracing.tracing import MAX_LINKS, MAX_LOOKED_AT
 from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 
@@ -207,7 +207,26 @@ async def test_what_fails_ends_its_span_with_the_error(fake_broker: Any, traces:
     assert {told_of(span)["error.type"] for span in spans} == {"TypeError", "oncelog.errors.AuthorizationFailed"}
 
 
+async def test_headers_that_can_be_seen_once_are_written(fake_broker: Any, traces: Traces) -> None:
+    headers: Any = (pair for pair in [("a", b"1"), ("b", b"2")])
+    async with Producer(fake_broker.address, tracing=traces.tracing) as producer:
+        await producer.send_and_wait("topic", b"v", headers=headers)
+    assert list(carried_by(fake_broker.records()[0])) == ["a", "b", "traceparent"]
+
+
 # transactions
+
+
+async def test_a_transaction_that_is_replaced_in_its_block_leaves_no_span_behind(
+    coordinator: FakeCoordinator, traces: Traces
+) -> None:
+    async with started(coordinator, tracing=traces.tracing) as producer:
+        async with producer.transaction():
+            await producer.abort_transaction()
+            producer.begin_transaction()
+        assert not trace.get_current_span().get_span_context().is_valid
+    results = [told_of(span)["oncelog.transaction.result"] for span in traces.named("transaction")]
+    assert results == ["abort", "commit"]
 
 
 async def test_a_transaction_is_a_span_around_what_it_sends(coordinator: FakeCoordinator, traces: Traces) -> None:
@@ -368,6 +387,9 @@ def test_several_at_once_are_linked_each_once(traces: Traces) -> None:
     assert [link.context.span_id for link in span.links] == [1, 2]
     assert told_of(span)["messaging.batch.message_count"] == 4
     assert len(traces.tracing.links_to(map(from_span, range(MAX_LINKS + 10)))) == MAX_LINKS
+    plain = [record()] * MAX_LOOKED_AT
+    assert traces.tracing.links_to([*plain[1:], from_span(0)]) != []
+    assert traces.tracing.links_to([*plain, from_span(0)]) == []
 
 
 @pytest.mark.parametrize(
