@@ -1,7 +1,8 @@
 """`make dist`: an sdist and a wheel in dist/, each installed where nothing else is, and the README tried there.
 
-The README's shell commands and the programs of the guide to brokers are run as they stand, with another address, and
-the README's test by pytest. What a reader copies works in what is published, or this ends with 1.
+The README's shell commands and the programs of the guide to brokers are run as they stand, with another address, the
+README's test by pytest, and the console is asked for its pages. What a reader copies works in what is published, or
+this ends with 1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import urllib.request
 import venv
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +26,7 @@ README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "guides" / "broker.md"
 CONSTRAINTS = ROOT / "constraints.txt"
 ADDRESS_IN_PAGES = "127.0.0.1:9092"
+EXTRAS = "broker,console,otel"
 TO_TRY_IT = ("pytest", "confluent-kafka")
 """What the programs need beside us."""
 PATIENCE_SECONDS = 300.0
@@ -66,7 +69,7 @@ def try_out(file: Path, directory: Path) -> None:
     venv.create(home, with_pip=True)
     binaries = home / "bin"
     pip = [str(binaries / "python"), "-m", "pip", "--disable-pip-version-check"]
-    run([*pip, "install", "--quiet", "-c", str(CONSTRAINTS), f"{file}[broker]", *TO_TRY_IT])
+    run([*pip, "install", "--quiet", "-c", str(CONSTRAINTS), f"{file}[{EXTRAS}]", *TO_TRY_IT])
     run([*pip, "check"])
     project = directory / "project"
     project.mkdir()
@@ -103,8 +106,27 @@ def try_commands(project: Path, environment: Mapping[str, str]) -> None:
                 environment=environment,
                 directory=project,
             )
+        try_console(project, with_address)
+        traced = "import oncelog; oncelog.Producer('h:1', tracing=True)"
+        run(["python", "-W", "error", "-c", traced], environment=environment, directory=project)
         broker.stdin.close()
         assert broker.wait(PATIENCE_SECONDS) == 0
+
+
+def try_console(project: Path, environment: Mapping[str, str]) -> None:
+    """Its pages and what they look like are in what was installed."""
+    start = ["oncelog", "console", "--listen", "127.0.0.1:0"]
+    print("$", " ".join(start), flush=True)
+    with subprocess.Popen(start, env=environment, cwd=project, stdout=subprocess.PIPE, text=True) as console:
+        assert console.stdout is not None
+        try:
+            found = re.search(r"is on (\S+)", console.stdout.readline())
+            assert found, "the console does not start"
+            for path, text in (("/topics", "greetings"), ("/static/console.css", "{"), ("/static/live.js", "(")):
+                with urllib.request.urlopen(found[1].rstrip("/") + path, timeout=PATIENCE_SECONDS) as answer:
+                    assert text in answer.read().decode(), f"the console's {path} lacks {text!r}"
+        finally:
+            console.terminate()
 
 
 def the_block_with(text: str, page: Path = README) -> str:

@@ -8,6 +8,7 @@ admin/                      topics, configuration, offsets, groups, transactions
 metadata/                   the view of the cluster, and asking leaders and coordinators
 connection/                 one broker connection, version negotiation, the pool
 group_offsets.py            what a group commits, and who commits it
+tracing/                    OpenTelemetry: spans, and the context in headers
 prepared_transaction.py     a transaction that its producer has handed over
 cluster.py                  who leads what
 config.py                   Kafka's keys, defaults and bounds

@@ -165,6 +165,9 @@ class ProducerConfig(ClientConfig):
     transaction_timeout_ms: int = 60_000
     """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
     bounds it."""
+    tracing: Any = None
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of what is sent and of transactions, and W3C trace
+    context in the headers of records. It needs the extra `otel`."""
 
     def validate(self) -> ProducerConfig:
         super(ProducerConfig, self).validate()
@@ -266,6 +269,9 @@ class ConsumerConfig(ClientConfig):
     """Who does not poll for so long has left the group. Also how long the others wait for it to rejoin."""
     exclude_internal_topics: bool = True
     """A pattern does not match topics like __consumer_offsets."""
+    tracing: Any = None
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
+    `Consumer.processing`. It needs the extra `otel`."""
 
     def validate(self) -> ConsumerConfig:
         super(ConsumerConfig, self).validate()

@@ -82,12 +82,15 @@ async def _transact(
 ) -> None:
     """Raises what went wrong; the consumer then goes on from what is committed."""
     group = consumer.group_metadata()  # as of this poll: a member that its group has lost since must not pass (S46)
+    records = [record for several in polled.values() for record in several]
     offsets = {partition: _next(records) for partition, records in polled.items()}
     is_complete = False
     try:
         try:
             async with producer.transaction():
-                await process([record for records in polled.values() for record in records])
+                if producer.spans is not None:
+                    producer.spans.is_about(records)
+                await process(records)
                 await producer.send_offsets(offsets, group)
                 is_complete = True
         except EndNotKnown:

@@ -18,6 +18,7 @@ from oncelog.admin.groups import GroupAdmin
 from oncelog.admin.transactions import TransactionAdmin
 from oncelog.consume_process_produce import consume_process_produce
 from oncelog.producer.transaction import Transaction
+from oncelog.tracing import Tracing
 from oncelog_testing.application import ApplicationHistory
 from oncelog_testing.broker import Broker
 from oncelog_testing.cluster import Cluster, ClusterFault
@@ -64,6 +65,7 @@ def chapters() -> list[Chapter]:
             "`admin.groups`, `admin.transactions` and `admin.acls`",
             {"GroupAdmin": GroupAdmin, "TransactionAdmin": TransactionAdmin, "AclAdmin": AclAdmin},
         ),
+        Chapter("Traces", "`from oncelog.tracing import Tracing` (the extra `otel`)", {"Tracing": Tracing}),
         Chapter("What Admin takes and gives", "`from oncelog.admin import ...`", _named(oncelog.admin, of_admin)),
         Chapter("Errors", "`from oncelog.errors import ...`", _errors()),
         Chapter("Fixtures of pytest", "arguments of a test, `def test(oncelog_broker)`", dict(_fixtures())),

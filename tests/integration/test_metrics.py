@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient, produce_request
@@ -54,6 +55,13 @@ class Told:
 
     def __call__(self, name: str, **labels: str) -> float:
         return self.samples[name, frozenset(labels.items())]
+
+
+SCRAPER_ACCEPTS = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+)
+"""What Prometheus says that it reads, and a Collector, which has its code."""
 
 
 def http_of(broker: BrokerProcess) -> str:
@@ -234,6 +242,24 @@ def test_each_panel_of_our_dashboard_fills(telling: BrokerProcess, topic: str) -
     assert len(shown) > 30
     lacking = {reason for panel in shown for query in panel.queries for reason in missing(query, metrics)}
     assert lacking <= NEEDS_FOLLOWERS
+
+
+def test_a_collector_of_opentelemetry_finds_what_it_is_told_to_ask_for(telling: BrokerProcess, topic: str) -> None:
+    """deploy/otel-collector.yaml: what it asks for is answered, in a format that it reads, each sample once."""
+    text = (DEPLOY / "otel-collector.yaml").read_text()
+    config = yaml.safe_load(text.replace("${env:ONCELOG_HTTP}", http_of(telling).removeprefix("http://")))
+    (job,) = config["receivers"]["prometheus"]["config"]["scrape_configs"]
+    (target,) = job["static_configs"][0]["targets"]
+    asked = urllib.request.Request(f"http://{target}{job['metrics_path']}", headers={"Accept": SCRAPER_ACCEPTS})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = answer.read().decode().splitlines()
+    series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(series) > 50
+    assert len(set(series)) == len(series)
+    for pipeline in config["service"]["pipelines"].values():
+        for part in ("receivers", "processors", "exporters"):
+            assert set(pipeline[part]) <= config[part].keys()
 
 
 def test_our_dashboard_groups_by_labels_that_are_there() -> None:

@@ -17,14 +17,21 @@ from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from oncelog_protocol.messages.end_txn import EndTxnResponse
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatResponse
 from oncelog_protocol.messages.init_producer_id import InitProducerIdResponse
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog_protocol.messages.leave_group import LeaveGroupResponse
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from oncelog_protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.messages.sync_group import SyncGroupResponse
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -35,6 +42,7 @@ FIRST_NULL_PROTOCOL: Final = 7
 """From this version on of JoinGroup, no generation has no protocol (KIP-559)."""
 FIRST_FIND_OF_MANY: Final = 4
 FIRST_FETCH_OF_MANY: Final = 8
+FIRST_DELETE_BY_ID: Final = 6
 FIRST_OF_BROKERS: Final = 4
 """AddPartitionsToTxn: from this version on brokers ask, and there is an error of the whole request."""
 
@@ -174,6 +182,37 @@ def _join_group(request: JoinGroupRequest, version: int, code: ErrorCode) -> Joi
     )
 
 
+def _offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, version: int, code: ErrorCode
+) -> OffsetForLeaderEpochResponse:
+    answer_type = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            answer_type(
+                topic=topic.topic,
+                partitions=[
+                    answer_type.EpochEndOffset(partition=each.partition, error_code=code) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _create_topics(request: CreateTopicsRequest, version: int, code: ErrorCode) -> CreateTopicsResponse:
+    answer_type = CreateTopicsResponse.CreatableTopicResult
+    return CreateTopicsResponse(topics=[answer_type(name=each.name, error_code=code) for each in request.topics])
+
+
+def _delete_topics(request: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
+    answer_type = DeleteTopicsResponse.DeletableTopicResult
+    if version < FIRST_DELETE_BY_ID:
+        return DeleteTopicsResponse(responses=[answer_type(name=name, error_code=code) for name in request.topic_names])
+    return DeleteTopicsResponse(
+        responses=[answer_type(name=each.name, topic_id=each.topic_id, error_code=code) for each in request.topics]
+    )
+
+
 _REFUSALS: Final[Mapping[ApiKey, Callable[[Any, int, ErrorCode], Any]]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.LIST_OFFSETS: _list_offsets,
@@ -182,8 +221,12 @@ _REFUSALS: Final[Mapping[ApiKey, Callable[[Any, int, ErrorCode], Any]]] = {
     ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.JOIN_GROUP: _join_group,
     ApiKey.HEARTBEAT: lambda request, version, code: HeartbeatResponse(error_code=code),
+    ApiKey.LEAVE_GROUP: lambda request, version, code: LeaveGroupResponse(error_code=code),
     ApiKey.SYNC_GROUP: lambda request, version, code: SyncGroupResponse(error_code=code, assignment=b""),
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.INIT_PRODUCER_ID: lambda request, version, code: InitProducerIdResponse(error_code=code, producer_epoch=-1),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
     ApiKey.ADD_OFFSETS_TO_TXN: lambda request, version, code: AddOffsetsToTxnResponse(error_code=code),
     ApiKey.END_TXN: lambda request, version, code: EndTxnResponse(error_code=code),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -28,6 +29,16 @@ Table = tuple[str, tuple[str, ...], list[Row]]
 """Title, headings, rows."""
 
 
+class Form(NamedTuple):
+    """How figures are written."""
+
+    rate: Callable[[float | None], str]
+    """Of records per second."""
+    time: Callable[[float | None], str]
+    """Of seconds."""
+    partitions: Callable[[tuple[str, ...]], str]
+
+
 @click.command()
 @bootstrap_option
 @output_option
@@ -44,7 +55,7 @@ def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None
     """Show what a cluster does, until Ctrl-C.
 
     It is an admin client: it works with Apache Kafka, too, with what that tells. Plain output has a line for each row
-    of each table, which begins with the table's name.
+    of each table, which begins with the table's name; times are in seconds.
     """
     if once or output is not None or not sys.stdout.isatty():
         before, now = run(lambda: _look_twice(bootstrap, interval), bootstrap)
@@ -87,7 +98,9 @@ def _show(now: Look, measured: Rates, output: str | None) -> None:
         case "json":
             show_document(as_json(now, measured))
         case "plain":
-            show_plain([(title.lower(), *row) for title, _, rows in tables(now, measured) for row in rows])
+            show_plain(
+                [(title.lower(), *row) for title, _, rows in tables(now, measured, FOR_PROGRAMS) for row in rows]
+            )
             for what, why in now.missing.items():
                 click.echo(f"oncelog: {what}: {why}", err=True)
         case _:
@@ -118,7 +131,7 @@ def busiest(measured: Rates) -> list[tuple[str, float]]:
     return sorted(busy, key=lambda each: (-each[1], each[0]))
 
 
-def tables(now: Look, measured: Rates) -> list[Table]:
+def tables(now: Look, measured: Rates, form: Form) -> list[Table]:
     """What is shown, in this order."""
     brokers: list[Row] = [
         (
@@ -128,17 +141,23 @@ def tables(now: Look, measured: Rates) -> list[Table]:
             row.leads,
             row.replicas,
             row.out_of_sync,
-            per_second(measured.by_broker.get(row.node_id)),
+            form.rate(measured.by_broker.get(row.node_id)),
         )
         for row in now.brokers
     ]
-    topics: list[Row] = [(topic, per_second(rate)) for topic, rate in busiest(measured)]
+    topics: list[Row] = [(topic, form.rate(rate)) for topic, rate in busiest(measured)]
     behind: list[Row] = [
         (row.topic, row.partition, row.leader, _list(row.replicas), _list(row.isr)) for row in now.out_of_sync
     ]
     groups: list[Row] = [(row.group_id, row.state, row.members, row.lag) for row in now.groups]
     transactions: list[Row] = [
-        (row.transactional_id, duration(row.seconds), row.producer_id, row.coordinator_id, _short(row.partitions))
+        (
+            row.transactional_id,
+            form.time(row.seconds),
+            row.producer_id,
+            row.coordinator_id,
+            form.partitions(row.partitions),
+        )
         for row in now.transactions
     ]
     return [
@@ -163,7 +182,7 @@ def drawn(now: Look, measured: Rates) -> Group:
         f"   {late} open transactions   cluster {now.cluster_id or '-'}",
     )
     parts: list[RenderableType] = [line]
-    parts += [_table(*table) for table in tables(now, measured) if table[2]]
+    parts += [_table(*table) for table in tables(now, measured, FOR_PEOPLE) if table[2]]
     parts += [Text(f"{what}: {why}", style="yellow") for what, why in now.missing.items()]
     return Group(*parts)
 
@@ -200,6 +219,11 @@ def duration(seconds: float | None) -> str:
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
+def plain_number(number: float | None) -> str:
+    """As programs read it: one decimal, nothing between the thousands."""
+    return "-" if number is None else f"{number:.1f}"
+
+
 def _list(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
 
@@ -207,3 +231,7 @@ def _list(numbers: tuple[int, ...]) -> str:
 def _short(partitions: tuple[str, ...]) -> str:
     text = ",".join(partitions)
     return text if len(text) <= SHORT else f"{text[:SHORT]}... ({len(partitions)})"
+
+
+FOR_PEOPLE: Final = Form(per_second, duration, _short)
+FOR_PROGRAMS: Final = Form(lambda rate: plain_number(rate or 0.0), plain_number, ",".join)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
@@ -32,6 +34,7 @@ from oncelog.metadata.list_offsets import (
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
 from oncelog.opened import Opened
+from oncelog.tracing.wanted import wanted_spans
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [
@@ -80,6 +83,7 @@ class Consumer(Opened):
         self._group: GroupCoordinator | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
+        self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
 
@@ -316,7 +320,22 @@ class Consumer(Opened):
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records={max_records}: must be at least 1")
-        return await self._poll(timeout_ms, lambda: self._positions.take(limit, damaged=self._fetcher.damaged))
+        started_ns = 0 if self._spans is None else time.time_ns()
+        polled = await self._poll(timeout_ms, lambda: self._positions.take(limit, damaged=self._fetcher.damaged))
+        if self._spans is not None and polled:
+            records = [record for several in polled.values() for record in several]
+            self._spans.polled(started_ns, records)
+        return polled
+
+    def processing(self, records: ConsumerRecord | Sequence[ConsumerRecord]) -> AbstractContextManager[object]:
+        """Around the work on a record, or on several at once: `with consumer.processing(record): ...`.
+
+        A span of it, and what is sent meanwhile carries on the trace of the record (`Tracing.processing`). Without
+        `tracing` it is nothing.
+        """
+        if self._spans is None:
+            return nullcontext()
+        return self._spans.tracing.processing(records, self.config.client_id, self.config.group_id)
 
     async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
         """As `poll`, as columns, batch by batch: all that is buffered of one partition (fetch.max.bytes bounds it).

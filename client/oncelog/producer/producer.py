@@ -41,6 +41,8 @@ from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction import Transaction
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transactions import Transactions
+from oncelog.tracing.headers import TracedColumn, TracedHeaders
+from oncelog.tracing.wanted import wanted_spans
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
@@ -110,6 +112,7 @@ class Producer(Opened):
         self._pool: ConnectionPool | None = None
         self._ignores_keys = self.config.partitioner_ignore_keys
         self._is_closed = False
+        self.spans = wanted_spans(self.config.tracing, self.config.client_id)
 
     async def start(self) -> None:
         """Connect to the cluster; with a transactional id, take it over: whoever had it before is fenced (S41).
@@ -153,6 +156,7 @@ class Producer(Opened):
                     wake=self._sender.wake,
                     flush=self.flush,
                     drop_waiting=self._drop_waiting,
+                    spans=self.spans,
                 )
                 await self._transactions.initialise()
             elif self._session is not None:
@@ -238,6 +242,9 @@ class Producer(Opened):
         KafkaError or a cancellation leaves only `abort_transaction`, since what was to be part of it is not; after a
         TypeError or ValueError, which are the caller's, the transaction is as it was.
         """
+        if self.spans is not None and not isinstance(headers, TracedHeaders):
+            place = {"partition": partition, "timestamp_ms": timestamp_ms}
+            return await self.spans.send(self.send, topic, value, key, headers, **place)
         route = self._routes.get(topic)
         if route is None or (partition is not None and not 0 <= partition < route.count):
             with self._record_waits():
@@ -299,6 +306,9 @@ class Producer(Opened):
         Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
         length. What comes before a record that is refused has been handed over then: in a transaction, abort it.
         """
+        if self.spans is not None and not isinstance(headers, TracedColumn):
+            told = topic, partition, values, headers
+            return await self.spans.send_columns(self.send_columns, *told, keys=keys, timestamps_ms=timestamps_ms)
         columns = Columns(values, keys, timestamps_ms, headers)
         columns.check()
         route = self._routes.get(topic)

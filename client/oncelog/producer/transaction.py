@@ -7,10 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from oncelog.errors import AbortableError, EndNotKnown, FatalError
 from oncelog.producer.transactions import Transactions
+
+if TYPE_CHECKING:
+    from oncelog.tracing.transaction_span import TransactionSpan
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +35,21 @@ class Transaction:
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
+        self._span: TransactionSpan | None = None
 
     async def __aenter__(self) -> Self:
         await self._transactions.until_over()
         self._transactions.begin()
+        self._span = self._transactions.span
+        if self._span is not None:
+            self._span.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._span is not None:
+            self._span.leave(error)
         if error is None:
             try:
                 await self._transactions.commit()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ProducerConfig
@@ -36,6 +36,10 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
+if TYPE_CHECKING:
+    from oncelog.tracing.client_spans import ClientSpans
+    from oncelog.tracing.transaction_span import TransactionSpan
+
 logger = logging.getLogger(__name__)
 
 
@@ -59,6 +63,7 @@ class Transactions:
         wake: Callable[[], None],
         flush: Callable[[], Awaitable[None]],
         drop_waiting: Callable[[KafkaError], None],
+        spans: ClientSpans | None = None,
     ) -> None:
         self.manager = manager
         self._calls = calls
@@ -74,6 +79,9 @@ class Transactions:
         self._offsets_done = asyncio.Event()
         self._groups_added: set[str] = set()
         self._is_handed_over = False
+        self._spans = spans
+        self.span: TransactionSpan | None = None
+        """Of this transaction, or of the last one, where somebody traces them."""
 
     # what the user asks for
 
@@ -97,6 +105,8 @@ class Transactions:
         self.manager.begin(is_v2=self._is_v2)
         self._groups_added.clear()
         self._is_handed_over = False
+        if self._spans is not None:
+            self.span = self._spans.transaction(self._id, *self._identity)
 
     def sending_to(self, partition: TopicPartition) -> None:
         """A record for this partition is about to be appended. Raises InvalidTransactionState, KafkaError."""
@@ -174,8 +184,12 @@ class Transactions:
         if not manager.must_be_ended:
             manager.begin_commit()
             manager.ended(None)
+            if self.span is not None:
+                self.span.end("commit")
             return None
         self._is_handed_over = True
+        if self.span is not None:
+            self.span.end("prepared")  # from here on it is somebody else's
         return PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
 
     async def commit(self) -> None:
@@ -185,6 +199,8 @@ class Transactions:
             self._forget_ended()
             self.manager.begin_commit()
             self._ending = _Ending(True, _task(self._commit()))
+            if self.span is not None:
+                self._ending.task.add_done_callback(self.span.committed)
         await self._until_ended(self._ending, "commit")
 
     async def abort(self) -> None:
@@ -193,6 +209,8 @@ class Transactions:
             self._forget_ended()
             self.manager.begin_abort()
             self._ending = _Ending(False, _task(self._abort()))
+            if self.span is not None:
+                self._ending.task.add_done_callback(self.span.aborted)
         await self._until_ended(self._ending, "abort")
 
     async def until_over(self) -> None:
@@ -231,6 +249,8 @@ class Transactions:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self.span is not None:
+                self.span.lost("the producer was closed before the transaction was ended")
 
     # what the sender tells
 
@@ -239,6 +259,8 @@ class Transactions:
         if isinstance(error, ClientClosed):
             return error
         told = self.manager.failed(error)
+        if self.span is not None:
+            self.span.will_fail(told)
         self._drop_waiting(told)
         return told
 

@@ -20,7 +20,7 @@ from oncelog.cli.configs import rows_of
 from oncelog.cli.main import cli
 from oncelog.cli.options import output_option
 from oncelog.cli.output import Column, show_rows
-from oncelog.cli.top import as_json, drawn, duration, tables
+from oncelog.cli.top import FOR_PEOPLE, FOR_PROGRAMS, as_json, drawn, duration, tables
 from oncelog.cli.top_look import GroupRow, Look, TransactionRow, broker_rows, lag_of, rates
 from oncelog.cluster import Partition, Topic
 from oncelog_protocol.messages.describe_configs import ConfigSource
@@ -104,7 +104,19 @@ def test_what_is_shown_is_told_to_programs() -> None:
     assert told["topics"] == [{"topic": "a", "records_per_second": 15.0}]
     assert told["groups"] == [{"group_id": "g", "state": "Stable", "members": 2, "lag": 9}]
     assert json.loads(json.dumps(told)) == told
-    assert [title for title, _, rows in tables(now, rates(before, now)) if rows] == ["Topics", "Groups"]
+    shown = tables(now, rates(before, now), FOR_PEOPLE)
+    assert [title for title, _, rows in shown if rows] == ["Topics", "Groups"]
+
+
+def test_programs_read_plain_numbers_and_all_of_a_list() -> None:
+    before, now = seen(0.0, {("a", 0): 0}), seen(2.0, {("a", 0): 30_000})
+    partitions = tuple(f"a-{number}" for number in range(40))
+    now.transactions = [TransactionRow("t", 5, 1, 3661.25, partitions), TransactionRow("u", 6, 1, None)]
+    measured = rates(before, now)
+    rows = {title: rows for title, _, rows in tables(now, measured, FOR_PROGRAMS)}
+    assert rows["Topics"] == [("a", "15000.0")]
+    assert rows["Open transactions"] == [("t", "3661.2", 5, 1, ",".join(partitions)), ("u", "-", 6, 1, "")]
+    assert {title: rows for title, _, rows in tables(now, measured, FOR_PEOPLE)}["Topics"] == [("a", "15,000")]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""OpenTelemetry's names for what we tell (its conventions for messaging, and for Kafka), and ours where it has none.
+
+Keys of records are not told: they are bytes, and may be somebody's name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SYSTEM: Final = "messaging.system"
+KAFKA: Final = "kafka"
+CLIENT_ID: Final = "messaging.client.id"
+GROUP: Final = "messaging.consumer.group.name"
+OPERATION: Final = "messaging.operation.name"
+OPERATION_TYPE: Final = "messaging.operation.type"
+TOPIC: Final = "messaging.destination.name"
+PARTITION: Final = "messaging.destination.partition.id"
+"""Of type string."""
+OFFSET: Final = "messaging.kafka.offset"
+TOMBSTONE: Final = "messaging.kafka.message.tombstone"
+BATCH_SIZE: Final = "messaging.batch.message_count"
+ERROR: Final = "error.type"
+
+TRANSACTIONAL_ID: Final = "oncelog.transactional_id"
+PRODUCER_ID: Final = "oncelog.producer_id"
+PRODUCER_EPOCH: Final = "oncelog.producer_epoch"
+RESULT: Final = "oncelog.transaction.result"
+"""commit, abort; prepared: somebody else ends it; unknown."""
+
+
+def error_type(error: BaseException) -> str:
+    """The name of its class, by which errors can be counted."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

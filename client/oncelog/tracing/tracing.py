@@ -1,0 +1,164 @@
+"""What OpenTelemetry's traces are to records: the context that they carry, and the work on them as a span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from itertools import islice
+from typing import Final, Protocol, cast
+
+from opentelemetry import context as contexts
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter, TextMapPropagator
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TracerProvider
+
+from oncelog.tracing import attributes
+from oncelog.tracing.headers import context_headers
+from oncelog_protocol.records.builder import HeaderSequence
+
+MAX_LINKS: Final = 128
+"""As many links as a span has by default: more would be looked for in vain."""
+
+MAX_LOOKED_AT: Final = 1024
+"""Records in which links are looked for: a poll may bring very many, and everything else waits meanwhile."""
+
+Attributes = dict[str, str | int | bool]
+
+
+class Traced(Protocol):
+    """What we need of a ConsumerRecord."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> HeaderSequence: ...
+
+
+class _HeaderGetter(Getter[Mapping[str, str]]):
+    def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
+        value = carrier.get(key)
+        return None if value is None else [value]
+
+    def keys(self, carrier: Mapping[str, str]) -> list[str]:
+        return list(carrier)
+
+
+_GETTER: Final = _HeaderGetter()
+
+
+class Tracing:
+    """What the option `tracing` of a producer or consumer is; one may serve many of both.
+
+    `tracer_provider` and `propagator` are OpenTelemetry's; without them those that were set globally. Where nobody has
+    set up a tracer no span is told of, and what a record carries goes on to those that are sent while it is processed.
+    """
+
+    def __init__(
+        self, tracer_provider: TracerProvider | None = None, propagator: TextMapPropagator | None = None
+    ) -> None:
+        self.tracer = trace.get_tracer("oncelog", version("oncelog"), tracer_provider)
+        self._propagator = propagator
+
+    @property
+    def propagator(self) -> TextMapPropagator:
+        """The global one is asked for each time: it may be set later than this is made."""
+        return propagate.get_global_textmap() if self._propagator is None else self._propagator
+
+    def context_of(self, record: Traced, onto: Context | None = None) -> Context:
+        """What `record` carries: the span in which it was sent, baggage. Nothing of what is current, unless `onto` is
+        that: then what the record says takes its place."""
+        return self.context_in(record.headers, onto)
+
+    def context_in(self, headers: HeaderSequence, onto: Context | None = None) -> Context:
+        """As `context_of`, of a record's headers alone."""
+        context = Context() if onto is None else onto
+        propagator = self.propagator
+        carried = context_headers(headers, propagator.fields)
+        return propagator.extract(carried, context, _GETTER) if carried else context
+
+    def links_to(self, records: Iterable[Traced]) -> list[Link]:
+        """To the spans in which `records` were sent, each once; to MAX_LINKS of them at most, in the first
+        MAX_LOOKED_AT records."""
+        found: dict[tuple[int, int], Link] = {}
+        for record in islice(records, MAX_LOOKED_AT):
+            span = span_of(self.context_of(record))
+            if span.is_valid:
+                found.setdefault((span.trace_id, span.span_id), Link(span))
+                if len(found) >= MAX_LINKS:
+                    break
+        return list(found.values())
+
+    @contextmanager
+    def processing(
+        self, records: Traced | Sequence[Traced], client_id: str | None = None, group_id: str | None = None
+    ) -> Iterator[Span]:
+        """Around the work on a record, or on several at once: what is sent meanwhile carries on their trace.
+
+        The span of one record is a child of that in which it was sent, and has a link to what was current. That of
+        several is a child of what is current, with links to those in which they were sent. An exception is noted, and
+        goes on to the caller.
+        """
+        context = contexts.get_current()
+        record, many = _one_or_many(records)
+        if record is not None:
+            told = operation("process", "process", record.topic, client_id, group_id)
+            told |= {attributes.PARTITION: str(record.partition), attributes.OFFSET: record.offset}
+            if record.value is None:
+                told[attributes.TOMBSTONE] = True
+            around = span_of(context)
+            context = self.context_of(record, context)
+            links = [Link(around)] if around.is_valid and around != span_of(context) else []
+        else:
+            told = operation("process", "process", topic_of(many), client_id, group_id)
+            told[attributes.BATCH_SIZE] = len(many)
+            links = self.links_to(many)
+        token = contexts.attach(context)  # with what else the record carries: its baggage
+        try:
+            with self.tracer.start_as_current_span(name_of(told), None, SpanKind.CONSUMER, told, links) as span:
+                yield span
+        finally:
+            contexts.detach(token)
+
+
+def span_of(context: Context) -> SpanContext:
+    return trace.get_current_span(context).get_span_context()
+
+
+def operation(
+    name: str, kind: str, topic: str | None, client_id: str | None, group_id: str | None = None
+) -> Attributes:
+    """What is told of every one of them; `kind` is one of OpenTelemetry's types of operations."""
+    told: Attributes = {
+        attributes.SYSTEM: attributes.KAFKA,
+        attributes.OPERATION: name,
+        attributes.OPERATION_TYPE: kind,
+    }
+    optional = ((attributes.TOPIC, topic), (attributes.CLIENT_ID, client_id), (attributes.GROUP, group_id))
+    return told | {key: value for key, value in optional if value is not None}
+
+
+def name_of(told: Attributes) -> str:
+    """Of the span of an operation."""
+    name = str(told[attributes.OPERATION])
+    return f"{name} {told[attributes.TOPIC]}" if attributes.TOPIC in told else name
+
+
+def topic_of(records: Sequence[Traced]) -> str | None:
+    """None where there is more than one, or none."""
+    topics = {record.topic for record in records}
+    return topics.pop() if len(topics) == 1 else None
+
+
+def _one_or_many(records: Traced | Sequence[Traced]) -> tuple[Traced | None, Sequence[Traced]]:
+    """A record is a tuple, too: what it has tells them apart."""
+    if hasattr(records, "headers"):
+        return cast(Traced, records), ()
+    return None, records

@@ -1,0 +1,88 @@
+"""The span of a transaction: from its begin until it is known how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Token
+
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, Status, StatusCode
+
+from oncelog.errors import AbortableError, FatalError
+from oncelog.tracing import attributes
+
+COMMIT, ABORT, PREPARED, UNKNOWN = "commit", "abort", "prepared", "unknown"
+
+
+class TransactionSpan:
+    """A commit leaves its status unset, as what went well has it; an abort is an error, and says for what.
+
+    `cause` is why it will be aborted, as far as that is known. Only the first end counts.
+    """
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._token: Token[Context] | None = None
+        self._is_over = False
+        self.cause: BaseException | None = None
+
+    def enter(self) -> None:
+        """Whatever this task does until `leave` is part of it."""
+        self._token = context.attach(trace.set_span_in_context(self._span))
+
+    def leave(self, cause: BaseException | None) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+            self._token = None
+        if cause is not None and self.cause is None:
+            self.cause = cause
+
+    def committed(self, task: asyncio.Task[None]) -> None:
+        """The commit is done. What can only be aborted now is not over."""
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            self.lost("the producer was closed before the commit was done")
+        elif error is None:
+            self.end(COMMIT)
+        elif isinstance(error, AbortableError):
+            self.will_fail(error)
+        else:
+            self.failed(error)
+
+    def aborted(self, task: asyncio.Task[None]) -> None:
+        """The abort is done."""
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            self.lost("the producer was closed before the abort was done")
+        elif error is not None:
+            self.failed(error)
+        else:
+            cause = "" if self.cause is None else f": {self.cause}"
+            self.end(ABORT, f"aborted{cause}")
+
+    def failed(self, error: BaseException) -> None:
+        """This producer will not learn how it ends."""
+        self.cause = error
+        self.lost(str(error))
+
+    def will_fail(self, error: BaseException) -> None:
+        """It can only be aborted, or not even that."""
+        if isinstance(error, FatalError):
+            self.failed(error)
+        else:
+            self.cause = self.cause or error
+
+    def lost(self, why: str) -> None:
+        self.end(UNKNOWN, why)
+
+    def end(self, result: str, why: str | None = None) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        span = self._span
+        span.set_attribute(attributes.RESULT, result)
+        if why is not None:
+            span.set_status(Status(StatusCode.ERROR, why))
+            span.set_attribute(attributes.ERROR, result if self.cause is None else attributes.error_type(self.cause))
+        span.end()

@@ -1,0 +1,27 @@
+"""What `oncelog bench` counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncelog import Consumer, Producer, TopicPartition
+from oncelog.cli.bench_loads import consume
+from oncelog.cli.bench_report import Measured
+
+PLACE = TopicPartition("topic", 0)
+
+
+async def test_what_others_write_meanwhile_is_not_counted(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log had three records as the command started, and has five now."""
+    async with Producer(fake_broker.address) as producer:
+        await (await producer.send_columns("topic", 0, [b"12345"] * 5))
+
+    async def ends(consumer: Consumer, partitions: Any) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 3)
+
+    monkeypatch.setattr(Consumer, "end_offsets", ends)
+    measured = Measured("records", "polled")
+    await consume(fake_broker.address, [PLACE], None, measured, {"auto_offset_reset": "earliest"})
+    assert (measured.count, measured.size_bytes) == (3, 15)
