@@ -545,7 +545,7 @@ class Broker:
     async def _close_logs(self) -> None:
         try:
             if hasattr(self, "replicas"):  # else the start was cut short, and the checkpoint stays as it was
-                self.logs.checkpoint_high_watermarks(self.replicas.high_watermarks())
+                await asyncio.to_thread(self.logs.checkpoint_high_watermarks, self.replicas.high_watermarks())
             await asyncio.to_thread(self.logs.close)
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})

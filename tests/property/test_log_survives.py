@@ -53,6 +53,8 @@ EVENTS = LogConfig(
 )
 TABLE = dataclasses.replace(EVENTS, cleanup_policy=frozenset({COMPACT}), delete_retention_ms=300)
 CONFIGS = {"events": EVENTS, "table": TABLE}
+TOPIC_IDS = {"events": bytes(range(16)), "table": None}
+"""One is of a release that knew of none."""
 
 IDEMPOTENT = (1, 2)
 V1 = (11, 12)
@@ -90,6 +92,8 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.disk = CrashingDisk(self.random)
+        self.disk.make_directories("/data")
+        self.disk.sync_directory("/")
         self.clock = ManualClock(NOW)
         self.sides = [Side(name) for name in CONFIGS]
         self.counter = 0
@@ -108,7 +112,7 @@ class Walk:
             config_of=CONFIGS.__getitem__,
         )
         assert not self.manager.failures
-        opening = self.manager.begin_opening([WantedLog(name, 0, None, CONFIGS[name]) for name in CONFIGS])
+        opening = self.manager.begin_opening([WantedLog(name, 0, TOPIC_IDS[name], CONFIGS[name]) for name in CONFIGS])
         opening.run()
         for side, log in zip(self.sides, self.manager.finish_opening(opening), strict=True):
             assert isinstance(log, PartitionLog), log

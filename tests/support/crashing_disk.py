@@ -6,6 +6,7 @@ rest what a journaling file system may leave:
     bytes that were appended      none, some, all, or all of their length with zeros in the place of the last ones
     bytes that were cut off       gone or back
     names made, renamed, removed  in each directory, the first few of the changes since it was synced
+    directories that were made    there, or gone with all that was in them
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class CrashingDisk:
         self.changes_left: int | None = None
         """Until the kill; None: there will be none. Below 0: dead."""
         self._directories: set[str] = {"/"}
+        self._unsynced_directories: set[str] = set()
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._journal: dict[str, list[Renaming]] = defaultdict(list)
@@ -141,6 +143,12 @@ class CrashingDisk:
             for change in changes[: self.random.choice([0, len(changes), self.random.randint(0, len(changes))])]:
                 _apply(change, self._durable_names)
         self._journal.clear()
+        for directory in sorted(self._unsynced_directories):
+            if self.random.random() < 0.5:
+                self._directories.discard(directory)
+                for path in [path for path in self._durable_names if path.startswith(directory + "/")]:
+                    del self._durable_names[path]
+        self._unsynced_directories.clear()
         self._names = dict(self._durable_names)
         for inode in dict.fromkeys(self._names.values()):
             inode.synced = inode.after_power_cut(self.random)
@@ -173,6 +181,7 @@ class CrashingDisk:
         is_new = path not in self._directories
         while path not in self._directories:
             self._directories.add(path)
+            self._unsynced_directories.add(path)
             path = os.path.dirname(path)
         return is_new
 
@@ -191,7 +200,24 @@ class CrashingDisk:
 
     def rename(self, source: str, target: str) -> None:
         self.change()
-        self._rename({source: None, target: self._names[source]})
+        if source in self._directories:
+            self._rename_directory(source + "/", target + "/")
+        else:
+            self._rename({source: None, target: self._names[source]})
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        """With all that is in it, for good."""
+        for directories in (self._directories, self._unsynced_directories):
+            if source[:-1] in directories:
+                directories.remove(source[:-1])
+                directories.add(target[:-1])
+        for names in (self._names, self._durable_names):
+            for path in [path for path in names if path.startswith(source)]:
+                names[target + path.removeprefix(source)] = names.pop(path)
+        self._journal[target[:-1]] = [
+            {target + path.removeprefix(source): inode for path, inode in renaming.items()}
+            for renaming in self._journal.pop(source[:-1], [])
+        ]
 
     def remove(self, path: str) -> None:
         if self.exists(path):
@@ -205,6 +231,7 @@ class CrashingDisk:
         self.change()
         for renaming in self._journal.pop(path, ()):
             _apply(renaming, self._durable_names)
+        self._unsynced_directories -= {made for made in self._unsynced_directories if os.path.dirname(made) == path}
 
     def read_file(self, path: str) -> bytes:
         self.check_alive()

@@ -24,14 +24,18 @@ class WatchedDisk(RealDisk):
         self.refuses_renames = False
         self.events: list[str] = []
 
-    def sync_directory(self, path: str) -> None:
+    def wait(self) -> None:
         self.threads.add(threading.current_thread())
         if not self.may_go_on.is_set():
             self.is_waiting.set()
         self.may_go_on.wait(10)
+
+    def sync_directory(self, path: str) -> None:
+        self.wait()
         super().sync_directory(path)
 
     def make_directories(self, path: str) -> bool:
+        self.wait()
         self.events.append(f"made {Path(path).name}")
         return super().make_directories(path)
 

@@ -10,6 +10,7 @@ import logging
 from contextlib import suppress
 from threading import Lock
 
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
 from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
 
@@ -28,6 +29,7 @@ class PendingFlush:
         "_snapshots",
         "generation",
         "index_paths",
+        "new_directory",
         "up_to",
     )
 
@@ -54,6 +56,8 @@ class PendingFlush:
         """Every record below this offset is durable after `sync`."""
         self.generation = generation
         """Of the log's content: a truncation in between makes `up_to` say nothing."""
+        self.new_directory: NewDirectory | None = None
+        """What is to be on the disk before all else, if that is not known of it."""
 
     @property
     def syncs_directory(self) -> bool:
@@ -66,6 +70,8 @@ class PendingFlush:
 
     def _sync(self) -> None:
         try:
+            if self.new_directory is not None:
+                self.new_directory.sync()
             for file in self._logs:
                 with suppress(FileClosed):  # its segment was deleted meanwhile: nothing of it is to be durable
                     file.sync()

@@ -6,6 +6,7 @@ from typing import Final
 
 from oncelog_broker.log.flush import FlushesUnderWay, PendingFlush
 from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.trimmed_log import TrimmedLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -18,7 +19,7 @@ CLOSED: Final = "closed"
 class FlushedLog(TrimmedLog):
     """Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
-    __slots__ = ("_disk", "_flushes", "_last_flush_ms", "_untouched_state")
+    __slots__ = ("_disk", "_flushes", "_last_flush_ms", "_untouched_state", "new_directory")
 
     def __init__(
         self,
@@ -47,6 +48,8 @@ class FlushedLog(TrimmedLog):
         self._flushes = FlushesUnderWay()
         self._untouched_state: tuple[int, int, int, int] | None = None
         self._last_flush_ms = clock.now_ms()
+        self.new_directory: NewDirectory | None = None
+        """Where it may not be on the disk: whoever makes the log sees to it, and the first flush does at the latest."""
 
     @property
     def unflushed_records(self) -> int:
@@ -87,6 +90,9 @@ class FlushedLog(TrimmedLog):
         snapshots = self.producers.pending_snapshots(end)
         is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
         is_dirty |= self._epochs.is_unsynced
+        if self.new_directory is not None and self.new_directory.is_synced:
+            self.new_directory = None
+        is_dirty |= self.new_directory is not None
         if end <= self._recovery_point and not is_dirty and not snapshots:
             return None
         try:
@@ -99,6 +105,7 @@ class FlushedLog(TrimmedLog):
             indexes += self.producers.aborted.files_to_sync(end) + self._epochs.files_to_sync()
             directory = self.directory if is_dirty else None
             pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, self.generation)
+            pending.new_directory = self.new_directory
         except OSError as error:
             raise self._fail("flush", error) from error
         self._local.directory_dirty = self.producers.aborted.has_new_files = self._epochs.is_unsynced = False

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LEADER_EPOCH_FILE, LeaderEpochs
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
 from oncelog_broker.log.producers.producers import LogProducers
 from oncelog_broker.log.segments.local_log import LocalLog
@@ -39,11 +40,22 @@ class LogContent:
 
     @classmethod
     def open(
-        cls, disk: Disk, directory: str, *, name: str, config: LogConfig, clock: Clock, known: LastKnown
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        name: str,
+        config: LogConfig,
+        clock: Clock,
+        known: LastKnown,
+        new_directory: NewDirectory | None = None,
     ) -> LogContent:
-        """Open what is in `directory`, or make it. Raises LogCorrupt too; no file stays open then."""
+        """Open what is in `directory`, or make it, which is what `new_directory` is for then. Raises LogCorrupt too; no
+        file stays open then."""
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:
+            if new_directory is not None:
+                new_directory.begin()
             return cls._make(loader, name=name, config=config, clock=clock, start_offset=known.log_start_offset)
         epochs, epochs_lost = load_epochs(disk, os.path.join(directory, LEADER_EPOCH_FILE))
         before = epochs.entries

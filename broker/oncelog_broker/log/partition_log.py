@@ -28,6 +28,7 @@ from oncelog_broker.log.header_fields import (
 )
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
@@ -108,8 +109,10 @@ class PartitionLog(FlushedLog):
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
         cleaner_checkpoint: int | None = None,
+        new_directory: NewDirectory | None = None,
     ) -> PartitionLog:
-        """Open or make the log in `directory`, verifying what lies behind `recovery_point` after a crash.
+        """Open or make the log in `directory`, verifying what lies behind `recovery_point` after a crash. One that is
+        made begins with what `new_directory` says, which is not synced then.
 
         Raises KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says
         which file and why, and nothing has been changed.
@@ -117,7 +120,9 @@ class PartitionLog(FlushedLog):
         path, name = os.fspath(directory), f"{topic}-{partition}"
         known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint)
         try:
-            content = LogContent.open(disk, path, name=name, config=config, clock=clock, known=known)
+            content = LogContent.open(
+                disk, path, name=name, config=config, clock=clock, known=known, new_directory=new_directory
+            )
         except (OSError, LogCorrupt, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be opened: {error}") from error
         first, end = content.local.first.base_offset, content.local.log_end_offset
@@ -133,6 +138,8 @@ class PartitionLog(FlushedLog):
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
+        if new_directory is not None and new_directory.is_begun:
+            log.new_directory = new_directory
         if clean_shutdown and log.producers.is_saved(end):
             log._untouched_state = log._state()
         return log

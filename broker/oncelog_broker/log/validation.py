@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from crc32c import crc32c
-
 from oncelog_broker.log.config import FULL, HEADER, LogConfig
 from oncelog_broker.log.header_fields import BATCH_LENGTH, CRC, MAGIC, HeaderFields
+from oncelog_protocol.crc import crc32c
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     COMPRESSION_MASK,

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
+from oncelog_protocol.crc import crc32c
 
 Buffer = bytes | bytearray | memoryview
 

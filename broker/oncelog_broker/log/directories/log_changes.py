@@ -2,11 +2,14 @@
 
 `LogManager` begins and finishes such a change, in its own thread; `run` comes between and may be in any other, since it
 touches nothing that anybody else looks at. Many logs are changed at a time: a data directory is synced once for all.
+
+A log that is made waits for the disk only if something of it was there already: see `new_directory`.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,7 +17,14 @@ from typing import NamedTuple
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.data_directory import DataDirectory
-from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id, write_topic_ids
+from oncelog_broker.log.directories.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    PartitionMetadataCorrupt,
+    partition_metadata,
+    read_topic_id,
+    write_topic_ids,
+)
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -48,6 +58,8 @@ class ReturningLog(NamedTuple):
     recovery_point: int
     log_start_offset: int
     cleaner_checkpoint: int | None
+    is_new: bool = False
+    """Whether its directory had not been synced."""
 
 
 class LogOpening:
@@ -78,8 +90,12 @@ class LogOpening:
                 home.drop_from_checkpoints([wanted.key for wanted in all_wanted])
                 made = [(wanted, self._make(home, wanted)) for wanted in all_wanted]
                 self.results.update({wanted.key: log for wanted, log in made})
-                self._identify([(wanted, log) for wanted, log in made if isinstance(log, PartitionLog)])
-                self._disk.sync_directory(home.path)
+                was_there = [
+                    (wanted, log) for wanted, log in made if isinstance(log, PartitionLog) and log.new_directory is None
+                ]
+                if was_there:
+                    self._identify(was_there)
+                    self._disk.sync_directory(home.path)
             except OSError as error:
                 for wanted in all_wanted:
                     result = self.results.get(wanted.key)
@@ -88,14 +104,17 @@ class LogOpening:
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
+        path = home.join(wanted.name)
+        identity = {} if wanted.topic_id is None else {PARTITION_METADATA_FILE: partition_metadata(wanted.topic_id)}
         try:
             return PartitionLog.open(
-                home.join(wanted.name),
+                path,
                 topic=wanted.topic,
                 partition=wanted.partition,
                 config=wanted.config,
                 disk=self._disk,
                 clock=self._clock,
+                new_directory=NewDirectory(self._disk, path, identity),
             )
         except KafkaError as error:
             return error.as_value()
@@ -125,8 +144,9 @@ class LogOpening:
             return _storage_error(wanted.name, error)
         try:
             log.truncate_to(log.recovery_point)
-            if topic_id is None:
+            if topic_id is None or returning.is_new:
                 self._identify([(wanted, log)])
+                self._disk.sync_directory(os.path.dirname(returning.path))
         except (KafkaError, OSError) as error:
             log.abandon()
             return error.as_value() if isinstance(error, KafkaError) else _storage_error(wanted.name, error)

@@ -35,7 +35,13 @@ from oncelog_broker.log.directories.log_changes import (
     ReturningLog,
     WantedLog,
 )
-from oncelog_broker.log.directories.partition_metadata import PartitionMetadataCorrupt, read_topic_id
+from oncelog_broker.log.directories.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    PartitionMetadataCorrupt,
+    PartitionMetadataTorn,
+    read_topic_id,
+)
+from oncelog_broker.log.new_directory import NewDirectory, sync_together
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.trimmed_log import TrimmedLog
 from oncelog_broker.runtime.clock import Clock
@@ -254,8 +260,9 @@ class LogManager:
         self._failures[key] = f"{path}: its disk failed"
         self._high_watermarks[key] = high_watermark
         self._returning[key] = ReturningLog(
-            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint
-        )
+            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint,
+            is_new=log.new_directory is not None and not log.new_directory.is_synced,
+        )  # fmt: skip
         del self._logs[key]
         log.abandon()
         return True
@@ -418,6 +425,7 @@ class LogManager:
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down the high watermarks. OSError."""
+        self._sync_new(key for key, offset in high_watermarks.items() if offset)  # it may take a while: others go on
         for home in self._directories:
             with home.checkpoint_guard:
                 here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
@@ -429,6 +437,7 @@ class LogManager:
         The next start takes a data directory for cleanly closed only if every log in it was.
         """
         unclean = {id(self._homes[key]) for key in self._failures}
+        self._sync_new(self._logs)
         for key, log in self._logs.items():
             try:
                 log.close()
@@ -465,7 +474,7 @@ class LogManager:
             self._homes[key] = home
             path = home.join(f"{topic}-{partition}")
             try:
-                self._topic_ids[key] = read_topic_id(self._disk, path)
+                was_identified, self._topic_ids[key] = self._identity_of(home, key)
                 log = PartitionLog.open(
                     path,
                     topic=topic,
@@ -478,6 +487,12 @@ class LogManager:
                     clean_shutdown=home.clean_shutdown,
                     cleaner_checkpoint=cleaner_offsets.get(key),
                 )
+                if not was_identified and log.log_end_offset > 0:
+                    self._set_aside_unsynced(home, key, log)
+                    continue
+                if not home.clean_shutdown and home.noted_offset(key) == 0:
+                    identity = () if self._topic_ids[key] is None else (PARTITION_METADATA_FILE,)
+                    log.new_directory = NewDirectory.found(self._disk, path, identity)
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
                 if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
                     message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
@@ -486,6 +501,25 @@ class LogManager:
                 self._failures[key] = f"{path}: {error}"
             else:
                 self._adopt(key, log)
+
+    def _identity_of(self, home: DataDirectory, key: TopicPartition) -> tuple[bool, bytes | None]:
+        """The topic id, and whether what says it was whole. Raises OSError, PartitionMetadataCorrupt."""
+        try:
+            return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
+        except PartitionMetadataTorn:
+            if home.noted_offset(key) > 0:
+                raise  # it had been synced, so that it was damaged later
+            return False, None
+
+    def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:
+        """The power was cut before the log's identity was on the disk: nobody can say which topic of that name its
+        records are of, and they were not synced either. OSError."""
+        log.abandon()
+        target = marked_directory_name(*key, random_uuid(self._entropy).hex(), STRAY_DIRECTORY_SUFFIX)
+        self._disk.rename(log.directory, home.join(target))
+        self._disk.sync_directory(home.path)
+        self._forget(key)
+        logger.warning("%s: whose records these are was not synced; set aside as %s", log.directory, target)
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log
@@ -508,12 +542,28 @@ class LogManager:
             self._write_checkpoint(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def _write_checkpoint(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended."""
+        """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended, and new
+        ones are on the disk before it speaks of them."""
+        lost = self._sync_new(key for key, offset in offsets.items() if offset)
+        if lost:
+            offsets = {key: offset for key, offset in offsets.items() if key not in lost}
         failed = [key for key in list(self._failures) if self._homes.get(key) is home]
         if failed:
             old = home.read_checkpoint(name)
             offsets = {key: old[key] for key in failed if key in old} | offsets
         home.write_checkpoint(name, offsets)
+
+    def _sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Have these logs on the disk; returns those that cannot be: their next flush takes them offline."""
+        logs = ((key, self._logs.get(key)) for key in keys)
+        new = {
+            key: found
+            for key, log in logs
+            if log is not None and (found := log.new_directory) is not None and not found.is_synced
+        }
+        if new:
+            sync_together(self._disk, new.values())
+        return {key for key, directory in new.items() if directory.failure is not None}
 
     def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
         return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]

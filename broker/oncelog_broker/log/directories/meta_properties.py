@@ -7,10 +7,10 @@ ZooKeeper (broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-import javaproperties
 
 from oncelog_broker.runtime.disk import Disk
 
@@ -18,6 +18,9 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 WRITTEN_VERSION: Final = 1
 NODE_ID_KEY: Final = {0: "broker.id", 1: "node.id"}
 """What each version calls the broker's id."""
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9._+/-]*")
+_PLAIN_LINE = re.compile(r"(?P<key>[A-Za-z.]+)=(?P<value>[A-Za-z0-9._+/=-]*)\r?|[#!].*|\r?")
+"""Without an escape, as Kafka and we write it."""
 
 
 class MetaPropertiesError(ValueError):
@@ -52,7 +55,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
     if not disk.exists(path):
         return None
     try:
-        values = javaproperties.loads(disk.read_file(path).decode("utf-8"))
+        values = _parsed(disk.read_file(path).decode("utf-8"))
         version = int(values.get("version", "0"))
         if version not in NODE_ID_KEY:
             raise ValueError(f"version {version} is not known")
@@ -74,5 +77,25 @@ def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_i
         "cluster.id": cluster_id,
         "directory.id": directory_id,
     }
+    disk.replace_file(os.path.join(directory, META_PROPERTIES_FILE), _formatted(values).encode("ascii"))
+
+
+def _parsed(text: str) -> dict[str, str]:
+    """Raises ValueError. The library is for what has escapes or continues: importing it takes a start ten milliseconds,
+    as it can read XML too."""
+    lines = [_PLAIN_LINE.fullmatch(line) for line in text.split("\n")]
+    if all(lines):
+        return {line["key"]: line["value"] for line in lines if line is not None and line["key"] is not None}
+    import javaproperties
+
+    values: dict[str, str] = javaproperties.loads(text)
+    return values
+
+
+def _formatted(values: Mapping[str, str]) -> str:
+    if all(_PLAIN_VALUE.fullmatch(value) for value in values.values()):
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+    import javaproperties
+
     text: str = javaproperties.dumps(values, timestamp=False)
-    disk.replace_file(os.path.join(directory, META_PROPERTIES_FILE), text.encode("ascii"))
+    return text

@@ -8,6 +8,7 @@ under the same name does not continue the old one's log.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,25 +19,36 @@ PARTITION_METADATA_FILE: Final = "partition.metadata"
 VERSION: Final = 0
 
 
+_BEGINNING: Final = f"version: {VERSION}\ntopic_id: ".encode("ascii")
+_CUT_ID = re.compile(re.escape(_BEGINNING) + rb"[A-Za-z0-9_-]{0,21}")
+
+
 class PartitionMetadataCorrupt(ValueError):
     """The file is not what the format says."""
+
+
+class PartitionMetadataTorn(PartitionMetadataCorrupt):
+    """The file is what a power cut may leave of one that was not synced: its beginning, or zeros after that."""
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     """The 16 bytes of the topic id; None if there is no file (a log from before KIP-516).
 
-    Raises PartitionMetadataCorrupt, OSError.
+    Raises PartitionMetadataTorn, PartitionMetadataCorrupt, OSError.
     """
     path = os.path.join(directory, PARTITION_METADATA_FILE)
     if not disk.exists(path):
         return None
     try:
-        lines = disk.read_file(path).decode("utf-8").split("\n")
+        data = disk.read_file(path)
+        lines = data.decode("utf-8").split("\n")
         fields = dict(line.split(": ", 1) for line in lines if line.strip())
         if int(fields["version"]) != VERSION:
             raise ValueError(f"version {fields['version']:.20}, only {VERSION} is known")
         return uuid_from_string(fields["topic_id"].strip())
     except (ValueError, KeyError) as error:
+        if _is_torn(data.rstrip(b"\0")):
+            raise PartitionMetadataTorn(f"{path}: it is not whole") from error
         raise PartitionMetadataCorrupt(f"{path}: {error}") from error
 
 
@@ -44,9 +56,16 @@ def write_topic_ids(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
     """By directory. Raises OSError."""
     disk.replace_files(
         {
-            os.path.join(directory, PARTITION_METADATA_FILE): (
-                f"version: {VERSION}\ntopic_id: {uuid_to_string(topic_id)}".encode("ascii")
-            )
+            os.path.join(directory, PARTITION_METADATA_FILE): partition_metadata(topic_id)
             for directory, topic_id in topic_ids.items()
         }
     )
+
+
+def partition_metadata(topic_id: bytes) -> bytes:
+    """What the file holds."""
+    return _BEGINNING + uuid_to_string(topic_id).encode("ascii")
+
+
+def _is_torn(left: bytes) -> bool:
+    return _BEGINNING.startswith(left) or _CUT_ID.fullmatch(left) is not None

@@ -28,8 +28,6 @@ from collections.abc import Collection, Iterable, Sequence
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from oncelog_broker.log.producers.entry import (
     HEAD,
     PAST_BATCH,
@@ -46,6 +44,7 @@ from oncelog_broker.log.segments.segment import (
     file_prefix,
 )
 from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.crc import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -34,6 +34,8 @@ def test_the_epoch_of_every_record_that_is_left_is_known(is_power_cut: bool) -> 
         random = Random(seed)
         disk = CrashingDisk(random)
         log = open_log(DIRECTORY, disk=disk)
+        disk.sync_directory("/")
+        disk.sync_directory("/logs")
         disk.changes_left = random.randrange(120)
         with suppress(Killed):
             lead_on(log, random)

@@ -1,5 +1,6 @@
 """The small files: checkpoints, leader epochs, partition.metadata, meta.properties."""
 
+import javaproperties
 import pytest
 
 from oncelog_broker.log.checkpoints import CheckpointCorrupt, read_offset_checkpoint, write_offset_checkpoint
@@ -190,6 +191,26 @@ class TestMetaProperties:
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(7, "abc", None)
         (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\n")
         assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(7, None, None)
+
+    @pytest.mark.parametrize("cluster_id", ["abc=", "a b", "#a", "a\\b", "é", "abc-_1"])
+    def test_it_is_what_the_library_reads_and_writes(self, tmp_path, cluster_id):
+        write_meta_properties(DISK, str(tmp_path), node_id=3, cluster_id=cluster_id, directory_id="dir")
+        text = (tmp_path / "meta.properties").read_text()
+        assert javaproperties.loads(text)["cluster.id"] == cluster_id
+        assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(3, cluster_id, "dir")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "version=1\r\nnode.id=1\r\ncluster.id=a\r\n",
+            "version = 1\nnode.id : 1\ncluster.id a\n",
+            "version=1\nnode.id=1\ncluster.id=\\\n  a",
+            "! a\n# b\\\nversion=1\nnode.id=1\ncluster.id=b\ncluster.id=\\u0061",
+        ],
+    )
+    def test_what_people_have_written(self, tmp_path, text):
+        (tmp_path / "meta.properties").write_text(text, newline="")
+        assert read_meta_properties(DISK, str(tmp_path)) == MetaProperties(1, "a", None)
 
     def test_absent(self, tmp_path):
         assert read_meta_properties(DISK, str(tmp_path)) is None

@@ -1,0 +1,32 @@
+"""What `message` and `struct` make of a class, beside how it lies on the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_protocol import schema as s
+
+
+@s.struct
+class Part:
+    index: int = s.int32()
+    name: str = s.string(default="x")
+
+
+@s.struct
+class Other:
+    index: int = s.int32()
+    name: str = s.string(default="x")
+
+
+def test_equal_are_those_of_one_class_with_equal_fields():
+    assert Part(index=1) == Part(index=1)
+    assert Part(index=1) != Part(index=2)
+    assert Part(index=1) != Other(index=1)
+    assert Part(index=1) != (1, "x")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Part(index=1))
+
+
+def test_they_are_shown_with_their_fields():
+    assert repr([Part(index=1)]) == "[Part(index=1, name='x')]"
