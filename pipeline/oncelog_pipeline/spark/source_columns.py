@@ -17,7 +17,7 @@ SCHEMA: Final = (
 HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
-MAX_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 4 << 20
 """Of one Arrow batch: on both sides of the socket the memory of small ones is used again, that of large ones is fetched
 from the kernel, page by page, for each."""
 
@@ -99,7 +99,8 @@ def _joined(lists: Sequence[list[Any]]) -> list[Any]:
 
 
 def _keys(keys: list[bytes | None]) -> pa.Array:
-    return pa.array(keys, pa.binary()) if any(key is not None for key in keys) else pa.nulls(len(keys), pa.binary())
+    are_null = keys[0] is None and keys.count(None) == len(keys)
+    return pa.nulls(len(keys), pa.binary()) if are_null else pa.array(keys, pa.binary())
 
 
 def _offsets(parts: Sequence[ColumnBatch], count: int) -> pa.Array:

@@ -7,6 +7,7 @@ value is copied once, from what was fetched to what Spark gets, and no object is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,24 +15,29 @@ import pyarrow as pa
 from oncelog import ColumnBatch
 from oncelog_protocol.records.columns import FieldRun
 
+MAX_BYTES: Final = 2**31 - 1
+"""Of one Arrow column with offsets of 32 bits."""
+
 
 def values_size(part: ColumnBatch) -> int:
     """Bytes of all values."""
-    return sum(map(len, filter(None, part.values))) + sum(run.length * run.count for run in part.value_runs)
+    return sum(map(len, filter(None, part.values))) + sum(run.length * run.rows for run in part.value_runs)
 
 
 def value_column(parts: Sequence[ColumnBatch], size: int) -> pa.Array:
-    """The values of all parts, whose bytes are `size`, less than 2 GiB."""
+    """The values of all parts, `size` bytes in all. Raises ValueError where these are more than MAX_BYTES."""
+    if size > MAX_BYTES:
+        raise ValueError(f"{size:,} bytes of values in one batch: an Arrow batch holds {MAX_BYTES:,}")
     if not any(part.value_runs for part in parts):
         return pa.array([value for part in parts for value in part.values], pa.binary())
     column = _Column(sum(len(part.values) for part in parts), size)
     for part in parts:
         at = 0
         for run in part.value_runs:
-            if run.index > at:
-                column.add_values(part.values[at : run.index])
+            if run.first > at:
+                column.add_values(part.values[at : run.first])
             column.add_run(run)
-            at = run.index + run.count
+            at = run.end
         if at < len(part.values):
             column.add_values(part.values[at:])
     return column.finished()
@@ -41,14 +47,14 @@ class _Column:
     """Invariant: the first `_rows` rows are there, and have the first `_filled` bytes of the content."""
 
     def __init__(self, count: int, size: int) -> None:
-        self._ends = np.zeros(count + 1, np.int32)  # lengths, until it is finished
-        self._content = np.empty(size, np.uint8)
-        self._is_valid: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None
+        self._ends: Any = np.zeros(count + 1, np.int32)  # lengths, until it is finished
+        self._content: Any = np.empty(size, np.uint8)
+        self._is_valid: Any = None  # None: all of them
         self._rows = 0
         self._filled = 0
 
     def add_run(self, run: FieldRun) -> None:
-        count, stride, length = run.count, run.stride, run.length
+        count, stride, length = run.rows, run.stride, run.length
         rows = np.frombuffer(run.data, np.uint8, count * stride, run.start).reshape(count, stride)
         room = self._content[self._filled : self._filled + count * length].reshape(count, length)
         room[:] = rows[:, run.at : run.at + length]

@@ -49,27 +49,32 @@ MIN_LEFT_BYTES: Final = 8192
 
 
 class FieldRun(NamedTuple):
-    """The same field of `count` records that differ in content only: it is not cut out of `data`, the records' bytes.
+    """The same field of `rows` records that differ in content only: it is not cut out of `data`, the records' bytes.
 
-    Seen as a matrix of `count` rows of `stride` bytes each, which begins at `start`, it is the columns from `at` to
-    `at + length`. `index` is that of the first of these records in the list of all.
+    Seen as a matrix with a row of `stride` bytes for each record, which begins at `start`, it is the columns from `at`
+    to `at + length`. `first` is the index of the first of these records in the list of all.
     """
 
-    index: int
+    first: int
     data: bytes
     start: int
     stride: int
     at: int
     length: int
-    count: int
+    rows: int
+
+    @property
+    def end(self) -> int:
+        """The index of the record after the last of these."""
+        return self.first + self.rows
 
     def cut(self, low: int, high: int) -> FieldRun | None:
         """What is left of it where of all records only those from `low` on, below `high`, are; None if that is none."""
-        first, end = max(low, self.index), min(high, self.index + self.count)
+        first, end = max(low, self.first), min(high, self.end)
         if first >= end:
             return None
-        start = self.start + (first - self.index) * self.stride
-        return self._replace(index=first - low, start=start, count=end - first)
+        start = self.start + (first - self.first) * self.stride
+        return self._replace(first=first - low, start=start, rows=end - first)
 
 
 @dataclass(slots=True)
