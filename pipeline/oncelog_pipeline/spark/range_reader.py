@@ -15,6 +15,7 @@ from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 4
+"""Made in the thread of the connections before that of Spark gets them; a change of threads costs as much as a batch."""
 
 
 class RangePartition(InputPartition):
@@ -38,7 +39,6 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
 
 
 async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncGenerator[list[pa.RecordBatch], None]:
-    """Some at a time: each time the threads change takes as long as a batch does."""
     ready: list[pa.RecordBatch] = []
     gathered = BatchBuilder(wanted.topic, wanted.partition, includes_headers=options.includes_headers)
     reading = read_range(

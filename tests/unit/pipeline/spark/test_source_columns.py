@@ -18,7 +18,18 @@ from oncelog_protocol.records.builder import build_batch  # noqa: E402
 from oncelog_protocol.records.record import Record  # noqa: E402
 
 LONG = [b"%04d" % number * 250 for number in range(200)]
-MIXED = [*LONG[:90], None, b"", b"short", *LONG[90:130], None, *[b"%d" % number for number in range(20)], *LONG[130:]]
+MIXED = [
+    *LONG[:90],
+    None,
+    b"",
+    b"short",
+    *LONG[90:130],
+    None,
+    *[b"%d" % number for number in range(20)],
+    *LONG[130:150],
+    None,
+    *LONG[150:],
+]
 
 
 def decoded(values: list[Any], first: int, *, leaves_runs: bool, keys: bool, time: int = 1000) -> ColumnBatch:
