@@ -15,7 +15,7 @@ from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 4
-"""Made in the thread of the connections before that of Spark gets them; a change of threads costs as much as a batch."""
+"""Made before the thread of Spark gets them: to change threads costs as much as a batch."""
 
 
 class RangePartition(InputPartition):
