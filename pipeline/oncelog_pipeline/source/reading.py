@@ -27,7 +27,8 @@ async def read_range(
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[ColumnBatch, None]:
-    """What the range has of records, batch by batch. `settings` are keywords of `oncelog.Consumer`.
+    """What the range has of records, batch by batch, long runs of values as such (`ColumnBatch.value_runs`).
+    `settings` are keywords of `oncelog.Consumer`.
 
     It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that
     were aborted or compacted. Close the iterator where reading stops early.
@@ -47,7 +48,7 @@ async def read_range(
         position = wanted.start
         while position < wanted.end:
             try:
-                batches = (await consumer.poll_columns(LOOK_MS)).get(partition, ())
+                batches = (await consumer.poll_columns(LOOK_MS, leaves_runs=True)).get(partition, ())
             except OffsetOutOfRange as error:
                 earliest = (await consumer.beginning_offsets([partition]))[partition]
                 if fails_on_data_loss or earliest <= position:

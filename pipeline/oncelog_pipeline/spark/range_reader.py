@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -12,6 +13,9 @@ from oncelog_pipeline.source.ranges import OffsetRange
 from oncelog_pipeline.source.reading import read_range
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.source_columns import BatchBuilder
+
+BATCHES_AT_ONCE: Final = 4
+"""Made before the thread of Spark gets them: to change threads costs as much as a batch."""
 
 
 class RangePartition(InputPartition):
@@ -26,15 +30,16 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
     if wanted is None:
         return
     run = connections().run
-    batches = _record_batches(options, OffsetRange(*wanted))
+    read_ahead = _record_batches(options, OffsetRange(*wanted))
     try:
-        while (batch := run(anext(batches, None))) is not None:
-            yield batch
+        while batches := run(anext(read_ahead, None)):
+            yield from batches
     finally:
-        run(batches.aclose())  # Spark may have enough: limit(10)
+        run(read_ahead.aclose())  # Spark may have enough: limit(10)
 
 
-async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncGenerator[pa.RecordBatch, None]:
+async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncGenerator[list[pa.RecordBatch], None]:
+    ready: list[pa.RecordBatch] = []
     gathered = BatchBuilder(wanted.topic, wanted.partition, includes_headers=options.includes_headers)
     reading = read_range(
         options.bootstrap_servers,
@@ -47,8 +52,13 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
         async for part in reading:
             gathered.add(part)
             if gathered.is_full:
-                yield gathered.take()
+                ready.append(gathered.take())
+            if len(ready) >= BATCHES_AT_ONCE:
+                yield ready
+                ready = []
     finally:
         await reading.aclose()
     if not gathered.is_empty:
-        yield gathered.take()
+        ready.append(gathered.take())
+    if ready:
+        yield ready

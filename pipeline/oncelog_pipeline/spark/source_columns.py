@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oncelog import ColumnBatch
+from oncelog_pipeline.spark.value_column import value_column, values_size
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -16,8 +17,9 @@ SCHEMA: Final = (
 HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
-MAX_BYTES: Final = 64 << 20
-"""Of one Arrow batch: larger ones save nothing, and the JVM has to hold them."""
+MAX_BYTES: Final = 4 << 20
+"""Of one Arrow batch: on both sides of the socket the memory of small ones is used again, that of large ones is fetched
+from the kernel, page by page, for each."""
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -54,7 +56,7 @@ class BatchBuilder:
     def add(self, part: ColumnBatch) -> None:
         self._parts.append(part)
         self._rows += len(part.offsets)
-        self._bytes += sum(map(len, filter(None, part.values)))
+        self._bytes += values_size(part)
 
     @property
     def is_full(self) -> bool:
@@ -66,21 +68,23 @@ class BatchBuilder:
 
     def take(self) -> pa.RecordBatch:
         """What was gathered; nothing is left."""
-        parts, self._parts, self._rows, self._bytes = self._parts, [], 0, 0
-        return record_batch(self._topic, self._partition, parts, includes_headers=self._includes_headers)
+        parts, self._parts, size, self._rows, self._bytes = self._parts, [], self._bytes, 0, 0
+        return record_batch(self._topic, self._partition, parts, size, includes_headers=self._includes_headers)
 
 
-def record_batch(topic: str, partition: int, parts: Sequence[ColumnBatch], *, includes_headers: bool) -> pa.RecordBatch:
+def record_batch(
+    topic: str, partition: int, parts: Sequence[ColumnBatch], values_bytes: int, *, includes_headers: bool
+) -> pa.RecordBatch:
     """The records of all parts. Spark demands exactly this schema."""
     count = sum(len(part.offsets) for part in parts)
     columns = [
-        pa.array(_joined([part.keys for part in parts]), pa.binary()),
-        pa.array(_joined([part.values for part in parts]), pa.binary()),
+        _keys(_joined([part.keys for part in parts])),
+        value_column(parts, values_bytes),
         pa.repeat(pa.scalar(topic, pa.string()), count),
         pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array(_joined([part.offsets for part in parts]), pa.int64()),
+        _offsets(parts, count),
         _timestamps(_joined([part.timestamps_ms for part in parts])),
-        pa.concat_arrays([pa.repeat(pa.scalar(part.timestamp_type, pa.int32()), len(part.offsets)) for part in parts]),
+        _timestamp_types(parts, count),
     ]
     if not includes_headers:
         return pa.RecordBatch.from_arrays(columns, schema=_PLAIN)
@@ -94,12 +98,31 @@ def _joined(lists: Sequence[list[Any]]) -> list[Any]:
     return [each for part in lists for each in part]
 
 
+def _keys(keys: list[bytes | None]) -> pa.Array:
+    are_null = keys[0] is None and keys.count(None) == len(keys)
+    return pa.nulls(len(keys), pa.binary()) if are_null else pa.array(keys, pa.binary())
+
+
+def _offsets(parts: Sequence[ColumnBatch], count: int) -> pa.Array:
+    first, last = parts[0].offsets[0], parts[-1].offsets[-1]
+    if last - first == count - 1:  # they only grow, so none is missing
+        return pa.array(np.arange(first, last + 1, dtype=np.int64))
+    return pa.array(_joined([part.offsets for part in parts]), pa.int64())
+
+
+def _timestamp_types(parts: Sequence[ColumnBatch], count: int) -> pa.Array:
+    first = parts[0].timestamp_type
+    if all(part.timestamp_type == first for part in parts):
+        return pa.repeat(pa.scalar(first, pa.int32()), count)
+    return pa.array([part.timestamp_type for part in parts for _ in part.offsets], pa.int32())
+
+
 def _timestamps(milliseconds: list[int]) -> pa.Array:
     """Kafka's -1, no timestamp, is null."""
-    found = pc.multiply(pa.array(milliseconds, pa.int64()), 1000)
-    if min(milliseconds) < 0:
-        found = pc.if_else(pc.less(found, 0), None, found)
-    return found.cast(_TIMESTAMP)
+    found = np.array(milliseconds, np.int64)
+    is_none = found < 0
+    found *= 1000
+    return pa.array(found, pa.int64(), mask=is_none if is_none.any() else None).view(_TIMESTAMP)
 
 
 def _headers(headers: Sequence[tuple[str, bytes | None]]) -> list[dict[str, Any]] | None:
