@@ -11,9 +11,10 @@ import pytest_asyncio
 from apache_kafka import NODE_ID, ApacheKafka
 from conftest import RELEASES, or_skip
 from foreign_clients import eventually
+from hanging import UNGUARDED, hung
 from raw_client import RawClient
 from raw_transactions import RawTransactions, is_stable, last_stable_offset
-from test_console import UNGUARDED, Browser, as_text, hung, opened, patience, write  # noqa: F401  a fixture among them
+from test_console import Browser, as_text, opened, patience, write  # noqa: F401  a fixture among them
 
 from oncelog import Admin, NewTopic, TopicPartition
 from oncelog_protocol.errors import ErrorCode
