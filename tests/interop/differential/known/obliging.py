@@ -13,4 +13,6 @@ KNOWN: Final = (
     Known("odd-records", "odd_batches.records", ERROR, 0, 87, label="record: delta*"),
     Known("odd-records", "odd_batches.records", ERROR, 0, 87, label="record: key length -2"),
     Known("unreadable-code", "odd_batches.compressed_garbage", ERROR, -1, 87),
+    # and so before the coordinator is asked whether the partition is in the transaction
+    Known("producer-without-epoch", "transactions.produce_in_one", ERROR, 47, 87, label="epoch -1"),
 )

@@ -14,7 +14,6 @@ KNOWN: Final = (
     Known("amid-login", "secured.handshakes", "", ours=CLOSED, api="SaslHandshake", label="again PLAIN"),
     Known("amid-login", "secured.versions_first", "", ours=CLOSED, api="ApiVersions", label="after the handshake"),
     Known("amid-login", "secured.out_of_order", "", ours=CLOSED, api="Metadata", label="between handshake and token"),
-    Known("refused-as-a-whole", "secured.refusals", "replica_election_results.*", api="ElectLeaders"),
     Known("refused-as-a-whole", "secured.refusals", "responses.*", api="AlterPartitionReassignments"),
     Known("refused-as-a-whole", "secured.refusals", "topics.*", api="ListPartitionReassignments"),
     Known("refused-followers", "secured.refusals", "error_code", 0, 31, "Fetch", _FOLLOWER),
