@@ -18,7 +18,7 @@ from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
-from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.answers import Answer, then, then_certainly
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.server.answer_queue import Slot, size_of
@@ -200,7 +200,8 @@ def _serve_in_slices(
         )
         return answer
 
-    return then(request, serve)
+    # Who produces with acks=0 may go as soon as all is sent: that does not take it back.
+    return (then_certainly if context.api_key == ApiKey.PRODUCE else then)(request, serve)
 
 
 def _decode_first(route: Route, frame: memoryview, position: int) -> Steps[Any]:

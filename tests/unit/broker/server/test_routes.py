@@ -22,8 +22,9 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, MalformedMessage
 from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from oncelog_protocol.messages.produce import ProduceRequest
 
-VERSION = 4
+VERSION, PRODUCE_VERSION = 4, 9
 
 
 class Connection:
@@ -33,9 +34,11 @@ class Connection:
         self.gate = None
         self.known_header = NO_HEADER
         self.events: list[str] = []
+        self.answer: Any = None
         self.has_ended = asyncio.Event()
 
     def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool) -> Slot:
+        self.answer = answer
         self.events.append(f"waits {reads_frame=} {holds_back=}")
         return Slot(answer, [])
 
@@ -49,6 +52,9 @@ class Connection:
     def close(self, reason: str) -> None:
         self.events.append(reason)
         self.has_ended.set()
+
+    def cancelled(self, slot: Slot) -> None:
+        self.events.append("cancelled")
 
 
 class Broker:
@@ -68,7 +74,10 @@ class Broker:
         )
         self.dispatcher = Dispatcher(services)
 
-    def handle(self, request: ListGroupsRequest, _: Any) -> ListGroupsResponse:
+    def handle(self, request: ListGroupsRequest | ProduceRequest, _: Any) -> ListGroupsResponse | None:
+        if isinstance(request, ProduceRequest):
+            self.asked.append([request.transactional_id or ""])
+            return None  # acks=0
         self.asked.append(request.states_filter)
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=[])
 
@@ -112,6 +121,24 @@ async def test_a_first_request_that_cannot_be_read_closes_its_connection(monkeyp
     assert connection.events[0] == WAITS
     assert connection.events[1].startswith("malformed request")
     assert not broker.asked
+
+
+async def test_what_is_produced_first_is_written_though_its_client_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends with acks=0, and closes. Of one that waited for an answer nobody wants to know."""
+    broker, producer, other = Broker(monkeypatch), Connection(), Connection()
+    broker.ask(other, asks_for("Stable"))
+    header = struct.pack(">hhih3sB", ApiKey.PRODUCE, PRODUCE_VERSION, 1, 3, b"raw", 0)
+    request = ProduceRequest(transactional_id="here", acks=0, timeout_ms=1000, topic_data=[])
+    broker.ask(producer, header + codec(ProduceRequest, PRODUCE_VERSION).encode(request))
+    assert not broker.asked
+    for connection in (other, producer):
+        connection.answer.cancel()
+    async with asyncio.timeout(30):
+        while not broker.asked:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert broker.asked == [["here"]]
 
 
 def test_a_route_is_not_used_before_it_is_made() -> None:
