@@ -14,6 +14,7 @@ from raw_transactions import BOTH, committed_offset, content, is_stable
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 PARTITIONS = 6
@@ -123,6 +124,8 @@ def test_e3_a_marker_between_question_and_append(three_brokers: BrokerCluster, t
     if not is_v2:
         assert txn.add(topic, where) == 0
     leader = stage.leader(where)
+    # The first Produce of a broker waits for its codec: this is to be that one, and not the one with the question.
+    leader.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[]), ApiKey.PRODUCE, txn.produce_version)
     with three_brokers.paused(1):
         request = txn.produce_request(topic, where, 0)
         leader.send(request, ApiKey.PRODUCE, txn.produce_version)

@@ -49,6 +49,9 @@ class BrokerProcess:
         self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         if self.new_chroot is not None and "zookeeper.connect" not in self.settings:
             self.settings["zookeeper.connect"] = self._chroot_of(data)
+        if "zookeeper.connect" in self.settings:
+            # As long as a busy machine takes; by default it is the session timeout, which tests shorten.
+            self.settings.setdefault("zookeeper.connection.timeout.ms", "60000")
         self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.output: IO[str] | None = None
         """Its standard output, while it runs."""

@@ -104,10 +104,10 @@ class FrameProxy:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._connections.discard(connection)
+            connection.abort()
             for direction in directions:
                 direction.cancel()
             await asyncio.gather(*directions, return_exceptions=True)
-            connection.abort()
 
     async def _pass_requests(self, from_client: asyncio.StreamReader, connection: _Connection) -> None:
         while True:

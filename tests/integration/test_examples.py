@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count, islice
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from foreign_clients import eventually
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 from raw_transactions import RawTransactions, is_stable
 from tests.support.storage import make_batch
+from warm_commands import CLIENT, Child, Program
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -44,16 +44,15 @@ class Example:
     """An example as a process."""
 
     def __init__(self, broker: BrokerProcess, module: str, *arguments: object) -> None:
-        command = [sys.executable, "-m", f"examples.{module}", "--servers", broker.address, *map(str, arguments)]
-        self.process = subprocess.Popen(
-            command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        program = Program(("-m", f"examples.{module}"), CLIENT)
+        servers = ("--servers", broker.address)
+        self.child = Child(program, *servers, *map(str, arguments), directory=REPOSITORY, mixes=True)
 
     def ends(self) -> int:
         """The exit code."""
-        output, _ = self.process.communicate(timeout=TIMEOUT_SECONDS)
-        self.output = output
-        return self.process.returncode
+        with closing(self.child):
+            self.output = self.child.stdout.read()
+            return self.child.process.wait(TIMEOUT_SECONDS)
 
     def succeeds(self) -> str:
         assert self.ends() == 0, self.output
@@ -61,12 +60,11 @@ class Example:
 
     def says(self, lines: int) -> list[str]:
         """Wait for so many lines of its output, or its end."""
-        assert self.process.stdout is not None
-        return list(islice(self.process.stdout, lines))
+        return list(islice(self.child.stdout, lines))
 
     def kill(self) -> None:
         """kill -9, unless it has ended."""
-        self.process.send_signal(signal.SIGKILL)
+        self.child.process.send_signal(signal.SIGKILL)
         assert self.ends() in (0, -signal.SIGKILL), self.output
 
 
@@ -138,7 +136,7 @@ def test_s61_of_two_relays_the_first_is_fenced(
     second = Example(broker, "outbox", "--database", path, "--topic", topic)
     for number in range(1000):
         outbox.place_order(database, f"b{number}", "b")
-        if first.process.poll() is not None:
+        if first.child.process.poll() is not None:
             break
         time.sleep(0.02)
     assert first.ends() == 1

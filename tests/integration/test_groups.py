@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ from confluent_kafka import Producer
 from foreign_clients import BROKERS
 from librdkafka_client import Librdkafka
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
+from warm_commands import CLIENT, Child, Program
 
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -62,6 +61,18 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
+LIBRARIES = {
+    "kafka-python": ("kafka",),
+    "aiokafka": ("aiokafka",),
+    "confluent": ("confluent_kafka",),
+    "oncelog": CLIENT,
+}
+
+
+def member(library: str) -> Program:
+    return Program((str(Path(__file__).parent / "group_member.py"),), LIBRARIES[library])
+
+
 class GroupMember:
     """A running `group_member.py`."""
 
@@ -70,18 +81,12 @@ class GroupMember:
         self.events: list[dict[str, Any]] = []
         self.ended_at: float | None = None
         self.was_killed = False
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "group_member.py"), json.dumps(wanted)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.child = Child(member(wanted["library"]), json.dumps(wanted))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self.child.stdout:
             self.events.append(json.loads(line))
 
     @property
@@ -114,24 +119,20 @@ class GroupMember:
 
     def kill(self) -> None:
         self.was_killed = True
-        self.process.send_signal(signal.SIGKILL)
+        self.child.process.send_signal(signal.SIGKILL)
         self._end()
 
     def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("stop\n")
-        self.process.stdin.flush()
+        self.child.stdin.write("stop\n")
+        self.child.stdin.flush()
         self._end()
         assert self.events[-1]["event"] == "closed", self.events[-3:]
 
     def _end(self) -> None:
-        self.process.wait(TIMEOUT_SECONDS)
+        self.child.process.wait(TIMEOUT_SECONDS)
         self.ended_at = time.monotonic()
         self._reader.join(TIMEOUT_SECONDS)
-        assert self.process.stdout is not None
-        assert self.process.stdin is not None
-        self.process.stdout.close()
-        self.process.stdin.close()
+        self.child.close()
 
 
 class GroupUnderTest:

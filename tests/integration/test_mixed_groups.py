@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
 from group_members import Writer, until
+from warm_commands import CLIENT, Child, Program
 
 from oncelog import Admin, NewTopic
 
 PARTITIONS = 6
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
 """The short one is for who is killed: nobody else is missed because the machine was busy."""
-PROGRAM = Path(__file__).parent / "group_member_process.py"
+IMPORTS = {
+    "kafka-python": ("kafka",),
+    "aiokafka": ("aiokafka",),
+    "confluent-kafka": ("confluent_kafka",),
+    "oncelog": CLIENT,
+}
+PROGRAM = (str(Path(__file__).parent / "group_member_process.py"),)
 LIBRARIES_OF = {
     "range": ("aiokafka", "kafka-python", "confluent-kafka"),
     "roundrobin": ("aiokafka", "kafka-python", "confluent-kafka"),
@@ -49,25 +55,17 @@ class MemberProcess:
         self.library = library
         self.owned: set[int] = set()
         self.read: list[tuple[int, int, str]] = []
-        self._process: asyncio.subprocess.Process | None = None
+        self._child: Child | None = None
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self, *where: str) -> MemberProcess:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(PROGRAM),
-            self.library,
-            *where,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        self._child = Child(Program(PROGRAM, IMPORTS[self.library]), self.library, *where)
         self._reading = asyncio.ensure_future(self._follow())
         return self
 
     async def _follow(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+        assert self._child is not None
+        async for line in self._child.lines():
             if not line.endswith(b"\n"):
                 return  # killed in the middle of a word
             what, *words = line.decode().split()
@@ -80,24 +78,25 @@ class MemberProcess:
                 self.read.append((int(words[0]), int(words[1]), words[2]))
 
     async def kill(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
+        assert self._child is not None
+        self._child.process.send_signal(signal.SIGKILL)
         await self._ended()
         self.owned.clear()
 
     async def stop(self) -> int:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        if self._process.returncode is None:
-            self._process.stdin.close()
+        assert self._child is not None
+        with suppress(BrokenPipeError):
+            self._child.stdin.close()
         return await self._ended()
 
     async def _ended(self) -> int:
-        assert self._process is not None
+        assert self._child is not None
         assert self._reading is not None
         async with asyncio.timeout(60):
             await self._reading
-            return await self._process.wait()
+            code = await self._child.ended()
+        self._child.close()
+        return code
 
 
 class MixedGroup:

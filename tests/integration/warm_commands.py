@@ -1,12 +1,17 @@
-"""`oncelog` forked from a process that has imported everything: half a second of CPU less for each start.
+"""`oncelog`, and programs of the tests, forked from a process that has imported everything: half a second of CPU less
+for each start.
 
-The tests start some thousand of them, and most of what a start costs is Python that reads its modules. What is
-forked is the same command with the same arguments: only the imports are there already. One whose imports are to
-differ (fail points, a changed PYTHONPATH, another release) is started as users start it, as is one that is measured.
+The tests start some thousand of them, and most of what a start costs is Python that reads its modules. What is forked
+is the same program with the same arguments: only the imports are there already. One whose imports are to differ (a
+changed PYTHONPATH, another release) is started as users start it, as is one that is measured.
+
+There are two such processes, each started when it is first needed: one whose fail points are left out, as they are
+for users, and one for programs that are given ONCELOG_FAIL_POINTS.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import gc
@@ -15,6 +20,7 @@ import json
 import math
 import os
 import resource
+import runpy
 import select
 import selectors
 import signal
@@ -22,11 +28,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final, NoReturn
+from typing import IO, Any, Final, NamedTuple, NoReturn
 
 COMMAND: Final = str(Path(sys.executable).parent / "oncelog")
 IS_POSSIBLE: Final = sys.platform == "linux"
@@ -36,23 +43,43 @@ MODULES: Final = (
     "oncelog_broker.config.load", "oncelog_broker.metadata.embedded", "oncelog_broker.metadata.zookeeper",
 )  # fmt: skip
 MESSAGE_BYTES: Final = 128 * 1024
-IMPORTS_DIFFER_BY: Final = ("PYTHONPATH", "ONCELOG_FAIL_POINTS")
+FAIL_POINTS: Final = "ONCELOG_FAIL_POINTS"
+STRICT: Final = {"PYTHONWARNINGS": "error"}
 TIMEOUT_SECONDS: Final = 120.0
 
 
+CLIENT: Final = ("oncelog.producer", "oncelog.consumer", "oncelog.admin", "oncelog.consume_process_produce")
+
+
+class Program(NamedTuple):
+    """What is run, as on Python's command line; `oncelog` where `target` is empty."""
+
+    target: tuple[str, ...] = ()
+    """A path, or -m and a module."""
+    imports: tuple[str, ...] = MODULES
+    """What it is to find imported."""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, *self.target] if self.target else [COMMAND]
+
+
+ONCELOG: Final = Program()
+
+
 class WarmCommands:
-    """Asks the process that forks, which it starts when it is first asked."""
+    """Asks the processes that fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._control: socket.socket | None = None
-        self._imported_with: dict[str, str | None] = {}
+        self._controls: dict[bool, socket.socket] = {}
+        self._python_path: str | None = None
         self._asked = 0
 
     def can_start(self, environment: Mapping[str, str]) -> bool:
-        """Whether a command with this environment would import what the others have."""
-        asked = {name: environment.get(name) or None for name in IMPORTS_DIFFER_BY}
-        return IS_POSSIBLE and asked == (self._imported_with or dict.fromkeys(asked))
+        """Whether a program with this environment would import what the others have."""
+        asked = environment.get("PYTHONPATH") or None
+        return IS_POSSIBLE and asked == (self._python_path if self._controls else asked)
 
     def start(
         self,
@@ -60,14 +87,17 @@ class WarmCommands:
         environment: Mapping[str, str],
         streams: tuple[int, int, int],
         open_files: int | None = None,
+        *,
+        program: Program = ONCELOG,
+        directory: Path | None = None,
     ) -> WarmProcess:
-        """`oncelog` with these arguments; `streams`: descriptors of its standard input, output and error."""
+        """A program with these arguments; `streams`: descriptors of its standard input, output and error."""
         status, end = os.pipe()
         what: dict[str, object] = {"arguments": list(arguments), "environment": dict(environment)}
-        what |= {"cwd": os.getcwd(), "files": open_files}
+        what |= {"cwd": str(directory or os.getcwd()), "files": open_files, **program._asdict()}
         try:
             with self._lock:
-                control = self._started(environment)
+                control = self._control(environment)
                 self._asked += 1
                 socket.send_fds(control, [json.dumps(what | {"number": self._asked}).encode()], [*streams, end])
                 pid = _answer(control, self._asked)
@@ -75,20 +105,22 @@ class WarmCommands:
             os.close(end)
         return WarmProcess(pid, status)
 
-    def _started(self, environment: Mapping[str, str]) -> socket.socket:
-        if self._control is None:
-            self._imported_with = {name: environment.get(name) or None for name in IMPORTS_DIFFER_BY}
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _control(self, environment: Mapping[str, str]) -> socket.socket:
+        has_fail_points = bool(environment.get(FAIL_POINTS))
+        if has_fail_points not in self._controls:
+            self._python_path = environment.get("PYTHONPATH") or None
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, __file__, str(theirs.fileno())],
+                    [sys.executable, __file__, str(theirs.fileno()), *(["armed"] if has_fail_points else [])],
                     stdin=subprocess.DEVNULL,
-                    env={**environment, "PYTHONWARNINGS": "error"},
+                    env={name: value for name, value in environment.items() if name not in (FAIL_POINTS, *STRICT)},
                     pass_fds=[theirs.fileno()],
                 )
             atexit.register(process.wait)
-            atexit.register(self._control.close)  # which ends it, with all that it has forked
-        return self._control
+            atexit.register(ours.close)  # which ends it, with all that it has forked
+            self._controls[has_fail_points] = ours
+        return self._controls[has_fail_points]
 
 
 def _answer(control: socket.socket, asked: int) -> int:
@@ -108,7 +140,7 @@ def run_oncelog(
     *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end. `environment`: besides ours."""
-    whole = {**os.environ, "PYTHONWARNINGS": "error", **(environment or {})}
+    whole = {**os.environ, **STRICT, **(environment or {})}
     if not warm.can_start(whole):
         return subprocess.run(
             [COMMAND, *arguments], input=stdin, capture_output=True, timeout=TIMEOUT_SECONDS, env=whole, check=False
@@ -135,13 +167,85 @@ def run_oncelog_text(*arguments: str, stdin: str = "") -> subprocess.CompletedPr
     return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
 
 
+class Child:
+    """A program of the tests under way; forked where that is possible."""
+
+    def __init__(
+        self,
+        program: Program,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        mixes: bool = False,
+        log: IO[Any] | None = None,
+    ) -> None:
+        """`environment`: besides ours. Its standard input and output are pipes to us, its standard error is ours; or
+        it `mixes` that into its output; or `log` gets all that it says."""
+        whole = {**os.environ, **(environment or {})}
+        if log is None:
+            its_input, stdin = os.pipe()
+            stdout, its_output = os.pipe()
+            self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
+        else:
+            its_input, its_output = os.open(os.devnull, os.O_RDONLY), os.dup(log.fileno())
+            self.stdin, self.stdout = Path(os.devnull).open("w"), Path(os.devnull).open()
+        streams = (its_input, its_output, its_output if mixes or log is not None else 2)
+        try:
+            self.process = self._started(program, arguments, whole, streams, directory)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(its_input)
+            os.close(its_output)
+
+    @staticmethod
+    def _started(
+        program: Program,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        streams: tuple[int, int, int],
+        directory: Path | None,
+    ) -> WarmProcess | subprocess.Popen[bytes]:
+        if warm.can_start(environment):
+            return warm.start(arguments, environment, streams, program=program, directory=directory)
+        stdin, stdout, stderr = streams
+        return subprocess.Popen(
+            [*program.command, *arguments], stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory
+        )
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Of its output, while the event loop goes on."""
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self.stdout)
+        try:
+            async for line in reader:
+                yield line
+        finally:
+            transport.close()
+
+    async def ended(self) -> int:
+        """The exit code, once there is one; the event loop goes on meanwhile."""
+        if isinstance(self.process, WarmProcess):
+            return await self.process.ended()
+        return await asyncio.to_thread(self.process.wait)
+
+    def close(self) -> None:
+        """Our ends of its pipes."""
+        for stream in (self.stdin, self.stdout):
+            with suppress(BrokenPipeError):
+                stream.close()
+
+
 class WarmProcess:
     """What of subprocess.Popen a test asks."""
 
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
         self._status = status
-        self._returncode: int | None = None
+        self._waiting: asyncio.Future[int] | None = None
+        self.returncode: int | None = None
 
     def poll(self) -> int | None:
         return self._ended_within(0)
@@ -150,6 +254,14 @@ class WarmProcess:
         if (code := self._ended_within(timeout)) is None:
             raise subprocess.TimeoutExpired("oncelog", timeout or 0)
         return code
+
+    async def ended(self) -> int:
+        """The same, while the event loop goes on."""
+        if self.poll() is None and self._waiting is None:
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.create_future()
+            loop.add_reader(self._status, self.poll)
+        return self.wait(0) if self._waiting is None else await asyncio.shield(self._waiting)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -160,28 +272,30 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
     def _ended_within(self, seconds: float | None) -> int | None:
-        if self._returncode is not None:
-            return self._returncode
+        if self.returncode is not None:
+            return self.returncode
         ends = select.poll()  # select() takes no descriptor above 1023
         ends.register(self._status, select.POLLIN)
         if ends.poll(None if seconds is None else math.ceil(seconds * 1000)):
             told = os.read(self._status, 16)
+            if self._waiting is not None:
+                self._waiting.get_loop().remove_reader(self._status)
             os.close(self._status)
-            self._returncode = int(
-                told or -signal.SIGKILL
-            )  # nothing: the process that forks was killed, and all with it
-        return self._returncode
+            # Nothing: the process that forks was killed, and all with it.
+            self.returncode = int(told or -signal.SIGKILL)
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(self.returncode)
+        return self.returncode
 
 
 # --- The process that forks
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, *, is_armed: bool) -> None:
     """Fork what is asked for, and tell how each ended, until nobody can ask any more."""
-    for module in MODULES:
-        importlib.import_module(module)
-    gc.collect()
-    gc.freeze()  # or the first collection of each broker would copy all of it
+    if is_armed:
+        importlib.import_module("oncelog.fail_points.point").arm()
+    import_all(MODULES)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
@@ -204,6 +318,8 @@ def serve(control: socket.socket) -> None:
             for pid in ends:
                 os.kill(pid, signal.SIGKILL)
             os._exit(0)
+        what = json.loads(message)
+        import_all(what["imports"])
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             selector.close()
@@ -211,11 +327,22 @@ def serve(control: socket.socket) -> None:
                 each.close()
             for end in ends.values():
                 os.close(end)
-            become_command(json.loads(message), *descriptors)
+            become(what, *descriptors)
         *streams, ends[pid] = descriptors
         for stream in streams:
             os.close(stream)
-        control.send(f"{json.loads(message)['number']} {pid}".encode())
+        control.send(f"{what['number']} {pid}".encode())
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """What is ours without a warning; other people's libraries warn of what they please."""
+    if new := [module for module in modules if module not in sys.modules]:
+        with warnings.catch_warnings():
+            for module in new:
+                warnings.simplefilter("error" if module in MODULES else "ignore")
+                importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # or the first collection of each child would copy all of it
 
 
 def tell_ends(ends: dict[int, int]) -> None:
@@ -231,7 +358,7 @@ def tell_ends(ends: dict[int, int]) -> None:
                 pass  # its test has ended
 
 
-def become_command(what: dict[str, object], *descriptors: int) -> NoReturn:
+def become(what: dict[str, Any], *descriptors: int) -> NoReturn:
     *streams, end = descriptors
     os.close(end)
     for number, stream in enumerate(streams):
@@ -239,18 +366,30 @@ def become_command(what: dict[str, object], *descriptors: int) -> NoReturn:
         os.close(stream)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    arguments, environment, files = what["arguments"], what["environment"], what["files"]
-    assert isinstance(arguments, list)
-    assert isinstance(environment, dict)
-    os.chdir(str(what["cwd"]))
+    os.chdir(what["cwd"])
     os.environ.clear()
-    os.environ.update(environment)
-    if isinstance(files, int):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    sys.argv = ["oncelog", *arguments]
-    main = importlib.import_module("oncelog.cli.main").main
-    sys.exit(main())
+    os.environ.update(what["environment"])
+    if what["files"] is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (what["files"], what["files"]))
+    if STRICT.items() <= os.environ.items():
+        warnings.simplefilter("error")
+    if specification := os.environ.get(FAIL_POINTS):
+        importlib.import_module("oncelog.fail_points.point").obey(specification)
+    match what["target"]:
+        case []:
+            sys.argv = ["oncelog", *what["arguments"]]
+            main = importlib.import_module("oncelog.cli.main").main
+            sys.exit(main())
+        case ["-m", module]:
+            sys.argv = [module, *what["arguments"]]
+            sys.path[0] = os.getcwd()
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case [path]:
+            sys.argv = [path, *what["arguments"]]
+            sys.path[0] = str(Path(path).parent)
+            runpy.run_path(path, run_name="__main__")
+    sys.exit(0)
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), is_armed="armed" in sys.argv)

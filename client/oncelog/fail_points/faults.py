@@ -92,6 +92,14 @@ class Faults:
         self.steps: dict[str, Step] = {}
         """The marked functions by point, as far as their modules are imported."""
 
+    def obey(self, rules: Iterable[Rule]) -> None:
+        """More rules, also for steps that are marked already. Raises InvalidFailPoints for what these cannot do."""
+        rules = list(rules)
+        for rule in rules:
+            if rule.point in self.steps:
+                self.steps[rule.point].check(rule.action)
+        self._rules += rules
+
     def wrap(
         self,
         function: F,

@@ -79,6 +79,14 @@ def arm() -> Faults:
     return ACTIVE_FAULTS
 
 
+def obey(specification: str) -> None:
+    """As if the variable had said so when this process, which is armed, began. Raises InvalidFailPoints."""
+    from oncelog.fail_points.specification import parse_specification
+
+    assert ACTIVE_FAULTS is not None, "arm first"
+    ACTIVE_FAULTS.obey(parse_specification(specification, FAIL_POINTS))
+
+
 def fail_point(
     *points: FailPoint,
     which: Callable[..., FailPoint | None] | None = None,

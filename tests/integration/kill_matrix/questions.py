@@ -30,17 +30,24 @@ class Questions:
         return ";".join(f"{point} = {when} ask {self._path}" for point in points for when in ("before", "after"))
 
     async def start(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, self._path)
+        self._server = await asyncio.start_unix_server(self._accept, self._path)
 
     async def close(self) -> None:
         """To be called when all who ask have ended."""
         self._server.close()
         await asyncio.gather(*self._asking)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
         self._asking.add(task)
+
+        def ended(_: object) -> None:
+            self._asking.discard(task)
+            writer.close()  # also where the run was over before the task began
+
+        task.add_done_callback(ended)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
                 when, point, _ = line.decode().split()
@@ -49,6 +56,3 @@ class Questions:
                 await writer.drain()
         except ConnectionError:
             pass  # it was killed
-        finally:
-            self._asking.discard(task)
-            writer.close()

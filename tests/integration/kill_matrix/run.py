@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 import time
 import uuid
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import committed_offset, is_stable
+from warm_commands import CLIENT, Child, Program
 
 from kill_matrix.cells import Cell, Fault, requests_at
 from kill_matrix.questions import GO, Hit
@@ -29,7 +29,12 @@ PARTITIONS = 2
 PER_TRANSACTION = 4
 TRANSACTIONS = 4
 MAX_STARTS = 5
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = (str(Path(__file__).with_name("worker.py")),)
+WORKERS = {
+    "aiokafka": Program(WORKER, ("aiokafka",)),
+    "oncelog": Program(WORKER, CLIENT),
+    "oncelog-v1": Program(WORKER, CLIENT),
+}
 
 
 class Outcome(NamedTuple):
@@ -62,7 +67,7 @@ class Run:
         self._lost_before, self._swallowed_before = stage.proxy.lost, stage.proxy.swallowed
         self._is_armed = False
         self._has_struck = False
-        self._worker: asyncio.subprocess.Process | None = None
+        self._worker: Child | None = None
         self._starts = 0
         self._restart: asyncio.Task[None] | None = None
 
@@ -94,20 +99,20 @@ class Run:
     async def _work(self) -> None:
         """Start the worker, and again when it dies, until it has done its work."""
         self._stage.decide = self._decide
-        environment = {**os.environ, VARIABLE: self._stage.fail_points}
+        environment = {VARIABLE: self._stage.fail_points}
         with self._stage.log.open("a") as log:
             while self._starts < MAX_STARTS:
                 self._starts += 1
-                self._worker = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    str(WORKER),
+                self._worker = Child(
+                    WORKERS[self._cell.library],
                     self._cell.library,
                     json.dumps(self._job._asdict()),
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
+                    environment=environment,
+                    log=log,
                 )
-                if await self._worker.wait() == 0:
+                with closing(self._worker):
+                    code = await self._worker.ended()
+                if code == 0:
                     return
         raise AssertionError(f"the worker died {MAX_STARTS} times")
 
@@ -130,8 +135,8 @@ class Run:
                 self._restart = asyncio.ensure_future(self._stage.start_broker())
             case Fault.CLIENT_KILLED:
                 assert self._worker is not None
-                self._worker.kill()
-                await self._worker.wait()
+                self._worker.process.kill()
+                await self._worker.ended()
             case Fault.CONNECTION_CUT:
                 self._stage.cut()
             case Fault.REPLY_LOST:
@@ -150,9 +155,9 @@ class Run:
 
     async def _clear(self) -> None:
         self._stage.reset()
-        if self._worker is not None and self._worker.returncode is None:
-            self._worker.kill()
-            await self._worker.wait()
+        if self._worker is not None:
+            self._worker.process.kill()
+            await self._worker.ended()
         if self._restart is not None:
             await self._restart
 
