@@ -124,7 +124,9 @@ def test_a_broker_id_that_is_taken_is_refused(broker_factory: BrokerFactory, zoo
 
 
 def test_without_zookeeper_a_start_says_what_is_missing(broker_factory: BrokerFactory) -> None:
+    """By default it has as long for that as a session lasts."""
     broker = broker_factory(on_zookeeper("127.0.0.1:1", "500"))
+    del broker.settings["zookeeper.connection.timeout.ms"]
     assert "no answer of ZooKeeper at 127.0.0.1:1 in 0.5 s" in refusal_of(broker)
 
 

@@ -185,10 +185,10 @@ class Child:
         if log is None:
             its_input, stdin = os.pipe()
             stdout, its_output = os.pipe()
-            self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
         else:
             its_input, its_output = os.open(os.devnull, os.O_RDONLY), os.dup(log.fileno())
-            self.stdin, self.stdout = Path(os.devnull).open("w"), Path(os.devnull).open()
+            stdin, stdout = os.open(os.devnull, os.O_WRONLY), os.open(os.devnull, os.O_RDONLY)
+        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
         streams = (its_input, its_output, its_output if mixes or log is not None else 2)
         try:
             self.process = self._started(program, arguments, whole, streams, directory)

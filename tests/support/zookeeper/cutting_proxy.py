@@ -276,10 +276,10 @@ class CuttingProxy:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._open.discard(connection)
+            connection.abort()
             for direction in directions:
                 direction.cancel()
             await asyncio.gather(*directions, return_exceptions=True)
-            connection.abort()
 
     async def _pass(self, connection: _Connection, direction: Direction) -> None:
         """Frame by frame, until the connection ends; then it ends for the other side as well."""
