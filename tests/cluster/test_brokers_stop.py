@@ -203,5 +203,6 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
         async with Admin(cluster.addresses, request_timeout_ms=10_000) as admin:
             return await admin.elect_leaders(ElectionType.UNCLEAN, [oncelog.TopicPartition(topic, 1)])
 
-    assert asyncio.run(elect_ours()) == [(topic, 1)]
+    # None: a first answer was lost on a busy machine, and the request said again found it done.
+    assert asyncio.run(elect_ours()) in ([(topic, 1)], [])
     assert cluster.until_led(topic, 1).leader == 2
