@@ -20,6 +20,7 @@ from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.log.directories.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadataCorrupt,
+    PartitionMetadataTorn,
     partition_metadata,
     read_topic_id,
     write_topic_ids,
@@ -58,8 +59,6 @@ class ReturningLog(NamedTuple):
     recovery_point: int
     log_start_offset: int
     cleaner_checkpoint: int | None
-    is_new: bool = False
-    """Whether its directory had not been synced."""
 
 
 class LogOpening:
@@ -121,10 +120,10 @@ class LogOpening:
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
-        a later fsync would not tell (E26)."""
+        a later fsync would not tell (E26). So its identity is written again, and the log synced before it is used."""
         wanted = returning.wanted
         try:
-            topic_id = read_topic_id(self._disk, returning.path)
+            topic_id = self._identity_of(returning)
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             log = PartitionLog.open(
@@ -144,13 +143,22 @@ class LogOpening:
             return _storage_error(wanted.name, error)
         try:
             log.truncate_to(log.recovery_point)
-            if topic_id is None or returning.is_new:
-                self._identify([(wanted, log)])
-                self._disk.sync_directory(os.path.dirname(returning.path))
+            self._identify([(wanted, log)])
+            self._disk.sync_directory(os.path.dirname(returning.path))
         except (KafkaError, OSError) as error:
             log.abandon()
             return error.as_value() if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
         return log
+
+    def _identity_of(self, returning: ReturningLog) -> bytes | None:
+        """None where there is none, or none that was ever synced: nor was a record, then. OSError,
+        PartitionMetadataCorrupt."""
+        try:
+            return read_topic_id(self._disk, returning.path)
+        except PartitionMetadataTorn:
+            if returning.recovery_point > returning.log_start_offset:
+                raise
+            return None
 
     def _identify(self, logs: Sequence[tuple[WantedLog, PartitionLog]]) -> None:
         """Raises OSError."""
