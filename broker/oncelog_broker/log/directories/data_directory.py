@@ -153,7 +153,8 @@ class DataDirectory:
         self.clean_shutdown = self._disk.exists(marker)
         if self.clean_shutdown:
             self._disk.remove(marker)
-            self._disk.sync_directory(self.path)
+        # A process that was killed may have renamed what it did not sync. All that follows goes by what is found.
+        self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
         return os.path.join(self.path, name)

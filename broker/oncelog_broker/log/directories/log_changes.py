@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.log.checkpoints import TopicPartition
@@ -64,9 +64,12 @@ class ReturningLog(NamedTuple):
 class LogOpening:
     """Logs to be made, logs that lack their topic id, and logs to be opened again after a fault of their disk."""
 
-    def __init__(self, disk: Disk, clock: Clock, wanted: Sequence[WantedLog]) -> None:
+    def __init__(
+        self, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], wanted: Sequence[WantedLog]
+    ) -> None:
         self._disk = disk
         self._clock = clock
+        self._directories = directories
         self.wanted = wanted
         self.to_make: defaultdict[DataDirectory, list[WantedLog]] = defaultdict(list)
         self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
@@ -86,7 +89,7 @@ class LogOpening:
             self.results[returning.wanted.key] = self._open_again(returning)
         for home, all_wanted in self.to_make.items():
             try:
-                home.drop_from_checkpoints([wanted.key for wanted in all_wanted])
+                self._drop_from_checkpoints(home, [wanted.key for wanted in all_wanted])
                 made = [(wanted, self._make(home, wanted)) for wanted in all_wanted]
                 self.results.update({wanted.key: log for wanted, log in made})
                 was_there = [
@@ -101,6 +104,16 @@ class LogOpening:
                     if isinstance(result, PartitionLog):
                         result.abandon()
                     self.results[wanted.key] = _storage_error(wanted.name, error)
+
+    def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
+        """Nor may those of other data directories, where a log of that name was, speak of it: were the new one lost
+        before it is on the disk, it would be missed. But their disks may have failed. OSError."""
+        home.drop_from_checkpoints(keys)
+        for other in self._directories:
+            try:
+                other.drop_from_checkpoints(keys)
+            except OSError as error:
+                logger.error("%s: its checkpoints speak of logs that are not there any more: %s", other.path, error)
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
         path = home.join(wanted.name)

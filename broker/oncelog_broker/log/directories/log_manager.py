@@ -151,7 +151,7 @@ class LogManager:
         A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
         of these logs is opened or deleted by another call.
         """
-        opening = LogOpening(self._disk, self._clock, wanted_logs)
+        opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
         counts = Counter(self._homes.values())
         for wanted in wanted_logs:
             found = self.find(wanted)
@@ -313,6 +313,11 @@ class LogManager:
         Nobody reads it, but it may be all that is left of something: an operator decides.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
+        for move in moves.moves:
+            try:
+                move.home.drop_from_checkpoints([move.key])  # else a start would miss what we have moved
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
         moves.run()
         target = moves.targets.get((topic, partition))
         if isinstance(target, KafkaError):
@@ -410,7 +415,7 @@ class LogManager:
         self._checkpoints.write_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write down the log starts that lie inside a segment. OSError."""
+        """Write down the log starts that the files do not tell, even after a power cut. OSError."""
         self._checkpoints.write_log_start_offsets()
 
     def checkpoint_cleaner_offsets(self) -> None:
