@@ -352,3 +352,14 @@ def test_a_data_directory_in_one_that_cannot_be_synced_is_used(start, tmp_path, 
 
     disk.before = refuse
     assert start(disk).failures == {}
+
+
+def test_an_fsync_that_failed_is_not_tried_again(tmp_path):
+    disk = FailingOnce()
+    disk.may_go_on.set()
+    directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
+    os.mkdir(directory.path)
+    directory.begin()
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            directory.sync()
