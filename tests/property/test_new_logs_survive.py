@@ -1,4 +1,4 @@
-"""Random walks over topics that are made, deleted and made again, killed at any change of the disk (E16).
+"""Random walks over topics that are made, deleted and made again, killed at any change of the disk.
 
 A walk is a seed, over two data directories. What a start must find: no checkpoint that speaks of a log which is gone,
 no record of another topic of the same name, all that was synced and, after a kill, all that was written; no deleted
@@ -248,7 +248,7 @@ ALL_STEPS, WEIGHTS = list(STEP_WEIGHTS), list(STEP_WEIGHTS.values())
 
 
 @pytest.mark.parametrize("seeds", [*WALKS, *(pytest.param(seeds, marks=pytest.mark.soak) for seeds in SOAK)], ids=str)
-def test_e16_no_checkpoint_outlives_the_log_that_it_speaks_of(seeds: range) -> None:
+def test_no_checkpoint_outlives_the_log_that_it_speaks_of(seeds: range) -> None:
     for seed in seeds:
         walk = Walk(seed)
         try:
