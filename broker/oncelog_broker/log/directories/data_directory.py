@@ -76,12 +76,14 @@ def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) 
 def make_data_directory(disk: Disk, path: str) -> None:
     """Make it, with what it lies in, and have that on the disk: all that is ever synced in it is found by its name.
     OSError."""
-    above = os.path.dirname(path)
-    if not disk.is_directory(path):
-        if above != path:
-            make_data_directory(disk, above)
-        disk.make_directories(path)
-        _sync_names(disk, above)
+    missing = []
+    above = path
+    while not disk.is_directory(above) and above != os.path.dirname(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    disk.make_directories(path)
+    for made in reversed(missing):
+        _sync_names(disk, os.path.dirname(made))
 
 
 def _sync_names(disk: Disk, above: str) -> None:

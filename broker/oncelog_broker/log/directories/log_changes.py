@@ -111,7 +111,8 @@ class LogOpening:
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                other.drop_from_checkpoints(keys)
+                if any(other.noted_offset(key) for key in keys):  # else its disk, which may hang, is left alone
+                    other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error("%s: its checkpoints speak of logs that are not there any more: %s", other.path, error)
 

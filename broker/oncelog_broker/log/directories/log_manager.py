@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from oncelog_broker.log.checkpoints import (
@@ -307,17 +307,23 @@ class LogManager:
             self._forget(key)
         return failed
 
+    def forget_offsets(self, keys: Collection[TopicPartition]) -> None:
+        """Before logs are set aside, many at once: else a start would miss what the checkpoints still speak of.
+        KAFKA_STORAGE_ERROR."""
+        for home in self._directories:
+            here = [key for key in keys if self._homes.get(key) is home]
+            try:
+                home.drop_from_checkpoints(here)
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{home.path}: {error}") from error
+
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
 
         Nobody reads it, but it may be all that is left of something: an operator decides.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
-        for move in moves.moves:
-            try:
-                move.home.drop_from_checkpoints([move.key])  # else a start would miss what we have moved
-            except OSError as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition}: {error}") from error
+        self.forget_offsets([(topic, partition)])
         moves.run()
         target = moves.targets.get((topic, partition))
         if isinstance(target, KafkaError):
