@@ -85,6 +85,13 @@ class FlushedLog(TrimmedLog):
         """Whether a power cut may undo which files it has: those of segments that were deleted may come back."""
         return self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
 
+    @property
+    def start_to_note(self) -> int | None:
+        """The log start, where the files do not tell it, or would not after a power cut. May be asked in any thread."""
+        first = self._local.first.base_offset  # first: when segments go, the log start moves after them
+        start = self._log_start_offset
+        return start if start > 0 and (start != first or self.has_unsynced_names) else None
+
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
         """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
 

@@ -5,7 +5,7 @@
     .kafka_cleanshutdown                there only if the last broker closed all logs; removed when opened
     recovery-point-offset-checkpoint    up to where each log is synced
     replication-offset-checkpoint       high watermarks
-    log-start-offset-checkpoint         log starts that are not the start of a segment
+    log-start-offset-checkpoint         log starts that the names of the segments do not tell, even after a power cut
     cleaner-offset-checkpoint           up to where each compacted log was compacted
     orders-0/                           the log of partition 0 of topic "orders"
     orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms

@@ -45,16 +45,12 @@ class LogCheckpoints:
             self._write_recovery_points_of(home)
 
     def write_log_start_offsets(self) -> None:
-        """The log starts that lie inside a segment, or in front of one as long as a power cut may bring back those that
-        were deleted. Each log learns whether its own was written."""
+        """The log starts that the files do not tell. Each log learns whether its own was written."""
         for home in self._directories:
             with home.checkpoint_guard:
                 logs = dict(self._logs_in(home))
-                offsets = {
-                    key: log.log_start_offset
-                    for key, log in logs.items()
-                    if log.log_start_offset > (0 if log.has_unsynced_names else log.segment_base_offsets[0])
-                }
+                starts = {key: log.start_to_note for key, log in logs.items()}
+                offsets = {key: start for key, start in starts.items() if start is not None}
                 written = self._write(home, LOG_START_OFFSET_CHECKPOINT, offsets)
                 for key in offsets.keys() & written.keys():
                     logs[key].note_start(written[key])

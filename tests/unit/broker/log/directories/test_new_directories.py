@@ -363,3 +363,13 @@ def test_an_fsync_that_failed_is_not_tried_again(tmp_path):
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output error"):
             directory.sync()
+
+
+def test_a_new_log_is_to_be_flushed_whatever_else_is_synced(start):
+    log = make_log(start(), "orders", 0, TOPIC_ID, SMALL)
+    log._local.directory_dirty = False
+    pending = log.prepare_flush()
+    assert pending is not None
+    pending.sync()
+    log.finish_flush(pending)
+    assert log.prepare_flush() is None
