@@ -105,7 +105,7 @@ class NewDirectory:
 
 def sync_together(disk: Disk, directories: Collection[NewDirectory]) -> None:
     """Sync them, and what they lie in once for all. What fails is in their `failure`."""
-    unsynced = [directory for directory in directories if not directory.is_synced and not directory.is_lost]
+    unsynced = [directory for directory in directories if not directory.is_synced]
     for directory in unsynced:
         directory.sync_content()
     by_home = defaultdict(list)
