@@ -226,3 +226,18 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
     assert "orders-0" in disk.names_in("data")
     if topic_id is not None:
         assert PARTITION_METADATA_FILE in disk.names_in("orders-0")
+
+
+def test_what_a_follower_gave_up_does_not_come_back():
+    """Its leader gives out those offsets to other records."""
+    for seed in range(20):
+        disk = CrashingDisk(Random(seed))
+        log = open_log("/logs/orders-0", disk=disk)
+        for directory in ("/", "/logs"):
+            disk.sync_directory(directory)
+        fill(log, 30)
+        log.flush()
+        log.truncate_to(13)
+        disk.cut_power()
+        log = open_log("/logs/orders-0", disk=disk, recovery_point=log.recovery_point)
+        assert log.log_end_offset == 13, seed
