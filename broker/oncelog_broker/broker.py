@@ -40,6 +40,7 @@ from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.data_directory import make_data_directory
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import feature_levels
@@ -224,7 +225,7 @@ class Broker:
         securities = Securities(self.config, lambda: self.image, is_clustered=self._is_clustered)
         home = os.path.abspath(self.config.log_dirs[0])
         try:
-            self.disk.make_directories(home)
+            make_data_directory(self.disk, home)
         except OSError as error:
             raise BrokerStartError(
                 f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."

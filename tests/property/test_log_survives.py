@@ -92,8 +92,6 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.disk = CrashingDisk(self.random)
-        self.disk.make_directories("/data")
-        self.disk.sync_directory("/")
         self.clock = ManualClock(NOW)
         self.sides = [Side(name) for name in CONFIGS]
         self.counter = 0

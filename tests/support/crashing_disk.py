@@ -7,6 +7,7 @@ rest what a journaling file system may leave:
     bytes that were cut off       gone or back
     names made, renamed, removed  in each directory, the first few of the changes since it was synced
     directories that were made    there, or gone with all that was in them
+    directories that were renamed the first few of them, the others have their old names
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class CrashingDisk:
         """Until the kill; None: there will be none. Below 0: dead."""
         self._directories: set[str] = {"/"}
         self._unsynced_directories: set[str] = set()
+        self._unsynced_moves: list[tuple[str, str]] = []
+        """Directories that were renamed, in order: from, to."""
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._journal: dict[str, list[Renaming]] = defaultdict(list)
@@ -143,16 +146,29 @@ class CrashingDisk:
             for change in changes[: self.random.choice([0, len(changes), self.random.randint(0, len(changes))])]:
                 _apply(change, self._durable_names)
         self._journal.clear()
+        self._names = self._durable_names
+        moves, self._unsynced_moves = self._unsynced_moves, []
+        for source, target in reversed(moves[self.random.randint(0, len(moves)) :]):
+            self._forget_directory(source)  # what has got its name since
+            self._rename_directory(target, source)
         for directory in sorted(self._unsynced_directories):
             if self.random.random() < 0.5:
-                self._directories.discard(directory)
-                for path in [path for path in self._durable_names if path.startswith(directory + "/")]:
-                    del self._durable_names[path]
+                self._forget_directory(directory)
         self._unsynced_directories.clear()
         self._names = dict(self._durable_names)
         for inode in dict.fromkeys(self._names.values()):
             inode.synced = inode.after_power_cut(self.random)
             inode.data = bytearray(inode.synced)
+
+    def _forget_directory(self, directory: str) -> None:
+        """With all that is in it."""
+        for directories in (self._directories, self._unsynced_directories):
+            directories -= {path for path in directories if path == directory or path.startswith(directory + "/")}
+        for names in (self._names, self._durable_names):
+            for path in [path for path in names if path.startswith(directory + "/")]:
+                del names[path]
+        for path in [path for path in self._journal if path == directory or path.startswith(directory + "/")]:
+            del self._journal[path]
 
     def _rename(self, renaming: Renaming) -> None:
         _apply(renaming, self._names)
@@ -179,6 +195,8 @@ class CrashingDisk:
     def make_directories(self, path: str) -> bool:
         self.check_alive()
         is_new = path not in self._directories
+        if is_new:
+            self.change()
         while path not in self._directories:
             self._directories.add(path)
             self._unsynced_directories.add(path)
@@ -201,22 +219,23 @@ class CrashingDisk:
     def rename(self, source: str, target: str) -> None:
         self.change()
         if source in self._directories:
-            self._rename_directory(source + "/", target + "/")
+            self._rename_directory(source, target)
+            self._unsynced_moves.append((source, target))
         else:
             self._rename({source: None, target: self._names[source]})
 
     def _rename_directory(self, source: str, target: str) -> None:
-        """With all that is in it, for good."""
+        """With all that is in it."""
         for directories in (self._directories, self._unsynced_directories):
-            if source[:-1] in directories:
-                directories.remove(source[:-1])
-                directories.add(target[:-1])
-        for names in (self._names, self._durable_names):
-            for path in [path for path in names if path.startswith(source)]:
+            if source in directories:
+                directories.remove(source)
+                directories.add(target)
+        for names in {id(names): names for names in (self._names, self._durable_names)}.values():
+            for path in [path for path in names if path.startswith(source + "/")]:
                 names[target + path.removeprefix(source)] = names.pop(path)
-        self._journal[target[:-1]] = [
+        self._journal[target] = [
             {target + path.removeprefix(source): inode for path, inode in renaming.items()}
-            for renaming in self._journal.pop(source[:-1], [])
+            for renaming in self._journal.pop(source, [])
         ]
 
     def remove(self, path: str) -> None:
@@ -225,13 +244,17 @@ class CrashingDisk:
             self._rename({path: None})
 
     def remove_tree(self, path: str) -> None:
-        raise NotImplementedError
+        """For good."""
+        self.change()
+        self._forget_directory(path)
+        self._unsynced_moves = [move for move in self._unsynced_moves if path not in move]
 
     def sync_directory(self, path: str) -> None:
         self.change()
         for renaming in self._journal.pop(path, ()):
             _apply(renaming, self._durable_names)
         self._unsynced_directories -= {made for made in self._unsynced_directories if os.path.dirname(made) == path}
+        self._unsynced_moves = [move for move in self._unsynced_moves if os.path.dirname(move[1]) != path]
 
     def read_file(self, path: str) -> bytes:
         self.check_alive()

@@ -80,6 +80,18 @@ class FlushedLog(TrimmedLog):
         closed_up_to = self._local.active.base_offset
         return closed_up_to > self._recovery_point or bool(self.producers.pending_snapshots(closed_up_to))
 
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Whether a power cut may undo which files it has: those of segments that were deleted may come back."""
+        return self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
+
+    @property
+    def start_to_note(self) -> int | None:
+        """The log start, where the files do not tell it, or would not after a power cut. May be asked in any thread."""
+        first = self._local.first.base_offset  # first: when segments go, the log start moves after them
+        start = self._log_start_offset
+        return start if start > 0 and (start != first or self.has_unsynced_names) else None
+
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
         """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
 
@@ -88,8 +100,7 @@ class FlushedLog(TrimmedLog):
         self._check_online()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         snapshots = self.producers.pending_snapshots(end)
-        is_dirty = self._local.directory_dirty or self.producers.aborted.has_new_files or self._flushes.sync_directory
-        is_dirty |= self._epochs.is_unsynced
+        is_dirty = self.has_unsynced_names or self._epochs.is_unsynced
         if self.new_directory is not None and self.new_directory.is_synced:
             self.new_directory = None
         is_dirty |= self.new_directory is not None

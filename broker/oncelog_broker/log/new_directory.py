@@ -10,23 +10,33 @@ directory, or one with files that are not whole, of a log of which nothing was s
 there is a file for records, and file systems keep the order of the names in one directory: so records without one are
 those of a release that knew of none, and are kept.
 
+A directory whose fsync failed is lost, as a log is (E26): trying again would prove nothing, so its log goes offline,
+when it is next looked for what is to be flushed. That no descriptor was left says nothing of the disk: then it is tried
+again.
+
 Source: Kafka, too, writes partition.metadata some time after the log is there, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, that would be on the event loop.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from threading import Lock
 
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 
 class NewDirectory:
     """Of one log. `begin` belongs to whoever makes the log; all else may be called in any thread, more than once."""
 
-    __slots__ = ("_disk", "_files", "failure", "is_begun", "is_synced", "path")
+    __slots__ = ("_disk", "_files", "_guard", "failure", "is_begun", "is_synced", "path")
 
     def __init__(self, disk: Disk, path: str, files: Mapping[str, bytes]) -> None:
         """`files`: by name, what is in it before all else."""
@@ -36,7 +46,9 @@ class NewDirectory:
         self.is_begun = False
         self.is_synced = False
         self.failure: OSError | None = None
-        """Why it could not be synced. Trying again would prove nothing."""
+        """Why it could not be synced the last time that this was tried."""
+        self._guard = Lock()
+        """The kernel tells once of what it could not write: of two that sync at a time, one would not hear of it."""
 
     @classmethod
     def found(cls, disk: Disk, path: str, names: Iterable[str]) -> NewDirectory:
@@ -51,6 +63,11 @@ class NewDirectory:
             self._disk.replace_file(os.path.join(self.path, name), content, is_durable=False)
         self.is_begun = True
 
+    @property
+    def is_lost(self) -> bool:
+        """An fsync failed: it is not tried again."""
+        return self.failure is not None and not is_descriptor_limit(self.failure)
+
     def sync(self) -> None:
         """Have it on the disk, with what it began with. Raises OSError."""
         sync_together(self._disk, [self])
@@ -58,7 +75,18 @@ class NewDirectory:
             raise OSError(self.failure.errno, self.failure.strerror, self.path)
 
     def sync_content(self) -> None:
-        """Without its own name. Raises OSError."""
+        """Without its own name. What fails is in `failure`."""
+        with self._guard:
+            if self.is_synced or self.is_lost:
+                return
+            try:
+                self._sync_content()
+            except OSError as error:
+                self.fail(error)
+            else:
+                self.failure = None
+
+    def _sync_content(self) -> None:
         with suppress(FileNotFoundError):  # it was deleted meanwhile: nothing of it is to be durable
             for name in self._files:
                 file = self._disk.open_briefly(os.path.join(self.path, name))
@@ -68,21 +96,27 @@ class NewDirectory:
                     file.close()
             self._disk.sync_directory(self.path)
 
+    def fail(self, error: OSError) -> None:
+        """It, or its name, could not be synced."""
+        self.failure = error
+        if self.is_lost:
+            logger.error("%s: could not be synced: %s", self.path, error)
+
 
 def sync_together(disk: Disk, directories: Collection[NewDirectory]) -> None:
     """Sync them, and what they lie in once for all. What fails is in their `failure`."""
-    unsynced = [directory for directory in directories if not directory.is_synced and directory.failure is None]
+    unsynced = [directory for directory in directories if not directory.is_synced]
     for directory in unsynced:
-        try:
-            directory.sync_content()
-        except OSError as error:
-            directory.failure = error
-    for home in {os.path.dirname(directory.path): None for directory in unsynced}:
-        here = [directory for directory in unsynced if os.path.dirname(directory.path) == home]
+        directory.sync_content()
+    by_home = defaultdict(list)
+    for directory in unsynced:
+        if directory.failure is None:
+            by_home[os.path.dirname(directory.path)].append(directory)
+    for home, here in by_home.items():
         try:
             disk.sync_directory(home)
         except OSError as error:
             for directory in here:
-                directory.failure = error
+                directory.fail(error)
         for directory in here:
             directory.is_synced = directory.failure is None

@@ -134,7 +134,8 @@ class PartitionLog(FlushedLog):
             directory=path,
             disk=disk,
             clock=clock,
-            recovery_point=end if clean_shutdown else max(recovery_point, first),
+            # Not `first`: what was deleted before may come back with a power cut, and was perhaps never synced.
+            recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )

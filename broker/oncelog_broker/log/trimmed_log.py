@@ -226,7 +226,7 @@ class TrimmedLog(ReadableLog):
         """Remove everything; the log is empty then, and both start and end are `offset`. Raises KAFKA_STORAGE_ERROR."""
         self._check_online()
         try:
-            self._lower_checkpoints(min(offset, self._local.first.base_offset))
+            self._lower_checkpoints(0)  # after a crash there may be no segment, and nothing that says where one began
             self._content.truncate_fully_and_start_at(offset)
         except OSError as error:
             raise self._fail("truncate", error) from error

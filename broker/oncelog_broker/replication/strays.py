@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import ClusterImage
 
@@ -17,6 +18,7 @@ logger = logging.getLogger(__name__)
 def set_strays_aside(logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, is_new: bool) -> None:
     """At the start of a broker. `store` names the metadata store; `is_new`: this broker was never in the cluster."""
     unknown = 0
+    reasons: dict[TopicPartition, str] = {}
     for name, index in logs.partitions():
         topic = image.topic(name)
         topic_id = logs.topic_id(name, index)
@@ -35,6 +37,9 @@ def set_strays_aside(logs: LogManager, image: ClusterImage, broker_id: int, stor
             reason = "others hold it, and this broker was never in the cluster before"
         else:
             continue
+        reasons[name, index] = reason
+    logs.forget_offsets(reasons)
+    for (name, index), reason in reasons.items():
         moved = logs.set_aside(name, index)
         extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
         logger.warning("log of no topic set aside", extra=extra)

@@ -129,5 +129,4 @@ class LogMaintenance:
         await asyncio.to_thread(self._logs.checkpoint_log_start_offsets)
 
     async def checkpoint_high_watermarks(self) -> None:
-        high_watermarks = self._replicas.high_watermarks()
-        await asyncio.to_thread(self._logs.checkpoint_high_watermarks, high_watermarks)
+        await asyncio.to_thread(self._logs.begin_high_watermarks(self._replicas.high_watermarks()))

@@ -1,7 +1,7 @@
 """The data directories of a broker and all the logs in them.
 
 `log_manager` opens, makes, deletes and closes logs; `log_changes` is the part of that which waits for the disk;
-`data_directory` is one directory with its lock and checkpoints; `meta_properties` says whose it is,
-`partition_metadata` which topic id a log belongs to, and `kraft_metadata` what Apache Kafka's own metadata log says of
-a directory that is taken over.
+`log_checkpoints` writes down offsets of all logs; `data_directory` is one directory with its lock and checkpoints;
+`meta_properties` says whose it is, `partition_metadata` which topic id a log belongs to, and `kraft_metadata` what
+Apache Kafka's own metadata log says of a directory that is taken over.
 """

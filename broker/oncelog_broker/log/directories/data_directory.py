@@ -5,7 +5,7 @@
     .kafka_cleanshutdown                there only if the last broker closed all logs; removed when opened
     recovery-point-offset-checkpoint    up to where each log is synced
     replication-offset-checkpoint       high watermarks
-    log-start-offset-checkpoint         log starts that are not the start of a segment
+    log-start-offset-checkpoint         log starts that the names of the segments do not tell, even after a power cut
     cleaner-offset-checkpoint           up to where each compacted log was compacted
     orders-0/                           the log of partition 0 of topic "orders"
     orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms
@@ -18,6 +18,7 @@ replication begins at the log starts; without cleaner offsets, logs are compacte
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -51,6 +52,9 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 """Of a log that no topic owns: kept for the operator to look at."""
 MAX_DIRECTORY_NAME: Final = 255
 
+NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
+"""What fsync of a directory fails with that is not to be read, or on a file system that has no such thing."""
+
 _LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _DELETED_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]{32}-delete")
 
@@ -67,6 +71,28 @@ def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) 
     """Kafka's name for the directory of a log that is deleted or stray; the topic is shortened if it must be."""
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: MAX_DIRECTORY_NAME - len(tail)] + tail
+
+
+def make_data_directory(disk: Disk, path: str) -> None:
+    """Make it, with what it lies in, and have that on the disk: all that is ever synced in it is found by its name.
+    OSError."""
+    missing = []
+    above = path
+    while not disk.is_directory(above) and above != os.path.dirname(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    disk.make_directories(path)
+    for made in reversed(missing):
+        _sync_names(disk, os.path.dirname(made))
+
+
+def _sync_names(disk: Disk, above: str) -> None:
+    """Where the file system can and the broker may: the directory above is not always its own. OSError."""
+    try:
+        disk.sync_directory(above)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise
 
 
 class DataDirectory:
@@ -92,11 +118,13 @@ class DataDirectory:
 
         Raises LockHeld, MetaPropertiesError, OSError: it is not locked then.
         """
-        disk.make_directories(path)
+        make_data_directory(disk, path)
         lock = disk.lock(os.path.join(path, LOCK_FILE))
         try:
             found = read_meta_properties(disk, path)
-            if found is not None:
+            if found is None:
+                _sync_names(disk, os.path.dirname(path))  # who made it may have been killed before that
+            else:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
         except BaseException:
             lock.release()
@@ -127,7 +155,8 @@ class DataDirectory:
         self.clean_shutdown = self._disk.exists(marker)
         if self.clean_shutdown:
             self._disk.remove(marker)
-            self._disk.sync_directory(self.path)
+        # A process that was killed may have renamed what it did not sync. All that follows goes by what is found.
+        self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
         return os.path.join(self.path, name)

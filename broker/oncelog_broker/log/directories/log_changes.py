@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.log.checkpoints import TopicPartition
@@ -20,6 +20,7 @@ from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.log.directories.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadataCorrupt,
+    PartitionMetadataTorn,
     partition_metadata,
     read_topic_id,
     write_topic_ids,
@@ -58,16 +59,17 @@ class ReturningLog(NamedTuple):
     recovery_point: int
     log_start_offset: int
     cleaner_checkpoint: int | None
-    is_new: bool = False
-    """Whether its directory had not been synced."""
 
 
 class LogOpening:
     """Logs to be made, logs that lack their topic id, and logs to be opened again after a fault of their disk."""
 
-    def __init__(self, disk: Disk, clock: Clock, wanted: Sequence[WantedLog]) -> None:
+    def __init__(
+        self, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], wanted: Sequence[WantedLog]
+    ) -> None:
         self._disk = disk
         self._clock = clock
+        self._directories = directories
         self.wanted = wanted
         self.to_make: defaultdict[DataDirectory, list[WantedLog]] = defaultdict(list)
         self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
@@ -87,7 +89,7 @@ class LogOpening:
             self.results[returning.wanted.key] = self._open_again(returning)
         for home, all_wanted in self.to_make.items():
             try:
-                home.drop_from_checkpoints([wanted.key for wanted in all_wanted])
+                self._drop_from_checkpoints(home, [wanted.key for wanted in all_wanted])
                 made = [(wanted, self._make(home, wanted)) for wanted in all_wanted]
                 self.results.update({wanted.key: log for wanted, log in made})
                 was_there = [
@@ -102,6 +104,17 @@ class LogOpening:
                     if isinstance(result, PartitionLog):
                         result.abandon()
                     self.results[wanted.key] = _storage_error(wanted.name, error)
+
+    def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
+        """Nor may those of other data directories, where a log of that name was, speak of it: were the new one lost
+        before it is on the disk, it would be missed. But their disks may have failed. OSError."""
+        home.drop_from_checkpoints(keys)
+        for other in self._directories:
+            try:
+                if any(other.noted_offset(key) for key in keys):  # else its disk, which may hang, is left alone
+                    other.drop_from_checkpoints(keys)
+            except OSError as error:
+                logger.error("%s: its checkpoints speak of logs that are not there any more: %s", other.path, error)
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
         path = home.join(wanted.name)
@@ -121,10 +134,10 @@ class LogOpening:
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
-        a later fsync would not tell (E26)."""
+        a later fsync would not tell (E26). So its identity is written again, and the log synced before it is used."""
         wanted = returning.wanted
         try:
-            topic_id = read_topic_id(self._disk, returning.path)
+            topic_id = self._identity_of(returning)
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             log = PartitionLog.open(
@@ -144,13 +157,22 @@ class LogOpening:
             return _storage_error(wanted.name, error)
         try:
             log.truncate_to(log.recovery_point)
-            if topic_id is None or returning.is_new:
-                self._identify([(wanted, log)])
-                self._disk.sync_directory(os.path.dirname(returning.path))
+            self._identify([(wanted, log)])
+            self._disk.sync_directory(os.path.dirname(returning.path))
         except (KafkaError, OSError) as error:
             log.abandon()
             return error.as_value() if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
         return log
+
+    def _identity_of(self, returning: ReturningLog) -> bytes | None:
+        """None where there is none, or none that was ever synced: nor was a record, then. OSError,
+        PartitionMetadataCorrupt."""
+        try:
+            return read_topic_id(self._disk, returning.path)
+        except PartitionMetadataTorn:
+            if returning.recovery_point > returning.log_start_offset:
+                raise
+            return None
 
     def _identify(self, logs: Sequence[tuple[WantedLog, PartitionLog]]) -> None:
         """Raises OSError."""

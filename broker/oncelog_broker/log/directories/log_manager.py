@@ -10,7 +10,8 @@ import errno
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -35,15 +36,15 @@ from oncelog_broker.log.directories.log_changes import (
     ReturningLog,
     WantedLog,
 )
+from oncelog_broker.log.directories.log_checkpoints import LogCheckpoints
 from oncelog_broker.log.directories.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadataCorrupt,
     PartitionMetadataTorn,
     read_topic_id,
 )
-from oncelog_broker.log.new_directory import NewDirectory, sync_together
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.trimmed_log import TrimmedLog
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import descriptor_limit, is_descriptor_limit
 from oncelog_broker.runtime.disk import Disk
@@ -76,6 +77,7 @@ class LogManager:
         self._last_known: dict[TopicPartition, ReturningLog] = {}
         """Of the failures, those that were tried again in vain."""
         self._high_watermarks: dict[TopicPartition, int] = {}
+        self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._deleted: list[tuple[int, str]] = []
         """(when it may be freed, in ms, path of the directory)."""
         self.cluster_id: str | None = None
@@ -149,7 +151,7 @@ class LogManager:
         A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
         of these logs is opened or deleted by another call.
         """
-        opening = LogOpening(self._disk, self._clock, wanted_logs)
+        opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
         counts = Counter(self._homes.values())
         for wanted in wanted_logs:
             found = self.find(wanted)
@@ -260,9 +262,8 @@ class LogManager:
         self._failures[key] = f"{path}: its disk failed"
         self._high_watermarks[key] = high_watermark
         self._returning[key] = ReturningLog(
-            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint,
-            is_new=log.new_directory is not None and not log.new_directory.is_synced,
-        )  # fmt: skip
+            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint
+        )
         del self._logs[key]
         log.abandon()
         return True
@@ -306,12 +307,23 @@ class LogManager:
             self._forget(key)
         return failed
 
+    def forget_offsets(self, keys: Collection[TopicPartition]) -> None:
+        """Before logs are set aside, many at once: else a start would miss what the checkpoints still speak of.
+        KAFKA_STORAGE_ERROR."""
+        for home in self._directories:
+            here = [key for key in keys if self._homes.get(key) is home]
+            try:
+                home.drop_from_checkpoints(here)
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{home.path}: {error}") from error
+
     def set_aside(self, topic: str, partition: int) -> str | None:
         """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
 
         Nobody reads it, but it may be all that is left of something: an operator decides.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
+        self.forget_offsets([(topic, partition)])
         moves.run()
         target = moves.targets.get((topic, partition))
         if isinstance(target, KafkaError):
@@ -373,14 +385,19 @@ class LogManager:
     # --- from time to time -----------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it."""
+        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it. And those
+        whose directories could not be synced: a flush takes them offline."""
         now_ms = self._clock.now_ms()
         return [
             log
             for log in self._online()
-            if log.unflushed_records > 0
-            and (
-                log.unflushed_records >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
+            if (log.new_directory is not None and log.new_directory.is_lost)
+            or (
+                log.unflushed_records > 0
+                and (
+                    log.unflushed_records >= log.config.flush_messages
+                    or now_ms - log.last_flush_ms >= log.config.flush_ms
+                )
             )
         ]
 
@@ -401,35 +418,23 @@ class LogManager:
 
         This and the next two may be called from a worker thread.
         """
-        for home in self._directories:
-            self._checkpoint_recovery_points_of(home)
+        self._checkpoints.write_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write down the log starts that lie inside a segment. OSError."""
-        for home in self._directories:
-            with home.checkpoint_guard:
-                offsets = {
-                    key: log.log_start_offset
-                    for key, log in self._logs_in(home)
-                    if log.log_start_offset > log.segment_base_offsets[0]
-                }
-                self._write_checkpoint(home, LOG_START_OFFSET_CHECKPOINT, offsets)
-                for key, offset in offsets.items():
-                    if (log := self._logs.get(key)) is not None:
-                        log.note_start(offset)
+        """Write down the log starts that the files do not tell, even after a power cut. OSError."""
+        self._checkpoints.write_log_start_offsets()
 
     def checkpoint_cleaner_offsets(self) -> None:
         """Write down up to where each log was compacted. OSError."""
-        for home in self._directories:
-            self._checkpoint_cleaner_offsets_of(home)
+        self._checkpoints.write_cleaner_offsets()
+
+    def begin_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """What writes these down, which may run in a worker thread. It raises OSError."""
+        return partial(self._checkpoints.write_high_watermarks, high_watermarks, dict(self._logs))
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write down the high watermarks. OSError."""
-        self._sync_new(key for key, offset in high_watermarks.items() if offset)  # it may take a while: others go on
-        for home in self._directories:
-            with home.checkpoint_guard:
-                here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
-                self._write_checkpoint(home, HIGH_WATERMARK_CHECKPOINT, here)
+        self.begin_high_watermarks(high_watermarks)()
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Close every log, write the checkpoints, unlock. OSError.
@@ -437,7 +442,7 @@ class LogManager:
         The next start takes a data directory for cleanly closed only if every log in it was.
         """
         unclean = {id(self._homes[key]) for key in self._failures}
-        self._sync_new(self._logs)
+        self._checkpoints.sync_new(self._logs)
         for key, log in self._logs.items():
             try:
                 log.close()
@@ -523,50 +528,7 @@ class LogManager:
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log
-        log.before_truncation = self._before_truncation
-
-    def _before_truncation(self, log: TrimmedLog) -> None:
-        home = self._homes[log.topic, log.partition]
-        self._checkpoint_recovery_points_of(home)
-        self._checkpoint_cleaner_offsets_of(home)
-
-    def _checkpoint_recovery_points_of(self, home: DataDirectory) -> None:
-        with home.checkpoint_guard:
-            offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
-            self._write_checkpoint(home, RECOVERY_POINT_CHECKPOINT, offsets)
-
-    def _checkpoint_cleaner_offsets_of(self, home: DataDirectory) -> None:
-        with home.checkpoint_guard:
-            noted = {key: log.cleaner_checkpoint for key, log in self._logs_in(home)}
-            offsets = {key: offset for key, offset in noted.items() if offset is not None}
-            self._write_checkpoint(home, CLEANER_OFFSET_CHECKPOINT, offsets)
-
-    def _write_checkpoint(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Write a checkpoint; logs that could not be opened keep their old entries, for when they are mended, and new
-        ones are on the disk before it speaks of them."""
-        lost = self._sync_new(key for key, offset in offsets.items() if offset)
-        if lost:
-            offsets = {key: offset for key, offset in offsets.items() if key not in lost}
-        failed = [key for key in list(self._failures) if self._homes.get(key) is home]
-        if failed:
-            old = home.read_checkpoint(name)
-            offsets = {key: old[key] for key in failed if key in old} | offsets
-        home.write_checkpoint(name, offsets)
-
-    def _sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Have these logs on the disk; returns those that cannot be: their next flush takes them offline."""
-        logs = ((key, self._logs.get(key)) for key in keys)
-        new = {
-            key: found
-            for key, log in logs
-            if log is not None and (found := log.new_directory) is not None and not found.is_synced
-        }
-        if new:
-            sync_together(self._disk, new.values())
-        return {key for key, directory in new.items() if directory.failure is not None}
-
-    def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
-        return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
+        log.before_truncation = self._checkpoints.lower_for_truncation
 
     def _online(self) -> list[PartitionLog]:
         return [log for log in self._logs.values() if log.may_be_changed]

@@ -116,7 +116,7 @@ class SegmentLoader:
             segments = self._activate_last(segments, known, epochs)
         except CorruptBatch as error:
             raise LogCorrupt(f"{self.directory}: {error}, below the recovery point {recovery_point}") from error
-        if segments[-1].next_offset < recovery_point:
+        if segments[-1].next_offset < recovery_point and recovery_point > known.log_start_offset:
             raise self._records_gone(segments[-1].next_offset, recovery_point)
         return segments
 

@@ -46,11 +46,12 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> Answer[Del
 class _Delete:
     """One request."""
 
-    __slots__ = ("_context", "_deleted", "_request")
+    __slots__ = ("_context", "_deleted", "_deleted_here", "_request")
 
     def __init__(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
         self._request = request
         self._context = context
+        self._deleted_here: list[Deleted] = []
         self._deleted: list[Deleted] = []
         """Where there are other replicas."""
 
@@ -74,6 +75,9 @@ class _Delete:
             logger.error("log starts could not be written down", extra={"reason": error})
             for result in (result for topic in topics for result in topic.partitions):
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
+        for result, partition, _ in self._deleted_here:
+            if partition.log.noted_start_offset < result.low_watermark:  # its directory, say, could not be synced
+                result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)
 
     def _delete(self, topic: str, index: int, offset: int) -> PartitionResult:
@@ -85,8 +89,10 @@ class _Delete:
             result.error_code = error.code
             return result
         result.low_watermark = partition.log.log_start_offset
+        deleted = Deleted(result, partition, target)
+        self._deleted_here.append(deleted)
         if not partition.is_alone:
-            self._deleted.append(Deleted(result, partition, target))
+            self._deleted.append(deleted)
         return result
 
     def everywhere(self, response: DeleteRecordsResponse) -> Answer[DeleteRecordsResponse]:

@@ -219,7 +219,8 @@ async def delete_first(served: Served, admin: Client) -> None:
     partition.append(memoryview(make_batch()), required_acks=1)
     for follower in partition.followers:
         partition.on_follower_fetch(follower, 2, log_start_offset=0)
-    served.services.logs = SimpleNamespace(checkpoint_log_start_offsets=lambda: None)
+    log = partition.log
+    served.services.logs = SimpleNamespace(checkpoint_log_start_offsets=lambda: log.note_start(log.log_start_offset))
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=0, offset=1)])
     admin.send(DeleteRecordsRequest(topics=[wanted], timeout_ms=1000), api=ApiKey.DELETE_RECORDS, version=2)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 from tests.support.logs import make_log
 from tests.support.storage import NOW, SMALL, fill
 
+from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.partition_metadata import PARTITION_METADATA_FILE, partition_metadata
+from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk, RealFile
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -39,9 +44,9 @@ class FailingFile(RealFile):
 def start(tmp_path):
     running = []
 
-    def start(disk=None):
+    def start(disk=None, data=tmp_path / "data"):
         manager = LogManager.open(
-            [tmp_path / "data"], node_id=1, cluster_id="c", disk=disk or RealDisk(), clock=ManualClock(NOW),
+            [data], node_id=1, cluster_id="c", disk=disk or RealDisk(), clock=ManualClock(NOW),
             config_of=lambda topic: SMALL,
         )  # fmt: skip
         running.append(manager)
@@ -133,3 +138,238 @@ def test_what_a_kill_left_is_synced_by_the_next_process(start, tmp_path, monkeyp
     monkeypatch.setattr(RealDisk, "sync_directory", lambda self, path: synced.append(os.path.basename(path)))
     manager.get("orders", 0).flush()
     assert synced.index("orders-0") < synced.index("data")
+
+
+def test_what_cannot_be_synced_goes_offline_soon(start):
+    """Not with the first flush only, which may come after days."""
+    manager = start(FailingSync())
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    assert manager.logs_due_for_flush() == []
+    manager.checkpoint_high_watermarks({("orders", 0): 3})
+    assert manager.logs_due_for_flush() == [log]
+
+
+def test_an_empty_log_that_cannot_be_synced_goes_offline_too(start):
+    manager = start(FailingSync())
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    manager._checkpoints.sync_new([("orders", 0)])
+    assert manager.logs_due_for_flush() == [log]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_that_no_descriptor_was_left_is_tried_again(start, tmp_path, number):
+    disk = NoDescriptors()
+    manager = start(disk)
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    disk.number = number
+    manager.checkpoint_high_watermarks({("orders", 0): 3})
+    assert "orders" not in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
+    assert manager.logs_due_for_flush() == []
+    disk.number = None
+    manager.checkpoint_high_watermarks({("orders", 0): 3})
+    assert "orders 0 3" in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
+    log.flush()
+    assert log.recovery_point == 3
+
+
+class NoDescriptors(RealDisk):
+    """For the identity of a log."""
+
+    __slots__ = ("number",)
+
+    def __init__(self):
+        self.number = None
+
+    def open_briefly(self, path, *, create=False):
+        if self.number is not None and path.endswith(PARTITION_METADATA_FILE):
+            raise OSError(self.number, os.strerror(self.number), path)
+        return super().open_briefly(path, create=create)
+
+
+def test_no_log_start_counts_as_noted_that_is_not_on_the_disk(start, tmp_path):
+    """Who deletes records is told that they do not come back, and followers tell it their leader."""
+    manager = start(FailingSync())
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    log.delete_records_before(2)
+    manager.checkpoint_log_start_offsets()
+    assert "orders" not in (tmp_path / "data" / "log-start-offset-checkpoint").read_text()
+    assert log.noted_start_offset == 0
+
+
+def test_nothing_of_a_log_is_noted_of_the_next_one_of_its_name(start, tmp_path):
+    """The high watermarks are looked up first, and written when new logs are on the disk: in between, a topic may have
+    been deleted and made again."""
+    manager = start()
+    fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
+    fill(make_log(manager, "others", 0, TOPIC_ID, SMALL), 3)
+    write = manager.begin_high_watermarks({("orders", 0): 3, ("others", 0): 2})
+    manager.delete("orders", 0)
+    make_log(manager, "orders", 0, OTHER_ID, SMALL)
+    write()
+    assert "orders 0 0\nothers 0 2\n" in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
+
+
+def test_two_that_sync_at_a_time_both_hear_of_a_failure(tmp_path):
+    """The kernel tells of it once."""
+    disk = FailingOnce()
+    directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
+    os.mkdir(directory.path)
+    directory.begin()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(directory.sync)
+        assert disk.is_syncing.wait(10)
+        second = threads.submit(directory.sync)
+        assert not wait([second], timeout=0.2).done
+        disk.may_go_on.set()
+        assert isinstance(first.exception(10), OSError)
+        assert isinstance(second.exception(10), OSError)
+    assert not directory.is_synced
+
+
+class FailingOnce(RealDisk):
+    """The first fsync of a file waits, and fails."""
+
+    __slots__ = ("is_syncing", "may_go_on")
+
+    def __init__(self):
+        self.is_syncing = Event()
+        self.may_go_on = Event()
+
+    def open_briefly(self, path, *, create=False):
+        file = super().open_briefly(path, create=create)
+        if self.is_syncing.is_set():
+            return file
+        return SimpleNamespace(sync=self.fail, close=file.close)
+
+    def fail(self):
+        self.is_syncing.set()
+        self.may_go_on.wait(10)
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("left", [WHOLE, *CUT])
+def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, left):
+    """It could not be opened after a kill, so nobody knew whether it had been synced."""
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    kill(manager)
+    disk = Watched()
+    disk.refuses = "00000000000000000000.log"
+    manager = start(disk)
+    assert ("orders", 0) in manager.failures
+    disk.refuses = None
+    tear(tmp_path, left)
+    disk.synced.clear()
+    wanted = WantedLog("orders", 0, TOPIC_ID, SMALL)
+    assert manager.begin_return(wanted, 0)
+    assert make_log(manager, "orders", 0, TOPIC_ID, SMALL).log_end_offset == 0
+    assert disk.synced.index("orders-0") < len(disk.synced) - 1 - disk.synced[::-1].index("data")
+    assert (tmp_path / "data" / "orders-0" / PARTITION_METADATA_FILE).read_bytes() == WHOLE
+
+
+class Watched(RealDisk):
+    """Tells which directories were synced, and cannot open a file."""
+
+    __slots__ = ("before", "refuses", "synced")
+
+    def __init__(self):
+        self.synced = []
+        self.refuses = None
+        self.before = lambda path: None
+
+    def open(self, path, *, create=False):
+        if self.refuses is not None and path.endswith(self.refuses):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return super().open(path, create=create)
+
+    def sync_directory(self, path):
+        self.before(path)
+        self.synced.append(os.path.basename(path))
+        super().sync_directory(path)
+
+
+def test_other_checkpoints_are_written_while_new_logs_are_synced(start):
+    disk = Watched()
+    manager = start(disk)
+    for partition in range(3):
+        fill(make_log(manager, "orders", partition, TOPIC_ID, SMALL), 1)
+    (home,) = manager._directories
+    seen = []
+
+    def note(path):
+        if "orders" in path:
+            seen.append(home.checkpoint_guard.locked())
+
+    disk.before = note
+    manager.checkpoint_high_watermarks({("orders", partition): 1 for partition in range(3)})
+    assert seen == [False] * 3
+
+
+def test_closing_syncs_the_data_directory_once_for_all_that_are_new(start):
+    syncs = []
+    for count in (1, 20):
+        disk = Watched()
+        manager = start(disk)
+        for partition in range(count):
+            fill(make_log(manager, f"orders{count}", partition, TOPIC_ID, SMALL), 1)
+        disk.synced.clear()
+        manager.close()
+        syncs.append(disk.synced.count("data"))
+    assert syncs[0] == syncs[1]
+
+
+def test_what_a_data_directory_lies_in_is_synced_when_it_is_made(start, tmp_path):
+    disk = Watched()
+    start(disk, tmp_path / "one" / "two" / "data")
+    first = [disk.synced.index(name) for name in (tmp_path.name, "one", "two", "data")]
+    assert first == sorted(first)
+
+
+def test_what_a_new_data_directory_lies_in_is_synced_if_nobody_has_used_it_yet(start, tmp_path):
+    """Who made it may have been killed before that."""
+    (tmp_path / "data").mkdir()
+    disk = Watched()
+    manager = start(disk)
+    assert tmp_path.name in disk.synced
+    manager.close()
+    disk.synced.clear()
+    start(disk)
+    assert tmp_path.name not in disk.synced
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EINVAL, errno.EROFS])
+def test_a_data_directory_in_one_that_cannot_be_synced_is_used(start, tmp_path, number):
+    (tmp_path / "data").mkdir()
+    disk = Watched()
+
+    def refuse(path):
+        if path == str(tmp_path):
+            raise OSError(number, os.strerror(number), path)
+
+    disk.before = refuse
+    assert start(disk).failures == {}
+
+
+def test_an_fsync_that_failed_is_not_tried_again(tmp_path):
+    disk = FailingOnce()
+    disk.may_go_on.set()
+    directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
+    os.mkdir(directory.path)
+    directory.begin()
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            directory.sync()
+
+
+def test_a_new_log_is_to_be_flushed_whatever_else_is_synced(start):
+    log = make_log(start(), "orders", 0, TOPIC_ID, SMALL)
+    log._local.directory_dirty = False
+    pending = log.prepare_flush()
+    assert pending is not None
+    pending.sync()
+    log.finish_flush(pending)
+    assert log.prepare_flush() is None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
@@ -21,23 +24,32 @@ class FullDisk:
         raise OSError(28, "No space left on device")
 
 
+class LeftOut:
+    """A log is not on the disk, and the checkpoint does not speak of it."""
+
+    def checkpoint_log_start_offsets(self) -> None:
+        pass
+
+
 class OneLeader:
     def leader(self, topic: str, index: int) -> Any:
         if index:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = SimpleNamespace(
             config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
-            log_start_offset=0,
+            log_start_offset=5,
+            noted_start_offset=0,
             delete_records_before=lambda offset: offset,
         )
         return SimpleNamespace(high_watermark=10, log=log, is_alone=True)
 
 
-async def test_a_full_disk_is_an_error_of_each_partition() -> None:
+@pytest.mark.parametrize("disk", [FullDisk, LeftOut])
+async def test_what_is_not_on_the_disk_is_an_error_of_each_partition(disk: Callable[[], Any]) -> None:
     partitions = [Topic.DeleteRecordsPartition(partition_index=index, offset=5) for index in (0, 1)]
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=partitions)], timeout_ms=1000)
     slices = Slices(ManualClock(), Tasks())
-    services = SimpleNamespace(logs=FullDisk(), replicas=OneLeader(), slices=slices)
+    services = SimpleNamespace(logs=disk(), replicas=OneLeader(), slices=slices)
     context: Any = SimpleNamespace(services=services, may=lambda *_: True)
     answer = await settled(handle(request, context))
     assert [result.error_code for result in answer.topics[0].partitions] == [

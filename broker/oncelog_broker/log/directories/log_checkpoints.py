@@ -1,0 +1,118 @@
+"""The checkpoints that speak of all logs of a data directory: none names an offset of a log that is not on the disk.
+
+What is written here may be written in any thread: `checkpoint_guard` keeps the order. A log that was made just now is
+synced first, with its directory; that of the high watermarks does it before it takes the guard, so that others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from oncelog_broker.log.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
+from oncelog_broker.log.directories.data_directory import DataDirectory
+from oncelog_broker.log.new_directory import sync_together
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.trimmed_log import TrimmedLog
+from oncelog_broker.runtime.disk import Disk
+
+
+class LogCheckpoints:
+    """Of the logs of one `LogManager`, whose mappings these are. Methods raise OSError."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[DataDirectory],
+        logs: Mapping[TopicPartition, PartitionLog],
+        homes: Mapping[TopicPartition, DataDirectory],
+        failures: Mapping[TopicPartition, str],
+    ) -> None:
+        self._disk = disk
+        self._directories = directories
+        self._logs = logs
+        self._homes = homes
+        self._failures = failures
+
+    def write_recovery_points(self) -> None:
+        """Up to where each log is synced."""
+        for home in self._directories:
+            self._write_recovery_points_of(home)
+
+    def write_log_start_offsets(self) -> None:
+        """The log starts that the files do not tell. Each log learns whether its own was written."""
+        for home in self._directories:
+            with home.checkpoint_guard:
+                logs = dict(self._logs_in(home))
+                starts = {key: log.start_to_note for key, log in logs.items()}
+                offsets = {key: start for key, start in starts.items() if start is not None}
+                written = self._write(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+                for key in offsets.keys() & written.keys():
+                    logs[key].note_start(written[key])
+
+    def write_cleaner_offsets(self) -> None:
+        """Up to where each log was compacted."""
+        for home in self._directories:
+            self._write_cleaner_offsets_of(home)
+
+    def write_high_watermarks(
+        self, high_watermarks: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, PartitionLog]
+    ) -> None:
+        """`logs`: whose they are. Of another log that has the name since, nothing new is said."""
+        self.sync_new(key for key, offset in high_watermarks.items() if offset)
+        for home in self._directories:
+            with home.checkpoint_guard:
+                here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
+                for key in [key for key in here if self._logs.get(key) is not logs.get(key)]:
+                    here[key] = home.noted(HIGH_WATERMARK_CHECKPOINT, key) or 0
+                self._write(home, HIGH_WATERMARK_CHECKPOINT, here)
+
+    def lower_for_truncation(self, log: TrimmedLog) -> None:
+        """See `TrimmedLog.before_truncation`."""
+        home = self._homes[log.topic, log.partition]
+        self._write_recovery_points_of(home)
+        self._write_cleaner_offsets_of(home)
+
+    def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Have these logs on the disk; returns those that are not."""
+        logs = ((key, self._logs.get(key)) for key in keys)
+        new = {
+            key: found
+            for key, log in logs
+            if log is not None and (found := log.new_directory) is not None and not found.is_synced
+        }
+        if new:
+            sync_together(self._disk, new.values())
+        return {key for key, directory in new.items() if directory.failure is not None}
+
+    def _write_recovery_points_of(self, home: DataDirectory) -> None:
+        with home.checkpoint_guard:
+            offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
+            self._write(home, RECOVERY_POINT_CHECKPOINT, offsets)
+
+    def _write_cleaner_offsets_of(self, home: DataDirectory) -> None:
+        with home.checkpoint_guard:
+            noted = {key: log.cleaner_checkpoint for key, log in self._logs_in(home)}
+            offsets = {key: offset for key, offset in noted.items() if offset is not None}
+            self._write(home, CLEANER_OFFSET_CHECKPOINT, offsets)
+
+    def _write(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Write a checkpoint, and return what is in it: logs that could not be opened keep their old entries, for when
+        they are mended; of new ones that are not on the disk it does not speak."""
+        lost = self.sync_new(key for key, offset in offsets.items() if offset)
+        if lost:
+            offsets = {key: offset for key, offset in offsets.items() if key not in lost}
+        failed = [key for key in list(self._failures) if self._homes.get(key) is home]
+        if failed:
+            old = home.read_checkpoint(name)
+            offsets = {key: old[key] for key in failed if key in old} | offsets
+        home.write_checkpoint(name, offsets)
+        return offsets
+
+    def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
+        return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]

@@ -1,0 +1,258 @@
+"""Random walks over topics that are made, deleted and made again, killed at any change of the disk.
+
+A walk is a seed, over two data directories. What a start must find: no checkpoint that speaks of a log which is gone,
+no record of another topic of the same name, all that was synced and, after a kill, all that was written; no deleted
+record of which it was said that it does not come back.
+
+`make soak` takes more of them. A failure names its walk, which goes the same way again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+
+import pytest
+from tests.support.crashing_disk import CrashingDisk, Killed
+from tests.support.storage import NOW, SMALL, append, contents
+
+from oncelog_broker.log.directories.log_changes import WantedLog
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.flush import PendingFlush
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.clock import ManualClock
+
+DIRECTORIES = ("/disk1/oncelog/data", "/disk2/data")
+NAMES = ("orders", "payments", "returns")
+WALKS = [range(first, first + 50) for first in range(0, 300, 50)]
+SOAK = [range(first, first + 1000) for first in range(300, 10_300, 1000)]
+STEPS = 80
+GAP = 7
+"""From the end of a log to where it goes on when it is emptied."""
+
+
+class Topic:
+    """One that the cluster knows, with a single partition, and what of it must not be lost."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.wanted = WantedLog(name, 0, bytes([number % 256]) * 16, SMALL)
+        self.log: PartitionLog | None = None
+        self.end = 0
+        self.synced = 0
+        self.high_watermark = 0
+        self.deleted_up_to = 0
+        """Below that offset nothing comes back."""
+        self.flushing: PendingFlush | None = None
+        self.is_being_emptied = False
+
+    def value(self, offset: int) -> bytes:
+        return b"%s %d %070d" % (self.wanted.topic_id.hex().encode() if self.wanted.topic_id else b"", offset, 0)
+
+
+class Walk:
+    """One walk. `run` raises AssertionError."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = CrashingDisk(self.random)
+        self.clock = ManualClock(NOW)
+        self.made = 0
+        self.topics: dict[str, Topic] = {}
+        self.path: list[str] = []
+        """What was done, for the reader of a failure."""
+        self.start()
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            step = self.random.choices(ALL_STEPS, WEIGHTS)[0]
+            name = self.random.choice(NAMES)
+            self.path.append(f"{step.__name__} {name}")
+            with suppress(Killed):
+                step(self, name)
+            if self.disk.changes_left is not None and self.disk.changes_left < 0:
+                self.come_back()
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def with_log(self, name: str) -> tuple[Topic, PartitionLog] | None:
+        topic = self.topics.get(name)
+        return None if topic is None or topic.log is None else (topic, topic.log)
+
+    def make(self, name: str) -> None:
+        if name not in self.topics:
+            self.made += 1
+            self.topics[name] = Topic(name, self.made)
+        self.open_all()
+
+    def open_all(self) -> None:
+        """Those that have no log yet, all at once."""
+        topics = [topic for topic in self.topics.values() if topic.log is None]
+        opening = self.manager.begin_opening([topic.wanted for topic in topics])
+        opening.run()
+        for topic, log in zip(topics, self.manager.finish_opening(opening), strict=True):
+            assert isinstance(log, PartitionLog), log
+            topic.log = log
+
+    def delete(self, name: str) -> None:
+        if self.topics.pop(name, None) is not None:
+            self.manager.delete(name, 0)
+
+    def make_anew(self, name: str) -> None:
+        """While high watermarks are written that were looked up before."""
+        write = self.manager.begin_high_watermarks(self.high_watermarks())
+        self.delete(name)
+        self.make(name)
+        write()
+
+    def produce(self, name: str) -> None:
+        if found := self.with_log(name):
+            topic, log = found
+            for _ in range(self.random.choice([1, 3, 20])):
+                assert append(log, topic.value(topic.end)) == topic.end
+                topic.end += 1
+
+    def roll(self, name: str) -> None:
+        if found := self.with_log(name):
+            found[1].roll()
+
+    def flush(self, name: str) -> None:
+        if found := self.with_log(name):
+            topic, log = found
+            log.flush()
+            topic.synced = topic.end
+
+    def begin_flush(self, name: str) -> None:
+        if (found := self.with_log(name)) and found[0].flushing is None:
+            found[0].flushing = found[1].prepare_flush()
+
+    def end_flush(self, name: str) -> None:
+        if (found := self.with_log(name)) and (flushing := found[0].flushing) is not None:
+            topic, log = found
+            topic.flushing = None
+            flushing.sync()
+            log.finish_flush(flushing)
+            topic.synced = max(topic.synced, flushing.up_to)
+
+    def empty(self, name: str) -> None:
+        """As a follower whose leader begins behind its end."""
+        if found := self.with_log(name):
+            topic, log = found
+            topic.synced, topic.is_being_emptied, topic.flushing = 0, True, None
+            log.truncate_fully_and_start_at(topic.end + GAP)
+            topic.end, topic.is_being_emptied = topic.end + GAP, False
+
+    def high_watermarks(self) -> dict[tuple[str, int], int]:
+        for topic in self.topics.values():
+            if topic.log is not None:
+                topic.high_watermark = max(topic.high_watermark, self.random.choice([0, topic.end, topic.end // 2]))
+        return {(name, 0): topic.high_watermark for name, topic in self.topics.items() if topic.log is not None}
+
+    def checkpoint_high_watermarks(self, name: str) -> None:
+        self.manager.checkpoint_high_watermarks(self.high_watermarks())
+
+    def checkpoint_recovery_points(self, name: str) -> None:
+        self.manager.checkpoint_recovery_points()
+
+    def delete_records(self, name: str) -> None:
+        if found := self.with_log(name):
+            topic, log = found
+            log.delete_records_before(self.random.choice([topic.end, self.random.randint(0, topic.end)]))
+            self.manager.checkpoint_log_start_offsets()
+            topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
+
+    def restart(self, name: str) -> None:
+        self.manager.close()
+        for topic in self.topics.values():
+            topic.synced = topic.end
+        self.start()
+
+    def kill_soon(self, name: str) -> None:
+        if self.disk.changes_left is None:
+            self.disk.changes_left = self.random.randint(0, 40)
+
+    # --- coming back -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """As a broker starts. Raises Killed."""
+        for topic in self.topics.values():
+            topic.log = topic.flushing = None
+        self.manager = LogManager.open(
+            DIRECTORIES, node_id=1, cluster_id="c", disk=self.disk, clock=self.clock, config_of=lambda topic: SMALL
+        )
+        assert not self.manager.failures
+        for name, index in self.manager.partitions():
+            topic = self.topics.get(name)
+            if topic is None or self.manager.topic_id(name, index) not in (None, topic.wanted.topic_id):
+                self.manager.set_aside(name, index)
+        self.manager.note_missing([(name, 0) for name in self.topics])
+        assert not self.manager.failures, "a checkpoint speaks of what is gone"
+        for key, high_watermark in self.manager.high_watermarks().items():
+            assert high_watermark <= self.topics[key[0]].high_watermark
+        self.open_all()
+
+    def come_back(self) -> None:
+        """Start again, however often that is interrupted, and see what is left."""
+        lost_power = False
+        while True:
+            if self.random.random() < 0.3:
+                self.disk.kill()
+                self.path.append("kill")
+            else:
+                self.disk.cut_power()
+                self.path.append("power cut")
+                lost_power = True
+            if self.random.random() < 0.3:
+                self.disk.changes_left = self.random.randint(0, 40)
+            try:
+                self.start()
+                break
+            except Killed:
+                continue
+        self.disk.changes_left = None
+        for topic in self.topics.values():
+            self.check(topic, lost_power=lost_power)
+
+    def check(self, topic: Topic, *, lost_power: bool) -> None:
+        log = topic.log
+        assert log is not None
+        assert topic.synced <= log.log_end_offset
+        assert lost_power or topic.is_being_emptied or log.log_end_offset >= topic.end, "a kill loses nothing"
+        if topic.is_being_emptied and log.log_end_offset == 0:
+            topic.deleted_up_to = 0  # it shows nothing, and its leader tells it where to begin
+        topic.is_being_emptied = False
+        assert log.log_start_offset >= topic.deleted_up_to
+        found = contents(log)
+        assert found == [(offset, topic.value(offset)) for offset, _ in found]
+        topic.end = log.log_end_offset
+
+
+Step = Callable[[Walk, str], None]
+STEP_WEIGHTS: dict[Step, int] = {
+    Walk.make: 12,
+    Walk.delete: 3,
+    Walk.make_anew: 3,
+    Walk.produce: 20,
+    Walk.roll: 2,
+    Walk.flush: 4,
+    Walk.begin_flush: 3,
+    Walk.end_flush: 3,
+    Walk.checkpoint_high_watermarks: 6,
+    Walk.checkpoint_recovery_points: 5,
+    Walk.delete_records: 5,
+    Walk.empty: 2,
+    Walk.restart: 2,
+    Walk.kill_soon: 10,
+}
+ALL_STEPS, WEIGHTS = list(STEP_WEIGHTS), list(STEP_WEIGHTS.values())
+
+
+@pytest.mark.parametrize("seeds", [*WALKS, *(pytest.param(seeds, marks=pytest.mark.soak) for seeds in SOAK)], ids=str)
+def test_no_checkpoint_outlives_the_log_that_it_speaks_of(seeds: range) -> None:
+    for seed in seeds:
+        walk = Walk(seed)
+        try:
+            walk.run()
+        except BaseException as error:
+            error.add_note(f"in walk {seed}: {'; '.join(walk.path)}")
+            raise

@@ -1,0 +1,243 @@
+"""What a start goes by after a power cut, or a kill and then a power cut: nothing that was not on the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from contextlib import suppress
+from random import Random
+
+import pytest
+from tests.support.crashing_disk import CrashingDisk, Killed
+from tests.support.logs import make_log
+from tests.support.storage import NOW, SMALL, contents, fill, log_files, open_log
+
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.directories.partition_metadata import PARTITION_METADATA_FILE
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.disk import RealDisk
+
+TOPIC_ID = bytes(range(16))
+OTHER_ID = bytes(range(1, 17))
+
+
+class Watched(RealDisk):
+    """Tells which directories were synced, and what was in them."""
+
+    __slots__ = ("fails_to_replace", "synced")
+
+    def __init__(self):
+        self.synced = []
+        self.fails_to_replace = None
+
+    def sync_directory(self, path):
+        super().sync_directory(path)
+        self.synced.append((os.path.basename(path), sorted(os.listdir(path))))
+
+    def replace_file(self, path, data, *, is_durable=True, private=False):
+        if self.fails_to_replace is not None and path.startswith(self.fails_to_replace):
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().replace_file(path, data, is_durable=is_durable, private=private)
+
+    def names_in(self, directory):
+        """When it was last synced."""
+        return [names for name, names in self.synced if name == directory][-1]
+
+
+@pytest.fixture
+def start(tmp_path):
+    running = []
+
+    def start(disk=None, directories=("data",)):
+        manager = LogManager.open(
+            [tmp_path / name for name in directories], node_id=1, cluster_id="c", disk=disk or RealDisk(),
+            clock=ManualClock(NOW), config_of=lambda topic: SMALL,
+        )  # fmt: skip
+        running.append(manager)
+        return manager
+
+    yield start
+    for manager in running:
+        kill(manager)
+
+
+def kill(manager):
+    for log in manager.logs():
+        log.abandon()
+    for directory in manager._directories:
+        directory.close(clean=False)
+
+
+def checkpoint_of(tmp_path, name, directory="data"):
+    return (tmp_path / directory / name).read_text().splitlines()[2:]
+
+
+def test_what_a_killed_process_renamed_is_synced_first(start):
+    kill(start())
+    disk = Watched()
+    start(disk)
+    assert [name for name, _ in disk.synced][:1] == ["data"]
+
+
+def test_a_log_start_is_written_down_as_long_as_deleted_segments_may_come_back(start, tmp_path):
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 30)
+    start_offset = log.segment_base_offsets[1]
+    log.delete_records_before(start_offset)
+    assert log.segment_base_offsets[0] == start_offset
+    manager.checkpoint_log_start_offsets()
+    assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == [f"orders 0 {start_offset}"]
+    log.flush()
+    manager.checkpoint_log_start_offsets()
+    assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == []
+
+
+def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path):
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 30)
+    first, second, *_ = log.segment_base_offsets
+    log.close()
+    for path in (tmp_path / "orders-0").glob(f"{first:020}.*"):
+        path.unlink()
+    log = open_log(tmp_path / "orders-0", recovery_point=second - 1, log_start_offset=second)
+    assert log.recovery_point == second - 1
+    log.flush()
+    assert log.recovery_point == 30
+
+
+def test_records_that_were_deleted_are_no_loss_below_the_recovery_point(tmp_path):
+    """Emptying the log above its end was interrupted: the newest segments have gone, older ones are back."""
+    directory = tmp_path / "orders-0"
+    log = open_log(directory)
+    fill(log, 30)
+    log.close()
+    for name in log_files(directory)[1:]:
+        for path in directory.glob(name.replace(".log", ".*")):
+            path.unlink()
+    log = open_log(directory, recovery_point=25, log_start_offset=28)
+    assert (log.log_start_offset, log.log_end_offset, contents(log)) == (28, 28, [])
+
+
+def test_emptying_a_log_may_be_interrupted_at_any_change():
+    interrupted = 0
+    for changes in range(60):
+        disk = CrashingDisk(Random(changes))
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=ManualClock(NOW), config_of=lambda topic: SMALL
+        )
+        log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+        fill(log, 30)
+        log.flush()
+        log.delete_records_before(log.segment_base_offsets[-1])
+        log.flush()
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_log_start_offsets()
+        log.truncate_to(log.segment_base_offsets[-1] + 1)
+        disk.changes_left = changes
+        with suppress(Killed):
+            log.truncate_fully_and_start_at(40)
+        interrupted += disk.changes_left < 0
+        disk.kill()
+        manager = LogManager.open(
+            ["/data"], node_id=1, cluster_id="c", disk=disk, clock=ManualClock(NOW), config_of=lambda topic: SMALL
+        )
+        assert manager.failures == {}, changes
+    assert 10 < interrupted < 60
+
+
+def test_a_topic_made_anew_in_another_data_directory_is_not_missed(start, tmp_path):
+    manager = start(directories=("one", "two"))
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks({("orders", 0): 3})
+    manager.delete("orders", 0)
+    make_log(manager, "others", 0, TOPIC_ID, SMALL)
+    log = make_log(manager, "orders", 0, OTHER_ID, SMALL)
+    assert log.directory == str(tmp_path / "two" / "orders-0")
+    kill(manager)
+    shutil.rmtree(log.directory)
+    for path in (tmp_path / "one").glob("*-delete"):
+        shutil.rmtree(path)
+    manager = start(directories=("one", "two"))
+    manager.note_missing([("orders", 0)])
+    assert manager.failures == {}
+
+
+def test_a_disk_that_failed_does_not_keep_a_topic_from_another(start, tmp_path):
+    disk = Watched()
+    manager = start(disk, directories=("one", "two"))
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    manager.checkpoint_high_watermarks({("orders", 0): 3})
+    manager.delete("orders", 0)
+    make_log(manager, "others", 0, TOPIC_ID, SMALL)
+    disk.fails_to_replace = str(tmp_path / "one")
+    assert make_log(manager, "orders", 0, OTHER_ID, SMALL).directory == str(tmp_path / "two" / "orders-0")
+
+
+def test_what_was_set_aside_is_not_missed(start, tmp_path):
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    log.flush()
+    manager.checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks({("orders", 0): 3})
+    manager.set_aside("orders", 0)
+    kill(manager)
+    manager = start()
+    manager.note_missing([("orders", 0)])
+    assert manager.failures == {}
+
+
+def test_what_was_moved_out_of_the_way_is_synced(start):
+    disk = Watched()
+    manager = start(disk)
+    for partition in range(2):
+        make_log(manager, "orders", partition, TOPIC_ID, SMALL)
+    manager.delete("orders", 0)
+    manager.set_aside("orders", 1)
+    names = [name for name in disk.names_in("data") if name.startswith("orders")]
+    assert [name.rpartition("-")[2] for name in names] == ["delete", "stray"]
+
+
+def test_what_is_set_aside_at_a_start_is_synced(start, tmp_path):
+    manager = start()
+    fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
+    kill(manager)
+    (tmp_path / "data" / "orders-0" / PARTITION_METADATA_FILE).write_bytes(b"")
+    disk = Watched()
+    start(disk)
+    (name,) = [name for name in disk.names_in("data") if name.startswith("orders")]
+    assert name.endswith("-stray")
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
+def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path, topic_id):
+    """The log was being made when that failed."""
+    disk = Watched()
+    manager = start(disk)
+    (tmp_path / "data" / "orders-0").mkdir()
+    disk.synced.clear()
+    make_log(manager, "orders", 0, topic_id, SMALL)
+    assert "orders-0" in disk.names_in("data")
+    if topic_id is not None:
+        assert PARTITION_METADATA_FILE in disk.names_in("orders-0")
+
+
+def test_what_a_follower_gave_up_does_not_come_back():
+    """Its leader gives out those offsets to other records."""
+    for seed in range(20):
+        disk = CrashingDisk(Random(seed))
+        log = open_log("/logs/orders-0", disk=disk)
+        for directory in ("/", "/logs"):
+            disk.sync_directory(directory)
+        fill(log, 30)
+        log.flush()
+        log.truncate_to(13)
+        disk.cut_power()
+        log = open_log("/logs/orders-0", disk=disk, recovery_point=log.recovery_point)
+        assert log.log_end_offset == 13, seed

@@ -1,0 +1,30 @@
+"""The end of a broker: its logs are closed beside the event loop, which still ends connections meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog_broker.broker import Broker
+
+
+class Logs:
+    def __init__(self) -> None:
+        self.done: list[tuple[str, bool]] = []
+        """And whether that was on the event loop."""
+
+    def _note(self, what: str) -> None:
+        self.done.append((what, threading.current_thread() is threading.main_thread()))
+
+    def checkpoint_high_watermarks(self, high_watermarks: dict[tuple[str, int], int]) -> None:
+        self._note("high watermarks")
+
+    def close(self) -> None:
+        self._note("logs")
+
+
+async def test_nothing_on_the_event_loop_waits_for_the_disk() -> None:
+    broker: Any = SimpleNamespace(logs=Logs(), replicas=SimpleNamespace(high_watermarks=dict))
+    await Broker._close_logs(broker)
+    assert broker.logs.done == [("high watermarks", False), ("logs", False)]
