@@ -72,8 +72,8 @@ def test_a_transaction_survives(
     transaction = oncelog_history.transaction("billing")
     producer.begin_transaction()
     send = oncelog_history.send("billing", oncelog_topic, b"invoice", transaction)
-    producer.produce(oncelog_topic, send.value)
     with oncelog_broker.fail(point, **what) as fault:
+        producer.produce(oncelog_topic, send.value)
         producer.commit_transaction(PATIENCE)
         oncelog_history.ended(transaction, End.COMMITTED)
         fault.wait(PATIENCE)
@@ -195,8 +195,8 @@ def test_a_step_that_stands_still_goes_on_when_all_faults_are_taken_back(
 ) -> None:
     producer = transactional(oncelog_broker, oncelog_topic)
     producer.begin_transaction()
-    producer.produce(oncelog_topic, b"1")
     stands = oncelog_broker.fail("append", delay=600_000, topic=oncelog_topic)
+    producer.produce(oncelog_topic, b"1")
     assert producer.flush(0.01) == 1
     stands.wait(PATIENCE)
     oncelog_broker.clear_faults()
