@@ -15,8 +15,10 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.answer_queue import Slot
+from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.known_header import NO_HEADER
+from oncelog_broker.server.limits import ELEMENTS_AT_ONCE
 from oncelog_broker.server.routes import NewRoute, Route
 from oncelog_broker.server.served import Served
 from oncelog_protocol.api import ApiKey
@@ -89,9 +91,9 @@ class Broker:
         self.dispatcher.handle(connection, memoryview(body))
 
 
-def asks_for(state: str) -> bytes:
+def asks_for(*states: str) -> bytes:
     header = struct.pack(">hhih3sB", ApiKey.LIST_GROUPS, VERSION, 1, 3, b"raw", 0)
-    return header + codec(ListGroupsRequest, VERSION).encode(ListGroupsRequest(states_filter=[state]))
+    return header + codec(ListGroupsRequest, VERSION).encode(ListGroupsRequest(states_filter=list(states)))
 
 
 WAITS = "waits reads_frame=True holds_back=True is_unread=True"
@@ -116,6 +118,35 @@ async def test_two_ask_first(monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.gather(*(asyncio.wait_for(connection.has_ended.wait(), 30) for connection in connections))
     assert [connection.events for connection in connections] == [[WAITS, "begins", "answer", "finish"]] * 2
     assert broker.asked == [["Stable"], ["Stable"]]
+
+
+async def test_the_first_may_be_a_very_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, connection = Broker(monkeypatch), Connection()
+    states = [str(number) for number in range(ELEMENTS_AT_ONCE + 1)]
+    broker.ask(connection, asks_for(*states))
+    await asyncio.wait_for(connection.has_ended.wait(), 30)
+    assert connection.events == [WAITS, "begins", "answer", "finish"]
+    assert broker.asked == [states]
+
+
+async def test_who_has_a_quota_is_held_to_it_however_the_request_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, counted = Broker(monkeypatch), list[Any]()
+
+    class Counting:
+        def context(self, *args: Any) -> RequestContext:
+            return RequestContext(*args[:-1])
+
+        def serve(self, handler: Any, request: Any, context: Any) -> Any:
+            counted.append(request.states_filter)
+            return handler(request, context)
+
+    broker.dispatcher.throttling = Counting()  # type: ignore[assignment]
+    many = [str(number) for number in range(ELEMENTS_AT_ONCE + 1)]
+    for states in (["first"], ["later"], many):
+        broker.ask(connection := Connection(), asks_for(*states))
+        if "answer" not in connection.events:
+            await asyncio.wait_for(connection.has_ended.wait(), 30)
+    assert counted == broker.asked == [["first"], ["later"], many]
 
 
 async def test_a_first_request_that_cannot_be_read_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
