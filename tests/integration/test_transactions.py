@@ -219,7 +219,7 @@ def test_e20_e21_an_end_said_again(raw: RawClient, topic: str, is_v2: bool) -> N
 
 
 def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, topic: str) -> None:
-    """But for the first EndTxn of all, whose answer may wait until this API's codec is there."""
+    """But for the first EndTxn of all: what was decoded in slices is answered a turn of the loop later."""
     broker = broker_factory().start("marker-sent@2 = crash")
     with RawClient(broker.port) as client:
         client.create_topic(topic)
