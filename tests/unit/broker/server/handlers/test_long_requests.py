@@ -12,13 +12,29 @@ from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import delete_topics, find_coordinator, metadata
+from oncelog_broker.server.handlers import (
+    add_partitions_to_txn,
+    alter_configs,
+    delete_topics,
+    describe_producers,
+    find_coordinator,
+    incremental_alter_configs,
+    list_offsets,
+    metadata,
+    write_txn_markers,
+)
 from oncelog_broker.server.named import NAMES_PER_STEP
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from oncelog_protocol.messages.alter_configs import AlterConfigsRequest
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
+from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 NAMES = [f"name-{number}" for number in range(3 * NAMES_PER_STEP)]
 NO_SUCH_TYPE = 7
@@ -87,3 +103,67 @@ async def test_topics_to_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     response = await delete_topics._delete_all(request, context)
     assert {each.error_code for each in response.responses} == {ErrorCode.TOPIC_DELETION_DISABLED}
     assert at_pause == list(range(1, 101))
+
+
+EMPTY = NAMES[:1000]
+MARKER = {"producer_id": 1, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
+
+
+def offsets_listed(context: Any) -> Any:
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[]) for name in EMPTY]
+    return list_offsets._answer(ListOffsetsRequest(replica_id=-1, topics=topics), context)
+
+
+def producers_described(context: Any) -> Any:
+    topics = [DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[]) for name in EMPTY]
+    return describe_producers._describe_each(DescribeProducersRequest(topics=topics), context)
+
+
+def added(context: Any) -> Any:
+    topics = [AddPartitionsToTxnTopic(name=name, partitions=[]) for name in EMPTY]
+    transaction = add_partitions_to_txn.Transaction(
+        transactional_id="t", producer_id=1, producer_epoch=0, verify_only=False, topics=topics
+    )
+    return add_partitions_to_txn._result(transaction, lambda _: ErrorCode.NONE, context)
+
+
+def markers_written(context: Any) -> Any:
+    markers = [WriteTxnMarkersRequest.WritableTxnMarker(topics=[], **MARKER) for _ in EMPTY]  # type: ignore[arg-type]
+    return write_txn_markers._write_each(WriteTxnMarkersRequest(markers=markers), context)
+
+
+def markers_answered(context: Any) -> Any:
+    topics = [
+        WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic(name=n, partition_indexes=[]) for n in EMPTY
+    ]
+    markers = [WriteTxnMarkersRequest.WritableTxnMarker(topics=topics, **MARKER)]  # type: ignore[arg-type]
+    return write_txn_markers._response(WriteTxnMarkersRequest(markers=markers), [])
+
+
+@pytest.mark.parametrize("steps_of", [offsets_listed, producers_described, added, markers_written, markers_answered])
+def test_topics_without_partitions_are_steps_too(steps_of: Any) -> None:
+    """Else very many of them, which name nothing, would be one."""
+    slices = CountedSlices()
+    slices.run(steps_of(context_of(ApiKey.LIST_OFFSETS, 1, slices)))
+    assert slices.steps >= len(EMPTY)
+
+
+@pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
+async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(module: Any) -> None:
+    pauses = 0
+
+    async def here() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    request_type = AlterConfigsRequest if module is alter_configs else IncrementalAlterConfigsRequest
+    kind: Any = request_type.AlterConfigsResource  # type: ignore[attr-defined]
+    config = kind.AlterableConfig
+    fields = {} if module is alter_configs else {"config_operation": 0}
+    configs = [config(name=name, value="1", **fields) for name in EMPTY]
+    resource = kind(resource_type=99, resource_name="r", configs=configs)
+    slices = SimpleNamespace(pauses=lambda: SimpleNamespace(here=here))
+    context = context_of(ApiKey.ALTER_CONFIGS, 1, slices)
+    response = await module._alter(request_type(resources=[resource], validate_only=False), context)
+    assert response.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert pauses >= len(EMPTY)
