@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from broker_process import BrokerProcess
+from broker_process import BrokerFactory, BrokerProcess
 from foreign_clients import eventually
 from raw_client import CREATE_TOPICS_VERSION, FETCH_VERSION, PRODUCE_VERSION, RawClient, produce_request
 
@@ -318,3 +318,18 @@ def test_a_request_may_add_ten_thousand_partitions(broker: BrokerProcess, topic:
         codes = [answer.error_code for answer in client.call(request, ApiKey.CREATE_PARTITIONS, 2).results]
     may_be = sum(counts) - len(counts) <= 10_000
     assert codes == [ErrorCode.NONE if may_be else ErrorCode.POLICY_VIOLATION] * len(counts)
+
+
+def test_what_comes_first_is_done_though_its_client_has_gone(broker_factory: BrokerFactory, topic: str) -> None:
+    """It has closed while the way of its request is made."""
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    with broker_factory({}) as broker, RawClient(broker.port) as other:
+        with RawClient(broker.port) as client:
+            client.send(CreateTopicsRequest(topics=[wanted]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+
+        def names() -> list[str]:
+            return [each.name for each in other.call(MetadataRequest(topics=None), ApiKey.METADATA, 12).topics]
+
+        eventually(lambda: topic in names(), "the topic is there")

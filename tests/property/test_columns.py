@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pytest import MonkeyPatch
 
@@ -28,6 +28,14 @@ RUNS = st.lists(
     ),
     max_size=4,
 )
+
+
+LEFT_RUNS = st.lists(
+    st.tuples(st.integers(10, 90), st.sampled_from([None, 1]), st.integers(20, 300), st.just(1), st.just(False)),
+    min_size=1,
+    max_size=3,
+)
+"""Of which most are long enough to stay where they are."""
 
 
 def batch_bytes(runs: list[tuple[int, int | None, int | None, int, bool]]) -> bytearray:
@@ -95,11 +103,15 @@ def test_runs_agree_about_damage(
     same(data)
 
 
-@given(RUNS, st.integers(0, 400), st.integers(0, 400))
+@given(st.one_of(RUNS, LEFT_RUNS), st.floats(0, 1), st.floats(0, 1))
+@example([(50, None, 100, 0, False)], 0.4, 0.5)
 def test_what_is_cut_has_its_part_of_runs(
-    runs: list[tuple[int, int | None, int | None, int, bool]], start: int, end: int
+    runs: list[tuple[int, int | None, int | None, int, bool]], left_out: float, kept: float
 ) -> None:
-    data = RecordBatch(batch_bytes(runs))
+    """`left_out`: how much of all records is before the cut; `kept`: how much of the others is in it."""
+    data, total = RecordBatch(batch_bytes(runs)), sum(run[0] for run in runs)
+    start = int(left_out * total)
+    end = start + round(kept * (total - start))
     with MonkeyPatch.context() as patch:
         patch.setattr(columns, "MIN_LEFT_BYTES", 100)
         batch, plain = decode_columns(data, 1000, leaves_runs=True), decode_columns(data, 1000)

@@ -102,6 +102,7 @@ class Run:
     def __init__(self, is_strict, start):
         self.config = LogConfig(idempotence_duplicate_classification=STRICT if is_strict else KAFKA)
         self.state = ProducerState(self.config)
+        self.follower = ProducerState(self.config)
         self.naive = [Naive(is_strict), Naive(is_strict)]
         self.next = [start, start]
         self.sent = [[], []]
@@ -121,6 +122,7 @@ class Run:
             answer = self.end
         assert answer == self.naive[pid].append(epoch, first, count, transactional, self.end)
         if isinstance(found, bytes | BatchStreak):
+            self.follower.follow(header)
             self.end += count
             self.sent[pid].append((epoch, first, count, transactional))
             self.next[pid] = first + count
@@ -133,6 +135,7 @@ class Run:
             assert error.code == self.naive[pid].mark(epoch, coordinator_epoch)
             return
         completed = self.state.complete(pid, entry, self.end)
+        assert self.follower.follow_marker(pid, epoch, marker, 0, self.end) == completed
         first = self.naive[pid].mark(epoch, coordinator_epoch)
         assert (None if completed is None else completed.first_offset) == first
         self.end += 1
@@ -165,6 +168,7 @@ def test_s7_to_s13_as_a_model_that_keeps_every_batch(is_strict, start, steps):
                 image = run.state.image()
                 run.state = ProducerState(run.config)
                 run.state.restore(image)
+        assert sorted(run.state.image()) == sorted(run.follower.image()), "who replays the log knows the same"
         opened = sorted((n.transaction, pid) for pid, n in enumerate(run.naive) if n.transaction is not None)
         assert open_transactions(run.state) == opened
         run.state.on_high_watermark(run.end)

@@ -55,8 +55,8 @@ class RecordingTransport(asyncio.Transport):
 
 class RecordingDispatcher:
     """Keeps copies of the frames. Those whose first byte is `M` wait and hold back the others, `L` do too and wait for
-    what others do (a long poll), `O` wait and let others in, `A` are answered with what they are; no other has an
-    answer."""
+    what others do (a long poll), `O` wait and let others in, `U` are decoded first, and are long polls if they end with
+    `L`, `A` are answered with what they are; no other has an answer."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -69,10 +69,14 @@ class RecordingDispatcher:
         first = frame[0:1]
         if first == b"A":
             connection.respond([bytes(frame)])
-        elif first in (b"M", b"L", b"O"):
+        elif first in (b"M", b"L", b"O", b"U"):
             answer = asyncio.get_running_loop().create_future()
             slot = connection.wait_for(
-                answer, reads_frame=first == b"M", holds_back=first != b"O", is_long_poll=first == b"L"
+                answer,
+                reads_frame=first in (b"M", b"U"),
+                holds_back=first != b"O",
+                is_long_poll=first == b"L" or (first == b"U" and frame[-1:] == b"L"),
+                is_unread=first == b"U",
             )
             answer.add_done_callback(lambda answer: connection.cancelled(slot) if answer.cancelled() else None)
             self.waiting.append((slot, answer))

@@ -51,36 +51,6 @@ def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
     return later
 
 
-def then_certainly(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
-    """As `then`, but the function gets the value whether somebody waits for the outcome or not. Where nobody does any
-    more, an answer that it makes is cancelled."""
-    if not isinstance(answer, asyncio.Future):
-        return function(answer)
-    has_begun = is_abandoned = False
-
-    def begin(value: R) -> Answer[S]:
-        nonlocal has_begun
-        has_begun = True
-        result = function(value)
-        if is_abandoned and isinstance(result, asyncio.Future):
-            result.cancel()
-        return result
-
-    later = then(answer, begin)
-    assert isinstance(later, asyncio.Future)
-    heard = asyncio.shield(later)
-
-    def ended(heard: asyncio.Future[S]) -> None:
-        nonlocal is_abandoned
-        if heard.cancelled():
-            is_abandoned = True
-            if has_begun:
-                later.cancel()
-
-    heard.add_done_callback(ended)
-    return heard
-
-
 def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
     """All values, in order. The first exception is the outcome; the other answers come for nobody then."""
     missing = sum(isinstance(answer, asyncio.Future) for answer in answers)

@@ -26,15 +26,24 @@ SCATTER_BYTES: Final = 16 * 1024
 
 
 class Slot:
-    """The place of one answer. It `is_ready` when its `parts` are complete; they may be none (acks=0)."""
+    """The place of one answer. It `is_ready` when its `parts` are complete; they may be none (acks=0).
 
-    __slots__ = ("is_long_poll", "is_ready", "parts", "waits_for")
+    `is_unread`: the request is still decoded, nothing of it is done.
+    """
+
+    __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")
 
     def __init__(
-        self, waits_for: asyncio.Future[Any] | None, parts: list[Buffer], *, is_long_poll: bool = False
+        self,
+        waits_for: asyncio.Future[Any] | None,
+        parts: list[Buffer],
+        *,
+        is_long_poll: bool = False,
+        is_unread: bool = False,
     ) -> None:
         self.waits_for = waits_for
         self.is_long_poll = is_long_poll
+        self.is_unread = is_unread
         self.parts = parts
         self.is_ready = waits_for is None
 
@@ -94,9 +103,9 @@ class AnswerQueue:
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Wait no longer for what others do."""
+        """Wait no longer for what others do. What is unread comes to where it would wait."""
         for slot in list(self._slots):
-            if slot.is_long_poll and slot.waits_for is not None:
+            if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
                 slot.waits_for.cancel()
 
     def close(self) -> None:
@@ -161,9 +170,9 @@ class AnswerQueue:
         else:
             self._write(parts)
 
-    def reserve(self, waits_for: asyncio.Future[Any], *, is_long_poll: bool = False) -> Slot:
+    def reserve(self, waits_for: asyncio.Future[Any], *, is_long_poll: bool = False, is_unread: bool = False) -> Slot:
         """A place for the answer to the request that is handled, which comes later: then `put` it, and `finish`."""
-        slot = Slot(waits_for, [], is_long_poll=is_long_poll)
+        slot = Slot(waits_for, [], is_long_poll=is_long_poll, is_unread=is_unread)
         self._slots.append(slot)
         self._weigh()
         return slot

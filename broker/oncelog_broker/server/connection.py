@@ -201,7 +201,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _leaves(self) -> bool:
         """The client sends no more. Whether there still are requests of it to be handled, or answers to be sent."""
-        if self._is_ending or not (self._received.has_whole_frame or self._answers.is_leaving):
+        is_unread = self._held_by is not None and self._held_by.is_unread
+        if self._is_ending or not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
             return False
         self._has_left = True
         self._answers.stop_long_polls()
@@ -441,22 +442,35 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
 
     def wait_for(
-        self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool, is_long_poll: bool = False
+        self,
+        answer: asyncio.Future[Any],
+        *,
+        reads_frame: bool,
+        holds_back: bool,
+        is_long_poll: bool = False,
+        is_unread: bool = False,
     ) -> Slot:
         """The request that is handled is answered later: with `respond` and this slot, then `finish`.
 
         `answer` is cancelled if the client goes; where other requests are behind it, only if it `is_long_poll`, which
         waits for others. With `reads_frame` the frame stays as it is meanwhile. `holds_back`: no other request is
-        handled before that, or before `let_next_in`.
+        handled before that, or before `let_next_in`. `is_unread`: it is to be decoded first, and is not given up before
+        `begins`.
         """
-        slot = self._answers.reserve(answer, is_long_poll=is_long_poll)
-        if is_long_poll and self._has_left:
+        slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
+        if is_long_poll and self._has_left and not is_unread:
             answer.cancel()
         if reads_frame:
             self._received.lend()
         if holds_back:
             self._held_by = slot
         return slot
+
+    def begins(self, slot: Slot) -> None:
+        """The request of this slot was decoded, and is handled now."""
+        slot.is_unread = False
+        if slot.is_long_poll and self._has_left:
+            self._loop.call_soon(self._answers.stop_long_polls)
 
     def let_next_in(self, slot: Slot) -> None:
         """All effects of the request of this slot are done, though it is not answered. In the next turn of the loop the

@@ -110,7 +110,7 @@ class RequestContext:
         "client_id",
         "connection",
         "correlation_id",
-        "reads_frame",
+        "is_unread",
         "services",
         "version",
     )
@@ -130,8 +130,8 @@ class RequestContext:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.reads_frame = False
-        """Whether the frame must stay as it is while the request waits: something is still to be read from it."""
+        self.is_unread = False
+        """Whether the request is decoded in slices, and its handler does not have it yet."""
         self._effects_are_done = False
         self._refusals = 0
         self._slot: Slot | None = None
@@ -230,19 +230,27 @@ class RequestContext:
 
     # --- what may go on meanwhile
 
+    def begins(self) -> None:
+        """Its handler gets the request: from now on it may be given up when the client goes."""
+        self.is_unread = False
+        if self._slot is not None:
+            self.connection.begins(self._slot)
+
     def effects_are_done(self) -> None:
         """Nothing of this request is left but to wait for its answer: the next one of its connection may begin."""
         self._effects_are_done = True
         if self._slot is not None:
             self.connection.let_next_in(self._slot)
 
-    def wait_for(self, answer: asyncio.Future[Any]) -> Slot:
-        """A place for the answer to this request, which comes later."""
+    def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool) -> Slot:
+        """A place for the answer to this request, which comes later. `reads_frame`: when it is decoded something is
+        still to be read from its frame, which must stay as it is."""
         done = self._effects_are_done
         self._slot = self.connection.wait_for(
             answer,
-            reads_frame=self.reads_frame and not done,
+            reads_frame=(reads_frame or self.is_unread) and not done,
             holds_back=not done,
             is_long_poll=self.api_key in LONG_POLLS,
+            is_unread=self.is_unread,
         )
         return self._slot

@@ -18,7 +18,7 @@ from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
-from oncelog_broker.runtime.answers import Answer, then, then_certainly
+from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.server.answer_queue import Slot, size_of
@@ -138,8 +138,7 @@ class Dispatcher:
         if times is not None:
             times.waited += 1
             waiting = self._monotonic()
-        context.reads_frame = context.reads_frame or route.reads_frame
-        slot = context.wait_for(answer)
+        slot = context.wait_for(answer, reads_frame=route.reads_frame)
 
         def respond(response: Any) -> Answer[None]:
             nonlocal answered
@@ -192,16 +191,16 @@ def _serve_in_slices(
 ) -> Answer[Any]:
     """A request of very many elements, or the first one of its API and version."""
     request = context.in_slices(decoding)
-    context.reads_frame = isinstance(request, asyncio.Future)
+    context.is_unread = isinstance(request, asyncio.Future)
 
     def serve(request: Any) -> Answer[Any]:
+        context.begins()
         answer: Answer[Any] = (
             route.handler(request, context) if throttling is None else throttling.serve(route.handler, request, context)
         )
         return answer
 
-    # Who produces with acks=0 may go as soon as all is sent: that does not take it back.
-    return (then_certainly if context.api_key == ApiKey.PRODUCE else then)(request, serve)
+    return then(request, serve)
 
 
 def _decode_first(route: Route, frame: memoryview, position: int) -> Steps[Any]:

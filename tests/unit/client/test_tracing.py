@@ -157,13 +157,17 @@ async def test_baggage_and_state_go_with_a_record(fake_broker: Any, traces: Trac
 
 
 async def test_a_context_that_the_application_has_set_stays(fake_broker: Any, traces: Traces) -> None:
-    own = [("traceparent", TRACEPARENT.encode()), ("baggage", b"a=b")]
+    own = [("traceparent", TRACEPARENT.encode())]
     async with Producer(fake_broker.address, tracing=traces.tracing) as producer:
         with traces.tracer.start_as_current_span("order"):
-            await producer.send_and_wait("topic", b"v", headers=own)
+            token = trace.context_api.attach(baggage.set_baggage("tenant", "blue"))
+            try:
+                await producer.send_and_wait("topic", b"v", headers=own)
+            finally:
+                trace.context_api.detach(token)
             await producer.send_and_wait("topic", b"v", headers=[("traceparent", b"no context")])
     first, second = fake_broker.records()
-    assert [(name, bytes(value)) for name, value in first.headers] == own
+    assert [(name, bytes(value)) for name, value in first.headers] == own, "also what of it is not there"
     assert [(name, bytes(value)) for name, value in second.headers] == [("traceparent", b"no context")]
     spans = traces.named("send topic")
     assert [[(link.context.trace_id, link.context.span_id) for link in span.links] for span in spans] == [

@@ -16,8 +16,9 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
 from oncelog_console.limits import KEY_BYTES, TAIL_RECORDS, VALUE_BYTES
 from oncelog_console.looks import records
+from oncelog_console.looks.fates import judged_fresh
 from oncelog_console.looks.records import Wanted
-from oncelog_console.looks.tailing import tail
+from oncelog_console.looks.tailing import _newest, tail
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.compression import Compression
 
@@ -105,3 +106,10 @@ async def test_a_tail_by_key_leaves_out_none_with_it_for_others() -> None:
         log.grow(make_batch(b"it", key=b"rare", base_offset=1), make_batch(*[b"v"] * TAIL_RECORDS, base_offset=2))
         part = await anext(parts)
     assert ([record.offset for record in part.records], part.left_out) == ([1], 0)
+
+
+def test_a_tail_keeps_no_more_of_a_fetch_than_it_sends() -> None:
+    batches = [RecordBatch(bytes(make_batch(*[b"v"] * TAIL_RECORDS, base_offset=n * TAIL_RECORDS))) for n in range(3)]
+    kept, count = _newest(0, judged_fresh(batches), 0, Wanted())
+    assert (len(kept), count) == (TAIL_RECORDS, 3 * TAIL_RECORDS)
+    assert kept[-1].offset == count - 1

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from oncelog_console.console import MAX_NOTICES, Notices
+from oncelog.errors import ErrorCode, KafkaError
+from oncelog_console.console import MAX_NOTICES, Console, Notices
 from oncelog_console.limits import SHARED_SECONDS
-from oncelog_console.link import Shared
+from oncelog_console.link import Link, Shared
+from oncelog_console.pages.asking import Form, change
 
 
 class Loader:
@@ -92,3 +101,22 @@ def test_notices_are_few_and_their_names_cannot_be_guessed() -> None:
 @pytest.mark.parametrize("name", ["", "x"])
 def test_there_is_no_notice_to_begin_with(name: str) -> None:
     assert Notices().get(name) is None
+
+
+async def test_what_fails_may_be_done_so_pages_are_loaded_anew() -> None:
+    console = Console(cast(Link, SimpleNamespace(bootstrap="broker:9092")), allows_changes=True)
+    load = Loader()
+    load.may_end.set()
+
+    @change
+    async def failing(request: Request, form: Form) -> Response:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody knows")
+
+    app = Starlette(routes=[Route("/change", failing, methods=["POST"])])
+    app.state.console = console
+    await console.shared.get("page", load)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        answer = await client.post("/change", data={"token": console.token.value})
+    assert answer.status_code >= 400
+    assert "nobody knows" in answer.text
+    assert await console.shared.get("page", load) == 2

@@ -80,7 +80,8 @@ class MarkerSender:
 
     def write(self, decision: Decision) -> None:
         """Have the markers of `decision` written, from the next turn of the loop on: the answer to EndTxn leaves in
-        this one (S38), and before a producer that comes back at once is read, its transaction is complete."""
+        this one (S38; that to a first EndTxn, which was decoded in slices, in the next), and before a producer that
+        comes back at once is read, its transaction is complete."""
         self._queue.add(decision)
         self._decisions.add(decision)
         self._go_on()

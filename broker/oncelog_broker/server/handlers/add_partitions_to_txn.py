@@ -104,6 +104,7 @@ def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Re
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None
+        yield None
     if transaction.verify_only:
         codes = coordinator.verify(transactional_id, asking, partitions)
         return then(codes, lambda codes: result(codes.__getitem__))
@@ -123,5 +124,6 @@ def _result(transaction: Transaction, code_of: CodeOf, context: RequestContext) 
             results.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
+        yield None
         topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results))
     return Result(transactional_id=transaction.transactional_id, topic_results=topics)

@@ -39,7 +39,10 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
-        settings = [ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs]
+        settings = list[ConfigChange]()
+        for config in resource.configs:
+            await pauses.here()
+            settings.append(ConfigChange(config.name, AlterOperation.SET, config.value))
         try:
             check_named_once(resource.resource_type, resource.resource_name, mentions)
             check_may_change(

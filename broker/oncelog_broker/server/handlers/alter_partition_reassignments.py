@@ -52,6 +52,7 @@ async def _reassign(
         )
     topics = []
     for topic in request.topics:
+        await pauses.here()
         partitions = []
         for partition in topic.partitions:
             await pauses.here()

@@ -28,7 +28,7 @@ def handle(request: DeleteTopicsRequest, context: RequestContext) -> Answer[Dele
 
 
 async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    wanted = request.topics or [TopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    wanted = request.topics or (TopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
     responses = []
     pauses = context.services.slices.pauses()
     for topic in wanted:

@@ -25,6 +25,7 @@ def _describe_each(request: DescribeProducersRequest, context: RequestContext) -
         partitions: list[PartitionResponse] = []
         response.topics.append(TopicResponse(name=name, partitions=partitions))
         may = context.may(rules.DESCRIBE_PRODUCERS, name)
+        yield None
         for index in indexes:
             partitions.append(
                 _describe(name, index, context) if may else _failed(index, KafkaError(rules.DESCRIBE_PRODUCERS.refused))

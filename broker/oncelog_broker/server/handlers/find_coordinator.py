@@ -54,7 +54,7 @@ async def _create_then_answer(
         if await _may_find_any(request, context):
             await context.services.create_topic(topic)
     except KafkaError:
-        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await settled(_failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     return await settled(_answer(request, context, topic))
 
 
@@ -92,8 +92,21 @@ def _leader(key: str, topic: str, image: ClusterImage, listener: str) -> Coordin
     return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_code=0)
 
 
-def _failed(request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode) -> FindCoordinatorResponse:
-    return _response(request, context, [_no_coordinator(key, code) for key in _keys(request, context)])
+def _failed(
+    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode
+) -> Answer[FindCoordinatorResponse]:
+    refused = context.in_slices(_no_coordinators(request, context, code))
+    return then(refused, lambda coordinators: _response(request, context, coordinators))
+
+
+def _no_coordinators(
+    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode
+) -> Steps[list[Coordinator]]:
+    coordinators = []
+    for key in _keys(request, context):
+        coordinators.append(_no_coordinator(key, code))
+        yield None
+    return coordinators
 
 
 def _no_coordinator(key: str, code: ErrorCode) -> Coordinator:

@@ -35,7 +35,10 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContex
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
-        changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
+        changes = list[ConfigChange]()
+        for config in resource.configs:
+            await pauses.here()
+            changes.append(ConfigChange(config.name, config.config_operation, config.value))
         try:
             check_named_once(resource.resource_type, resource.resource_name, mentions)
             check_may_change(

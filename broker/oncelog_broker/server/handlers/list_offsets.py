@@ -64,6 +64,7 @@ def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListO
     for topic in request.topics:
         answers = []
         may = context.may(rules.LIST_OFFSETS, topic.name)
+        yield None
         for wanted in topic.partitions:
             try:
                 if not may:

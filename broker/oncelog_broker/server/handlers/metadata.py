@@ -19,6 +19,7 @@ from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.named import NAMES_PER_STEP
 from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -38,7 +39,13 @@ NAMES_AT_ONCE: Final = 500
 def handle(request: MetadataRequest, context: RequestContext) -> Answer[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
         return _answer(request, context, _all_topics(request, context))
-    request.topics = _named_once(request.topics)
+    return then(context.in_slices(_named_once(request.topics)), partial(_answer_named, request, context))
+
+
+def _answer_named(
+    request: MetadataRequest, context: RequestContext, topics: list[TopicRequest]
+) -> Answer[MetadataResponse]:
+    request.topics = topics
     if _may_create(request, context):
         missing = _missing(request.topics, context.services.image)
         # Where they may not know of any of them, it takes as long as if all were there.
@@ -71,8 +78,13 @@ def _missing(topics: list[TopicRequest], image: ClusterImage) -> list[str]:
     ]
 
 
-def _named_once(topics: list[TopicRequest]) -> list[TopicRequest]:
-    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
+def _named_once(topics: list[TopicRequest]) -> Steps[list[TopicRequest]]:
+    found: dict[tuple[str | None, bytes], TopicRequest] = {}
+    for number, topic in enumerate(topics, 1):
+        found[topic.name, topic.topic_id] = topic
+        if number % NAMES_PER_STEP == 0:
+            yield None
+    return list(found.values())
 
 
 def _may_create(request: MetadataRequest, context: RequestContext) -> bool:

@@ -49,32 +49,46 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> Answer[Offse
     if context.version >= FIRST_BATCHED_VERSION:
         answers = context.in_slices(_fetch_each(request, context))
         return then(then(answers, all_of), lambda groups: OffsetFetchResponse(groups=groups))
-    topics = request.topics
-    group = GroupRequest(
-        group_id=request.group_id,
-        topics=None
-        if topics is None
-        else [TopicRequest(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
-    )
-    answer = _fetch(group, request.require_stable, context)
-    return then(answer, lambda response: context.in_slices(_of_one_group(response, group, context.version)))
+
+    def fetch(group: GroupRequest) -> Answer[OffsetFetchResponse]:
+        answer = _fetch(group, request.require_stable, context)
+        return then(answer, lambda response: context.in_slices(_of_one_group(response, group, context.version)))
+
+    return then(context.in_slices(_only_group(request)), fetch)
+
+
+def _only_group(request: OffsetFetchRequest) -> Steps[GroupRequest]:
+    """That of a request before v8, as if it were one of many."""
+    group = GroupRequest(group_id=request.group_id, topics=None)
+    if request.topics is not None:
+        group.topics = []
+        for number, topic in enumerate(request.topics, 1):
+            group.topics.append(TopicRequest(name=topic.name, partition_indexes=topic.partition_indexes))
+            if number % TOPICS_PER_STEP == 0:
+                yield None
+    return group
 
 
 def _fetch_each(request: OffsetFetchRequest, context: RequestContext) -> Steps[list[Answer[GroupResponse]]]:
     answers = list[Answer[GroupResponse]]()
-    for group in _each_once(request.groups):
+    for group in (yield from _each_once(request.groups)):
         answers.append(_fetch(group, request.require_stable, context))
         yield None
     return answers
 
 
-def _each_once(groups: Iterable[GroupRequest]) -> Iterable[GroupRequest]:
+def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
     """A group that is named again is asked for all that is asked of it."""
     found: dict[str, GroupRequest] = {}
-    for group in groups:
+    for number, group in enumerate(groups, 1):
         first = found.setdefault(group.group_id, group)
         if first is not group and first.topics is not None:
-            first.topics = None if group.topics is None else first.topics + group.topics
+            if group.topics is None:
+                first.topics = None
+            else:
+                first.topics.extend(group.topics)
+        if number % TOPICS_PER_STEP == 0:
+            yield None
     return found.values()
 
 

@@ -34,9 +34,10 @@ COMMIT_SECONDS: Final = 5.0
 def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Answer[WriteTxnMarkersResponse]:
     if not _may(context):
         count = sum(len(topic.partition_indexes) for asked in request.markers for topic in asked.topics)
-        return _response(request, [rules.WRITE_MARKERS.refused] * count)
+        return context.in_slices(_response(request, [rules.WRITE_MARKERS.refused] * count))
     answers = context.services.slices.run(_write_each(request, context), must_finish=True)
-    return then(then(answers, partial(_when_committed, context)), partial(_response, request))
+    codes = then(answers, partial(_when_committed, context))
+    return then(codes, lambda codes: context.in_slices(_response(request, codes)))
 
 
 def _may(context: RequestContext) -> bool:
@@ -55,6 +56,7 @@ def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Ste
     """What becomes of each marker, in the order of the request."""
     answers = list[Answer[ErrorCode]]()
     for asked in request.markers:
+        yield None
         marker = Marker(
             ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
             asked.transaction_result,
@@ -72,23 +74,18 @@ def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Ste
     return answers
 
 
-def _response(request: WriteTxnMarkersRequest, codes: list[ErrorCode]) -> WriteTxnMarkersResponse:
+def _response(request: WriteTxnMarkersRequest, codes: list[ErrorCode]) -> Steps[WriteTxnMarkersResponse]:
     code = iter(codes)
-    return WriteTxnMarkersResponse(
-        markers=[
-            Result(
-                producer_id=asked.producer_id,
-                topics=[
-                    TopicResult(
-                        name=topic.name,
-                        partitions=[
-                            PartitionResult(partition_index=index, error_code=next(code))
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in asked.topics
-                ],
-            )
-            for asked in request.markers
-        ]
-    )
+    response = WriteTxnMarkersResponse(markers=[])
+    for asked in request.markers:
+        topics = list[TopicResult]()
+        response.markers.append(Result(producer_id=asked.producer_id, topics=topics))
+        for topic in asked.topics:
+            partitions = list[PartitionResult]()
+            topics.append(TopicResult(name=topic.name, partitions=partitions))
+            yield None
+            for index in topic.partition_indexes:
+                partitions.append(PartitionResult(partition_index=index, error_code=next(code)))
+                yield None
+        yield None
+    return response

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.runtime.answers import all_of, settled, then, then_certainly
+from oncelog_broker.runtime.answers import all_of, settled, then
 
 
 def later() -> asyncio.Future[Any]:
@@ -90,53 +90,3 @@ async def test_what_is_waited_for_and_cancelled_is_no_answer() -> None:
     source.cancel()
     await asyncio.sleep(0)
     assert answer.cancelled()
-
-
-async def test_what_certainly_follows_does_so_though_nobody_waits_any_more() -> None:
-    loop = asyncio.get_running_loop()
-    first: asyncio.Future[int] = loop.create_future()
-    made: list[asyncio.Future[int]] = []
-
-    def follow(value: int) -> asyncio.Future[int]:
-        made.append(loop.create_future())
-        return made[0]
-
-    answer = then_certainly(first, follow)
-    assert isinstance(answer, asyncio.Future)
-    answer.cancel()
-    await asyncio.sleep(0)
-    assert not first.cancelled()
-    first.set_result(1)
-    while not made:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0)
-    assert made[0].cancelled(), "of this nobody wants to know"
-
-
-async def test_what_has_followed_is_cancelled_with_the_answer() -> None:
-    loop = asyncio.get_running_loop()
-    first: asyncio.Future[int] = loop.create_future()
-    second: asyncio.Future[int] = loop.create_future()
-    answer = then_certainly(first, lambda _: second)
-    assert isinstance(answer, asyncio.Future)
-    first.set_result(1)
-    for _ in range(3):
-        await asyncio.sleep(0)
-    answer.cancel()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert second.cancelled()
-
-
-async def test_what_certainly_follows_is_otherwise_as_what_follows() -> None:
-    first: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    answer = then_certainly(first, lambda value: value + 1)
-    assert isinstance(answer, asyncio.Future)
-    first.set_result(1)
-    assert await answer == 2
-    assert then_certainly(1, lambda value: value + 1) == 2
-    failing: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    failed = then_certainly(failing, lambda value: value)
-    assert isinstance(failed, asyncio.Future)
-    failing.set_exception(ValueError("as it is"))
-    with pytest.raises(ValueError, match="as it is"):
-        await failed

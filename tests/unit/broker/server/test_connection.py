@@ -165,14 +165,69 @@ async def test_what_has_come_whole_is_handled_though_its_connection_broke() -> N
     assert (len(wire.connections), wire.limits.requests.total, wire.limits.answers.total) == (0, 0, 0)
 
 
+def goes(wire: Wire, breaks: bool) -> None:
+    if breaks:
+        wire.connection.connection_lost(None)
+    else:
+        assert wire.connection.eof_received(), "the transport stays open"
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_what_is_still_decoded_is_handled_though_its_client_has_gone(breaks: bool) -> None:
+    """Also where nothing is behind it: whether a request is long, or the first of its kind, makes no difference."""
+    wire = Wire()
+    wire.receive(frame(b"U" * 8))
+    goes(wire, breaks)
+    await asyncio.sleep(0)
+    slot, answer = wire.dispatcher.waiting[0]
+    assert not answer.cancelled()
+    assert len(wire.connections) == 1, "it counts as long as it is at work"
+    wire.connection.begins(slot)
+    await asyncio.sleep(0)
+    assert not answer.cancelled(), "it waits for nobody else"
+    wire.finish(answer=b"answer")
+    assert wire.transport.written == ([] if breaks else [b"answer"])
+    assert len(wire.connections) == 0 or wire.transport.closed
+
+
+async def test_once_it_is_decoded_who_goes_is_waited_for_no_more() -> None:
+    wire = Wire()
+    wire.receive(frame(b"U" * 8))
+    slot, answer = wire.dispatcher.waiting[0]
+    wire.connection.begins(slot)
+    wire.connection.connection_lost(None)
+    assert answer.cancelled()
+    assert (len(wire.connections), wire.limits.requests.total) == (0, 0)
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_a_long_poll_that_is_still_decoded_has_its_effects_and_does_not_wait(breaks: bool) -> None:
+    wire = Wire()
+    wire.receive(frame(b"U" * 8 + b"L"))
+    goes(wire, breaks)
+    slot, answer = wire.dispatcher.waiting[0]
+    await asyncio.sleep(0)
+    assert not answer.cancelled()
+    wire.connection.begins(slot)
+    assert not answer.cancelled(), "not before its handler has it"
+    await until(answer.cancelled)
+    await until(lambda: len(wire.connections) == 0 or wire.transport.closed)
+
+
+async def test_what_is_decoded_for_ever_is_given_up() -> None:
+    wire = Wire()
+    wire.receive(frame(b"U" * 8))
+    wire.connection.connection_lost(None)
+    wire.connection.sweep(wire.connection.last_active + LEFT_SECONDS + 1)
+    assert len(wire.connections) == 0
+    assert wire.dispatcher.waiting[0][1].cancelled()
+
+
 @pytest.mark.parametrize("breaks", [False, True])
 async def test_nobody_waits_for_others_in_the_name_of_a_client_that_has_gone(breaks: bool) -> None:
     wire = Wire()
     wire.receive(frame(b"L" * 8) + frame(b"1" * 8) + frame(b"L" * 8) + frame(b"2" * 8))
-    if breaks:
-        wire.connection.connection_lost(None)
-    else:
-        assert wire.connection.eof_received()
+    goes(wire, breaks)
     await until(lambda: wire.dispatcher.frames == [b"L" * 8, b"1" * 8, b"L" * 8, b"2" * 8])
     assert all(answer.cancelled() for _, answer in wire.dispatcher.waiting)
     await until(lambda: len(wire.connections) == 0 or wire.transport.closed)

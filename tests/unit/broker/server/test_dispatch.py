@@ -27,7 +27,9 @@ class WaitingConnection:
         self.events: list[str] = []
         self.gate = None
 
-    def wait_for(self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool) -> Slot:
+    def wait_for(
+        self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool, is_unread: bool
+    ) -> Slot:
         return Slot(answer, [])
 
     def respond(self, parts: list[Any], slot: Slot) -> None:

@@ -20,6 +20,7 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers import add_partitions_to_txn, leave_group, offset_fetch, txn_offset_commit
 from oncelog_broker.server.handlers.leave_group import MEMBERS_PER_STEP
+from oncelog_broker.server.named import TOPICS_PER_STEP
 from oncelog_broker.server.parts import PARTITIONS_PER_PART, joined, parts
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -297,6 +298,34 @@ async def test_a_long_fetch_of_offsets_is_refused_as_a_whole(services: Any, runt
     else:
         answer = response if version == 2 else response.groups[0]
         assert (answer.error_code, answer.topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+async def test_a_group_that_is_named_very_often_is_put_together_in_steps(services: Any, runtime: Runtime) -> None:
+    """What was asked of it before is not copied with each mention."""
+    store(runtime, "a", 3)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topic = group.OffsetFetchRequestTopics
+    groups = [
+        group(group_id="g", topics=[topic(name="a", partition_indexes=[n % 3])]) for n in range(4 * TOPICS_PER_STEP)
+    ]
+    first = groups[0].topics
+    assert first is not None
+    response = await fetched(services, 9, OffsetFetchRequest(groups=groups))
+    (answer,) = response.groups
+    assert [(each.partition_index, each.committed_offset) for each in answer.topics[0].partitions] == [
+        (n, n) for n in range(3)
+    ]
+    assert len(first) == len(groups), "it has all of them, where it is"
+    assert max(services.slices.steps) >= len(groups) // TOPICS_PER_STEP
+
+
+async def test_very_many_topics_of_the_only_group_are_gone_through_in_steps(services: Any, runtime: Runtime) -> None:
+    topic = OffsetFetchRequest.OffsetFetchRequestTopic
+    topics = [topic(name=f"t{n}", partition_indexes=[]) for n in range(4 * TOPICS_PER_STEP)]
+    request = OffsetFetchRequest(group_id="g", topics=topics)
+    assert sum(1 for _ in offset_fetch._only_group(request)) == 4
+    response = await fetched(services, 7, request)
+    assert [each.name for each in response.topics] == [each.name for each in topics]
 
 
 # --- LeaveGroup
