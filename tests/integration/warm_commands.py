@@ -2,7 +2,8 @@
 
 The tests start some thousand of them, and most of what a start costs is Python that reads its modules. What is
 forked is the same command with the same arguments: only the imports are there already. One whose imports are to
-differ (fail points, a changed PYTHONPATH, another release) is started as users start it, as is one that is measured.
+differ (fail points, a changed PYTHONPATH, another release) is started as users start it. One that is measured may be
+forked: what its clients wait, and how much more memory than before it takes, is the same.
 """
 
 from __future__ import annotations
