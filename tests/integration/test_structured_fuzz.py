@@ -31,6 +31,8 @@ MEASUREMENTS = 3
 """At most: the least that was measured counts."""
 SECONDS = 12.0
 """Where the machine is too busy to send them all in this time, it sends fewer."""
+MEASURED_CASES = [(400, 5.0), pytest.param(CASES, 60.0, marks=pytest.mark.soak)]
+"""How many, in how many seconds at most: those of every API and version, and in a soak all of them."""
 SABOTAGE = """
 import asyncio
 from oncelog_broker.server.handlers import describe_cluster, list_groups
@@ -81,17 +83,34 @@ def test_an_exception_in_a_handler_and_an_answer_that_does_not_come_are_found(
     assert any("no answer" in defect and "DESCRIBE_CLUSTER" in defect for defect in outcome.defects)
 
 
+def test_no_request_is_answered_wrongly(broker_factory: BrokerFactory) -> None:
+    broker = broker_factory(SETTINGS).start()
+    world = World()
+    world.prepare(broker.port)
+    outcome = Fuzzer(broker, world).run(cases(world, SEED), count=CASES, seconds=SECONDS)
+    assert not outcome.defects
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.log.read_text()
+
+
 @NEEDS_PROC
 @pytest.mark.measured
-def test_no_request_hurts_anybody(broker_factory: BrokerFactory, undisturbed_directory: Path) -> None:
+@pytest.mark.parametrize(("count", "seconds"), MEASURED_CASES)
+def test_no_request_hurts_anybody(
+    broker_factory: BrokerFactory, undisturbed_directory: Path, count: int, seconds: float
+) -> None:
+    """A client beside them does not wait long, and the broker keeps little."""
     for number in range(MEASUREMENTS):
-        excesses = excesses_beside_odd_requests(broker_factory, undisturbed_directory / str(number))
+        directory = undisturbed_directory / str(number)
+        excesses = excesses_beside_odd_requests(broker_factory, directory, count, seconds)
         if not excesses:
             break
     assert not excesses
 
 
-def excesses_beside_odd_requests(broker_factory: BrokerFactory, directory: Path) -> list[str]:
+def excesses_beside_odd_requests(
+    broker_factory: BrokerFactory, directory: Path, count: int, seconds: float
+) -> list[str]:
     """What a client waited too long, or the broker kept too much: the machine may have done something else."""
     broker = broker_factory(SETTINGS, directory).start()
     with HonestProber(broker) as prober:
@@ -99,7 +118,7 @@ def excesses_beside_odd_requests(broker_factory: BrokerFactory, directory: Path)
         world.prepare(broker.port)
         memory = BrokerMemory(broker.pid)
         before = memory.now()
-        outcome = Fuzzer(broker, world).run(cases(world, SEED), count=CASES, seconds=SECONDS)
+        outcome = Fuzzer(broker, world).run(cases(world, SEED), count=count, seconds=seconds)
         waits = prober.stop()
     assert not outcome.defects
     assert not waits.failures

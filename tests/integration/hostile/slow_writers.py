@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -34,7 +33,7 @@ def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) ->
     for _round in range(rounds):
         for writer in writers:
             writer.sendall(b"x")
-        time.sleep(PAUSE_SECONDS)
+        scene.watch(PAUSE_SECONDS)
     scene.watch(WATCHED_SECONDS)
     return f"{size} connections with frames of which {len(begun) + rounds} of {SAID_BYTES:,} bytes come"
 
