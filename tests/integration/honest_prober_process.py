@@ -14,7 +14,6 @@ import gc
 import json
 import os
 import select
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
