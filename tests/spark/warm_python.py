@@ -43,12 +43,13 @@ LAUNCHER: Final = """#!{python} -IS
 import os, socket, sys
 
 arguments = [os.fsencode(each) for each in sys.argv[1:]]
-control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-if arguments[:1] != [b"-m"] or control.connect_ex({address!r}):  # nobody is there
-    os.execv({python!r}, [{python!r}, *arguments])
 environment = [name + b"=" + value for name, value in os.environb.items()]
-told = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *arguments, *environment]
-socket.send_fds(control, [b"\\0".join(told)], [0, 1, 2])
+told = b"\\0".join([os.fsencode(os.getcwd()), b"%d" % len(arguments), *arguments, *environment])
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+is_asked = arguments[:1] == [b"-m"] and len(told) <= {most}
+if not is_asked or control.connect_ex({address!r}):  # nobody is there
+    os.execv({python!r}, [{python!r}, *arguments])
+socket.send_fds(control, [told], [0, 1, 2])
 os._exit(int(control.recv(16) or 1))
 """
 
@@ -61,7 +62,7 @@ def warm_python() -> Iterator[str]:
         return
     with TemporaryDirectory(prefix="warm-") as directory:
         address, launcher = f"{directory}/socket", Path(directory, "python")
-        launcher.write_text(LAUNCHER.format(python=sys.executable, address=address))
+        launcher.write_text(LAUNCHER.format(python=sys.executable, address=address, most=MESSAGE_BYTES))
         launcher.chmod(0o700)
         # As Spark starts its workers: the same hash of a key in each of them.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -100,15 +101,20 @@ def serve(listener: socket.socket) -> None:
 def supervise(control: socket.socket) -> None:
     """Fork what is asked for, and tell how it ends; end it where nobody waits for that any more. Returns in no other
     process than the one that was asked for."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     message, streams, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
     if (pid := os.fork()) == 0:
-        control.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for each in (control, woken, wakes):
+            each.close()
         become(message.split(b"\0"), streams)
     for stream in streams:
         os.close(stream)
-    ended = os.pidfd_open(pid)
-    if ended not in select.select([control, ended], [], [])[0]:
+    if woken not in select.select([control, woken], [], [])[0]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
