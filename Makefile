@@ -19,8 +19,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
 WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
-# Those that measure a broker, one after another.
-ALONE   := $(BIN)/pytest -q -m "measured and not soak"
+# Those that measure a broker, one after another. Only their files: to read all others takes longer than some of them.
+ALONE   := $(BIN)/pytest -q
+MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 # Those with Spark, one after another: one JVM at a time.
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
@@ -71,7 +72,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 
 tests: zookeeper pipeline ## all tests but other clients' and the long ones
 	$(PYTEST) -m "not soak and not measured" tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
-	$(ALONE) tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
+	$(ALONE) -m "measured and not soak" $(MEASURED)
 	$(SPARK) tests/spark
 
 browser-tests: $(STAMP) ## the console in Chromium, by mouse and keys; skipped where none is installed (screenshots in build/)
@@ -83,7 +84,7 @@ unit: zookeeper       ## of these: pure logic and property tests
 
 integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) -m "not soak and not measured" tests/integration
-	$(ALONE) tests/integration
+	$(ALONE) -m "measured and not soak" $(filter tests/integration/%,$(MEASURED))
 
 compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
 	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
@@ -91,7 +92,8 @@ compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or 
 soak: soak-tests soak-cluster ## both of the following: two hours, less with SOAK_SECONDS=600
 
 soak-tests: zookeeper ## the tests for longer: more kills, frames and seeds, new examples in each run (half an hour)
-	$(PYTEST) $(LONG) -m soak tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
+	$(PYTEST) $(LONG) -m "soak and not measured" tests --ignore=tests/interop --ignore=tests/spark --ignore=tests/browser
+	$(ALONE) $(LONG) -m "measured and soak" $(MEASURED)
 	$(PYTEST) $(LONG) --hypothesis-profile=soak tests/property
 
 spark-tests: pipeline zookeeper ## what `make test` has with Spark, and the rest: drivers killed, executors of their own, a cluster

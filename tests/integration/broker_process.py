@@ -26,9 +26,6 @@ class BrokerProcess:
     new_chroot: ClassVar[Callable[[], str] | None] = None
     """Where this is set, each broker keeps its metadata in ZooKeeper, unless it is told where: at what this returns."""
 
-    may_be_warm: ClassVar[bool] = True
-    """Whether those that differ by their settings alone are forked; otherwise each is started as users start it."""
-
     started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
     """Those whose logs a test that fails shows."""
 
@@ -88,7 +85,7 @@ class BrokerProcess:
         environment = {**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points}
         self.started.add(self)
         with self.log.open("a") as log:
-            if self.may_be_warm and self.command == COMMAND and warm.can_start(environment):
+            if self.command == COMMAND and warm.can_start(environment):
                 output, its_end = os.pipe()
                 self.output = os.fdopen(output)
                 with open(os.devnull) as nothing:

@@ -38,13 +38,6 @@ IN_ZOOKEEPER = os.environ.pop("ONCELOG_TEST_METADATA", "") == "zookeeper"
 """Popped: brokers would take it for a setting."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What is measured is what users start."""
-    if item.get_closest_marker("measured"):
-        BrokerProcess.may_be_warm = False
-
-
 @pytest.fixture(scope="session", autouse=IN_ZOOKEEPER)
 def all_in_zookeeper(request: pytest.FixtureRequest) -> None:
     if IN_ZOOKEEPER:

@@ -11,6 +11,7 @@ The second is what the broker does to its clients, on a machine that has other w
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import selectors
@@ -19,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker_process import BrokerProcess
@@ -62,24 +63,33 @@ class Waits:
 
     samples: tuple[Sample, ...]
     failures: tuple[tuple[str, int, str], ...]
+    left_out: float = 0.0
+    """Seconds at rest that others measure, too, and nobody waited for here: they count as requests that did not wait.
+    Of a short measurement one request in a hundred would otherwise be the worst."""
 
     def between(self, start: int, end: int) -> Waits:
         """Of the requests that were under way at any time between the two (as `HonestProber.now` tells it)."""
-        return Waits(
-            tuple(sample for sample in self.samples if sample.started <= end and sample.started + sample.wall >= start),
-            tuple(failure for failure in self.failures if start <= failure[1] <= end),
+        return replace(
+            self,
+            samples=tuple(
+                sample for sample in self.samples if sample.started <= end and sample.started + sample.wall >= start
+            ),
+            failures=tuple(failure for failure in self.failures if start <= failure[1] <= end),
         )
 
     def of_kind(self, *kinds: str) -> Waits:
-        return Waits(tuple(sample for sample in self.samples if sample.kind in kinds), self.failures)
+        return replace(self, samples=tuple(sample for sample in self.samples if sample.kind in kinds))
 
     @property
     def net(self) -> Percentiles:
-        return percentiles([sample.net for sample in self.samples])
+        return percentiles([*[sample.net for sample in self.samples], *self._at_rest()])
 
     @property
     def wall(self) -> Percentiles:
-        return percentiles([sample.wall for sample in self.samples])
+        return percentiles([*[sample.wall for sample in self.samples], *self._at_rest()])
+
+    def _at_rest(self) -> list[int]:
+        return [1] * round(self.left_out / INTERVAL_SECONDS)
 
     def worst_sample(self) -> Sample:
         return max(self.samples, key=lambda sample: sample.net)
@@ -97,8 +107,33 @@ def percentiles(waits: Iterable[int]) -> Percentiles:
     return Percentiles(p50, p99, worst)
 
 
+_at_hand: list[subprocess.Popen[str]] = []
+"""Processes that have measured one broker, and wait for the next."""
+
+
+def _a_process() -> subprocess.Popen[str]:
+    if _at_hand:
+        return _at_hand.pop()
+    command = [sys.executable, str(Path(__file__).with_name("honest_prober_process.py"))]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+@atexit.register
+def _end_all() -> None:
+    while _at_hand:
+        _end(_at_hand.pop())
+
+
 class HonestProber:
-    """The process, from `with` to `stop`."""
+    """At work from `with` to `stop`."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -106,19 +141,21 @@ class HonestProber:
     def __enter__(self) -> HonestProber:
         with RawClient(self.broker.port) as client:
             client.create_topic(TOPIC, 2)
-        command = [sys.executable, str(Path(__file__).with_name("honest_prober_process.py"))]
-        command += [str(self.broker.port), str(self.broker.pid)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._line(READY_SECONDS).strip() == "ready"
+        self.process = _a_process()
+        self.has_told = False
+        try:
+            self._tell(f"{self.broker.port} {self.broker.pid}")
+            assert self._line(READY_SECONDS).strip() == "ready"
+        except BaseException:
+            _end(self.process)
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if self.has_told:
+            _at_hand.append(self.process)
+        else:
+            _end(self.process)
 
     @staticmethod
     def now() -> int:
@@ -126,13 +163,17 @@ class HonestProber:
         return time.monotonic_ns()
 
     def stop(self) -> Waits:
-        """End it and hear what it measured."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        """Have it end and hear what it measured."""
+        self._tell("stop")
         told = json.loads(self._line(PATIENCE_SECONDS + READY_SECONDS))
-        self.process.wait(READY_SECONDS)
+        self.has_told = True
         samples = [Sample(kind, started, wall, net) for kind, started, wall, net in told["samples"]]
         return Waits(tuple(samples), tuple(tuple(failure) for failure in told["failures"]))
+
+    def _tell(self, what: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
 
     def _line(self, timeout: float) -> str:
         assert self.process.stdout is not None

@@ -1,9 +1,11 @@
 """The process of an honest client: one request at a time, every few milliseconds, over plain blocking sockets.
 
-    python honest_prober_process.py PORT BROKER_PID
+    python honest_prober_process.py
 
-It says "ready" once every kind of request was answered, goes on until its standard input ends, and then writes what it
-measured as one line of JSON. A process of its own, so that nothing a test does can pass for a broker that is slow.
+It reads "PORT BROKER_PID", says "ready" once every kind of request was answered, goes on until it reads anything more,
+and then writes what it measured as one line of JSON. So it does for one broker after another, until its standard input
+ends: to start a process takes longer than many a measurement. A process of its own, so that nothing a test does can
+pass for a broker that is slow.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import gc
 import json
 import os
 import select
-import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from processor_times import ThreadTimes, Times, net_of_other_work, passed, stolen_ns
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
@@ -24,6 +26,9 @@ from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record, read_records
 
+STDIN = 0
+COMMAND_BYTES = 100
+"""More than any. Nobody sends one before the last was answered."""
 INTERVAL_SECONDS = 0.005
 PATIENCE_SECONDS = 20.0
 """A request that takes longer has failed; so has one whose connection ends."""
@@ -72,6 +77,12 @@ class Prober:
         others = sum(times.queued for times in threads.values()) + stolen_ns() - stolen
         self.samples.append((kind, started, wall, net_of_other_work(wall, prober, loop, others)))
 
+    def close(self) -> None:
+        for client in self.clients.values():
+            client.socket.close()
+        self.broker.close()
+        self.own.close()
+
     def _client(self, name: str) -> RawClient:
         if name not in self.clients:
             self.clients[name] = RawClient(self.port, timeout=PATIENCE_SECONDS)
@@ -113,21 +124,29 @@ def kind_of(tick: int) -> str:
     return ("api versions", "produce", "fetch")[tick % 3]
 
 
-def main() -> None:
-    prober = Prober(int(sys.argv[1]), int(sys.argv[2]))
+def measure(prober: Prober) -> None:
     for kind in prober.kinds:
         prober.probe(kind)
     assert not prober.failures, prober.failures
     prober.samples.clear()
-    gc.disable()
     print("ready", flush=True)
     tick, due = 0, time.monotonic()
-    while not select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
+    while not select.select([STDIN], [], [], max(0.0, due - time.monotonic()))[0]:
         prober.probe(kind_of(tick))
         tick += 1
         # What was missed is not made up for in a burst: `honest_prober` reckons with it.
         due = max(due + INTERVAL_SECONDS, time.monotonic())
-    print(json.dumps({"samples": prober.samples, "failures": prober.failures}), flush=True)
+
+
+def main() -> None:
+    gc.disable()
+    while told := os.read(STDIN, COMMAND_BYTES):
+        port, broker_pid = map(int, told.split())
+        with closing(Prober(port, broker_pid)) as prober:
+            measure(prober)
+            os.read(STDIN, COMMAND_BYTES)
+            print(json.dumps({"samples": prober.samples, "failures": prober.failures}), flush=True)
+        gc.collect()
 
 
 if __name__ == "__main__":

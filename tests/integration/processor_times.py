@@ -46,6 +46,10 @@ class ThreadTimes:
             os.close(self._files.pop(ended))
         return {int(thread): times for thread in threads if (times := self._of(thread)) is not None}
 
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.popitem()[1])
+
     def _of(self, thread: str) -> Times | None:
         try:
             if thread not in self._files:

@@ -3,7 +3,8 @@ for each start.
 
 The tests start some thousand of them, and most of what a start costs is Python that reads its modules. What is forked
 is the same program with the same arguments: only the imports are there already. One whose imports are to differ (a
-changed PYTHONPATH, another release) is started as users start it, as is one that is measured.
+changed PYTHONPATH, another release) is started as users start it. One that is measured may be forked: what its clients
+wait, and how much more memory than before it takes, is the same.
 
 There are two such processes, each started when it is first needed: one whose fail points are left out, as they are
 for users, and one for programs that are given ONCELOG_FAIL_POINTS.

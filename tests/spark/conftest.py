@@ -47,8 +47,9 @@ def pytest_runtest_makereport() -> Iterator[None]:
 def spark() -> Iterator[object]:
     """The session. Two tasks at a time, each tried three times."""
     from spark_session import started
+    from warm_python import warm_python
 
-    with started() as session:
+    with warm_python() as python, started(python=python) as session:
         yield session
 
 

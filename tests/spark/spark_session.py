@@ -28,16 +28,19 @@ SETTINGS = {
 
 
 @contextmanager
-def started(settings: Mapping[str, str] | None = None, master: str = MASTER) -> Iterator[SparkSession]:
-    """A session whose workers are of this environment, and find the modules beside this one."""
+def started(
+    settings: Mapping[str, str] | None = None, master: str = MASTER, python: str = sys.executable
+) -> Iterator[SparkSession]:
+    """A session whose workers are of this environment, started by `python`, and find the modules beside this one."""
     set_java_home()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master(master).appName("oncelog-tests")
     for name, value in (SETTINGS | dict(settings or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # for whatever else a test starts
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

@@ -67,7 +67,7 @@ def _group_coordinator(scene: Scene, _: int) -> None:
 
 
 CLIENTS = (
-    HostileClient("as many topics to be made as may be", _create_topics, size=10_000, small=5000),
+    HostileClient("as many topics to be made as may be", _create_topics, size=10_000, small=2500),
     HostileClient("many topics to be made", _create_topics, size=49_000, small=20_000),
     HostileClient("many topics to be deleted", _delete_topics, size=49_000, small=20_000),
     HostileClient(

@@ -74,6 +74,6 @@ def _fetches(scene: Scene, _: None, size: int) -> str:
 
 
 CLIENTS = (
-    HostileClient("pipelined metadata", _metadata, size=500, small=100, prepare=_many_partitions),
+    HostileClient("pipelined metadata", _metadata, size=500, small=50, prepare=_many_partitions),
     HostileClient("pipelined fetches", _fetches, size=1000, small=200, prepare=_some_records),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker_memory import BrokerMemory
@@ -14,11 +14,24 @@ from honest_prober import HonestProber, Percentiles, Waits, idle_prober
 from hostile.client import HostileClient
 from hostile.scene import Scene
 
-QUIET_SECONDS = 1.0
-AFTERWARDS_SECONDS = 1.0
 RELEASE_SECONDS = 5.0
 """Within which memory is given back once the client has gone."""
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the honest client measures: before the other comes, after it has gone, and in between, as a share of
+    the time for which it is watched."""
+
+    quiet_seconds: float
+    afterwards_seconds: float
+    watched: float
+
+
+THOROUGH = Pace(1.0, 1.0, 1.0)
+BRIEF = Pace(0.2, 0.2, 0.3)
+"""What has been measured so, and is well, need not be measured again: what comes before only allows for more."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +51,24 @@ class Measured:
     has_traceback: bool
 
 
-def run(client: HostileClient, directory: Path, size: int, *, beside_idle: bool = False) -> Measured:
+def run(
+    client: HostileClient, directory: Path, size: int, *, pace: Pace = THOROUGH, beside_idle: bool = False
+) -> Measured:
     """Start a broker in `directory`, let the client strike, end the broker. `beside_idle`: measure at the same time
     what an idle broker's client waits."""
     broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
     aside = idle_prober(directory) if beside_idle else nullcontext()
-    with aside as idle, broker, Scene(broker) as scene, HonestProber(broker) as prober:
+    with aside as idle, broker, Scene(broker, pace.watched) as scene, HonestProber(broker) as prober:
         prepared = client.prepare(scene, size)
         quiet_since = prober.now()
-        time.sleep(QUIET_SECONDS)
+        time.sleep(pace.quiet_seconds)
         memory = BrokerMemory(broker.pid)
         memory.forget_peak()
         before = memory.now()
         began = prober.now()
         seen, trouble = _strike(client, scene, prepared, size)
         scene.close_connections()
+        time.sleep(pace.afterwards_seconds)
         _wait_for_calm(memory, before + client.left_mb)
         ended = prober.now()
         waits = prober.stop()
@@ -62,7 +78,7 @@ def run(client: HostileClient, directory: Path, size: int, *, beside_idle: bool 
             seen,
             trouble,
             waits.between(quiet_since, began).net,
-            waits.between(began, ended),
+            replace(waits.between(began, ended), left_out=THOROUGH.afterwards_seconds - pace.afterwards_seconds),
             None if idle is None else idle.stop().between(began, ended).net,
             (before, memory.peak(), memory.now()) if is_running else (before, before, before),
             is_running,
@@ -74,7 +90,6 @@ def run(client: HostileClient, directory: Path, size: int, *, beside_idle: bool 
 
 
 def _wait_for_calm(memory: BrokerMemory, wanted: int) -> None:
-    time.sleep(AFTERWARDS_SECONDS)
     deadline = time.monotonic() + RELEASE_SECONDS
     while memory.now() > wanted and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -24,10 +24,11 @@ TIMESTAMP = 1_700_000_000_000
 
 
 class Scene:
-    """Closes all connections at its end."""
+    """Closes all connections at its end. `watched` is the share of the time that clients ask for that is watched."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: BrokerProcess, watched: float = 1.0) -> None:
         self.broker = broker
+        self._watched = watched
         self._opened = ExitStack()
 
     def __enter__(self) -> Scene:
@@ -51,7 +52,7 @@ class Scene:
 
     def watch(self, seconds: float) -> None:
         """Do nothing while the honest client measures."""
-        time.sleep(seconds)
+        time.sleep(seconds * self._watched)
 
     def ask(self, request: Any, key: ApiKey, version: int) -> str:
         """Send it on a new connection and read the answer away, without decoding it."""

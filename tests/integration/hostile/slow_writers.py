@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from raw_client import SIZE, frame, produce_request
 
@@ -34,7 +31,7 @@ def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) ->
     for _round in range(rounds):
         for writer in writers:
             writer.sendall(b"x")
-        time.sleep(PAUSE_SECONDS)
+        scene.watch(PAUSE_SECONDS)
     scene.watch(WATCHED_SECONDS)
     return f"{size} connections with frames of which {len(begun) + rounds} of {SAID_BYTES:,} bytes come"
 
@@ -51,18 +48,11 @@ def _one_byte_each(scene: Scene, _: None, size: int) -> str:
     """A whole request, each byte of it a record that has to be decrypted: as fast as one client can make them."""
     data = frame(_request(size), ApiKey.PRODUCE, 9)
     shaken = with_tls(scene)
-    reader = threading.Thread(target=_read_one, args=(shaken,), daemon=True)
-    reader.start()
     for at in range(len(data)):
         shaken.sendall(data[at : at + 1])
-    reader.join(PATIENCE_SECONDS)
-    assert not reader.is_alive(), "the request is answered"
+    shaken.settimeout(PATIENCE_SECONDS)
+    read_away(shaken)  # only now: one thread may read while another writes, but not in OpenSSL
     return f"a Produce of {len(data):,} bytes in as many records of TLS"
-
-
-def _read_one(connection: socket.socket) -> None:
-    with suppress(OSError):
-        read_away(connection)
 
 
 def _request(size: int) -> object:

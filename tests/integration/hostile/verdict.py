@@ -9,6 +9,9 @@ from honest_prober import MAX_P99_MS, MAX_WORST_MS
 
 from hostile.run import Measured
 
+MIN_SAMPLES = 5
+"""Of fewer requests nothing follows: the honest client had no processor."""
+
 
 def problems(measured: Measured) -> list[str]:
     return [*_defects(measured), *_excesses(measured)]
@@ -32,6 +35,8 @@ def _defects(measured: Measured) -> Iterator[str]:
 
 def _excesses(measured: Measured) -> Iterator[str]:
     waits = measured.waits.net
+    if len(measured.waits.samples) < MIN_SAMPLES:
+        yield f"no more than {len(measured.waits.samples)} requests were measured"
     without = [measured.quiet] if measured.idle is None else [measured.quiet, measured.idle]
     if waits.p99 > MAX_P99_MS + max(each.p99 for each in without):
         yield f"p99 {waits.p99:.0f} ms"
