@@ -51,10 +51,10 @@ def _one_byte_each(scene: Scene, _: None, size: int) -> str:
     """A whole request, each byte of it a record that has to be decrypted: as fast as one client can make them."""
     data = frame(_request(size), ApiKey.PRODUCE, 9)
     shaken = with_tls(scene)
-    reader = threading.Thread(target=_read_one, args=(shaken,), daemon=True)
-    reader.start()
     for at in range(len(data)):
         shaken.sendall(data[at : at + 1])
+    reader = threading.Thread(target=_read_one, args=(shaken,), daemon=True)  # not before: ssl is for one at a time
+    reader.start()
     reader.join(PATIENCE_SECONDS)
     assert not reader.is_alive(), "the request is answered"
     return f"a Produce of {len(data):,} bytes in as many records of TLS"
