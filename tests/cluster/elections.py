@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from replicated_cluster import ReplicatedCluster
 
 from oncelog_protocol.api import ApiKey
@@ -18,15 +20,23 @@ def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = El
     wanted = None if topic is None else [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=parts)]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=10_000)
 
+    answered = Counter[str]()
+
     def ask() -> dict[int, int] | None:
-        answer = cluster.ask(request, ApiKey.ELECT_LEADERS, 2, cluster.controller())
+        controller = cluster.controller()
+        answered[f"broker {controller} asked"] += 1
+        answer = cluster.ask(request, ApiKey.ELECT_LEADERS, 2, controller)
         if answer.error_code:
             assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+            answered[f"{ErrorCode(answer.error_code).name} by broker {controller}"] += 1
             return None
         return {each.partition_id: each.error_code for one in answer.replica_election_results
                 for each in one.partition_result} or {-1: 0}  # fmt: skip
 
-    return cluster.until(ask, "leaders are elected")  # type: ignore[return-value]
+    try:
+        return cluster.until(ask, "leaders are elected")  # type: ignore[return-value]
+    except AssertionError as error:
+        raise AssertionError(f"{error}; {dict(answered)}") from None
 
 
 def until_preferred_lead(cluster: ReplicatedCluster, topic: str) -> None:

@@ -90,7 +90,9 @@ class ReplicatedCluster:
             listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
         own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
         secured = settings_of(directory, self.zookeeper)
-        broker = BrokerProcess(directory / f"broker{node_id}", {**SETTINGS, **own, **secured, **settings})
+        broker = BrokerProcess(
+            directory / f"broker{node_id}", {**SETTINGS, **own, **secured, **settings}, log_level="info"
+        )
         broker.port = port  # clients may look for it before it starts
         return broker
 

@@ -5,7 +5,9 @@
     another one is     wait until its registration goes
 
 Who is controller is asked of the store and of nobody else: our session owns the registration, or it does not. A term
-that does not know yet that it is over can do no harm: each of its writes carries the fence of its epoch.
+that does not know yet that it is over can do no harm: each of its writes carries the fence of its epoch. It is over,
+too, when the epoch is raised and the registration stays ours: a claim whose reply was lost may raise it after we have
+read it. Then the next term begins with the epoch as it is; the one before could write nothing more.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class Elector:
         self._term: PartitionController | None = None
         self._stirred = asyncio.Event()
         self._brokers_are_stale = False
+        self._epoch_is_stale = False
         self._stale_configs: set[str] = set()
         self._watches: list[Unsubscribe] = []
         self._at_work = asyncio.Lock()
@@ -76,6 +79,7 @@ class Elector:
         """
         self._watches = [
             self._store.watch(paths.CONTROLLER, lambda _: self._stirred.set()),
+            self._store.watch(paths.CONTROLLER_EPOCH, self._on_epoch),
             self._store.watch(paths.BROKER_IDS, self._on_broker),
             self._store.watch(paths.TOPIC_CONFIGS, self._on_config),
             self._store.watch_session(self._on_session),
@@ -105,6 +109,10 @@ class Elector:
             unsubscribe()
         self._watches.clear()
         self._term = None
+
+    def _on_epoch(self, path: str) -> None:
+        self._epoch_is_stale = True
+        self._stirred.set()
 
     def _on_broker(self, path: str) -> None:
         self._brokers_are_stale = True
@@ -161,6 +169,8 @@ class Elector:
 
     async def _follow_alone(self) -> None:
         claimed: Controllership | None = None
+        if self._epoch_is_stale:
+            await self._look_at_epoch()
         standing = await self._store.exists(paths.CONTROLLER)
         if standing is None:
             self._resign("the registration is gone")
@@ -174,6 +184,16 @@ class Elector:
             await self._begin(claimed)
         elif self._term is not None:
             await self._work(self._term)
+
+    async def _look_at_epoch(self) -> None:
+        self._epoch_is_stale = False
+        try:
+            found = (await self._store.get_many([paths.CONTROLLER_EPOCH]))[0]
+        except StoreUnavailable:
+            self._epoch_is_stale = True
+            raise
+        if self._term is not None and (found is None or found[1].version != self._term.controllership.epoch_version):
+            self._resign("the controller epoch was raised")
 
     async def _is_registered(self) -> bool:
         own = await self._store.exists(paths.broker_id(self._node_id))

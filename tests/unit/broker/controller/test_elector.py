@@ -98,6 +98,26 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
 
 
 @virtually
+async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
+    """As when a claim whose reply was lost raises it after we have read it: we would be controller, and write nothing."""
+    async with running(1, 2) as cluster:
+        await cluster.topics(1).create_topic("t", 1, 1)
+        ((data, stat),) = await cluster.admin.get_many([paths.CONTROLLER_EPOCH])
+        await cluster.admin.set(paths.CONTROLLER_EPOCH, data, stat.version)
+
+        async def may_write_again():
+            try:
+                await cluster.topics(1).create_topic("u", 1, 1)
+            except KafkaError as error:
+                assert error.code is ErrorCode.NOT_CONTROLLER
+                return False
+            return True
+
+        await cluster.until(may_write_again)
+        assert cluster.controllers() == [1]
+
+
+@virtually
 async def test_what_a_term_begins_with_is_begun_again_if_the_store_fails_meanwhile():
     async with running() as cluster:
         begun = []
