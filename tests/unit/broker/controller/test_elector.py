@@ -99,7 +99,7 @@ async def test_the_first_broker_is_controller_and_the_others_wait():
 
 @virtually
 async def test_a_term_ends_with_its_epoch_though_the_registration_stays_ours():
-    """As when a claim whose reply was lost raises it after we have read it: we would be controller, and write nothing."""
+    """As when a claim whose reply was lost raises it after we have read it: we were controller, and wrote nothing."""
     async with running(1, 2) as cluster:
         await cluster.topics(1).create_topic("t", 1, 1)
         ((data, stat),) = await cluster.admin.get_many([paths.CONTROLLER_EPOCH])
