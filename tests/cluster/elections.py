@@ -40,10 +40,16 @@ def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = El
 
 
 def until_preferred_lead(cluster: ReplicatedCluster, topic: str) -> None:
-    """All partitions of it are led by the first of their replicas."""
+    """All partitions of it are led by the first of their replicas, and every broker that is up knows: what one is
+    asked next, who coordinates a group for instance, is not what was so before the election."""
 
     def lead() -> bool:
         return not set(elect(cluster, topic).values()) - NOT_NEEDED
 
     cluster.until_whole(topic)
     cluster.until(lead, f"preferred leaders lead {topic}")
+    for node_id in cluster.up:
+        cluster.until(
+            lambda: all(part.leader == part.replicas[0] for part in cluster.parts(topic, node_id).values()),  # noqa: B023
+            f"broker {node_id} knows that preferred leaders lead {topic}",
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 import confluent_kafka
+from clinging import STATISTICS_MS, Calls, Clings
 from tests.support.background import Background
 
 import oncelog
@@ -34,6 +36,11 @@ that only every five minutes."""
 CALL_SECONDS = 20.0
 """After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
+DEBUG = os.environ.get("LIBRDKAFKA_DEBUG", "")
+"""What librdkafka's producers tell on stderr: its `debug`, for instance `eos,broker,protocol,topic`."""
+
+LEFT_BEHIND: list[confluent_kafka.Producer] = []
+"""Of librdkafka, with a call that never returns: whoever destroyed them would wait for that."""
 
 
 class Loop:
@@ -129,7 +136,7 @@ class RecordingProducer(ABC):
         self.transaction = None
 
     def send_offset(self, group: str, place: Place, offset: int) -> None:
-        """For a group without members. Raises Abortable."""
+        """For a group without members. Raises Abortable, and Clings: then only `close` is left to the producer."""
         commit = self.history.commit(group, place, offset, self.transaction)
         self._send_offset(group, place, offset)
         self.history.commit_answered(commit)
@@ -220,6 +227,7 @@ class LibrdkafkaRecording(RecordingProducer):
         self, addresses: str, history: History, name: str, transactional_id: str | None = None, **settings: Any
     ) -> None:
         super().__init__(addresses, history, name, transactional_id)
+        self._calls = Calls()
         options: dict[str, Any] = {
             "bootstrap.servers": addresses,
             "enable.idempotence": True,
@@ -231,7 +239,9 @@ class LibrdkafkaRecording(RecordingProducer):
             "retry.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": REFRESH_MS,
-            "log_level": 0,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": self._calls.note,
+            **({"debug": DEBUG} if DEBUG else {"log_level": 0}),
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
         if transactional_id is not None:
@@ -283,12 +293,19 @@ class LibrdkafkaRecording(RecordingProducer):
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.addresses, "group.id": group})
         try:
             told = [confluent_kafka.TopicPartition(place.topic, place.index, offset)]
-            self._retrying(self._producer.send_offsets_to_transaction, told, consumer.consumer_group_metadata())
+            self._retrying(self._send_in_time, told, consumer.consumer_group_metadata())
+        except Clings:
+            LEFT_BEHIND.append(self._producer)
+            raise
         finally:
             consumer.close()
 
+    def _send_in_time(self, offsets: Any, group: Any, seconds: float) -> None:
+        self._calls.make(self._producer.send_offsets_to_transaction, offsets, group, seconds=seconds)
+
     def close(self) -> None:
-        self._producer.purge()
+        if self._producer not in LEFT_BEHIND:
+            self._producer.purge()
         self._is_closed = True
         self._poller.join(10)
 

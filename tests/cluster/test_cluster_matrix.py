@@ -3,6 +3,7 @@ and at a step of a follower. Where who is at a point is killed, see test_transac
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +13,8 @@ from cluster_matrix.stage import Stage
 from cluster_matrix.table import count_wrong, page
 
 BROKERS = (1, 2, 3)
+SEEN_SECONDS = 2.0
+"""In which a client that has lost its connections asks for metadata several times."""
 CAST = Cast(coordinator=2, leader=1, group=3)
 
 
@@ -37,6 +40,32 @@ def test_nothing_is_wrong_whoever_dies(stage: Stage, cell: Cell) -> None:
     assert outcome.committed >= 2
 
 
+@pytest.mark.soak
+def test_a_client_that_clings_to_its_groups_coordinator_is_told_from_a_broker_that_does_not_answer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group's coordinator dies, too, is missing in the metadata until the client has seen that, and comes back:
+    librdkafka waits for the handle that it has given up. If it does not, with a newer one, `clinging` is over."""
+    start = stage.cluster.start
+
+    def start_when_missed(*node_ids: int) -> None:
+        (asked,) = set(BROKERS) - set(node_ids)
+        stage.cluster.until(
+            lambda: {broker.node_id for broker in stage.cluster.metadata(node_id=asked).brokers} == {asked},
+            f"broker {asked} knows that it is alone",
+        )
+        time.sleep(SEEN_SECONDS)
+        start(*node_ids)
+
+    stage.tidy()
+    monkeypatch.setattr(stage.cluster, "start", start_when_missed)
+    monkeypatch.setattr("cluster_matrix.run.CLINGS_TO_COORDINATORS", set())
+    outcome = run_cell(stage, Cell("librdkafka", "after", "acknowledge", Victims.BOTH))
+    assert not outcome.problems
+    assert outcome.clung
+    assert (outcome.committed, outcome.aborted) == (2, 1)
+
+
 def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client of this process asks nowhere. That may be the machine's fault: it is tried again."""
     monkeypatch.setattr("cluster_matrix.run.STRUCK_SECONDS", 0.1)
@@ -58,9 +87,14 @@ def test_every_point_is_struck_at_one_who_dies_if_such_a_one_comes_there() -> No
 def test_the_page_names_what_was_wrong() -> None:
     good = Cell("oncelog", "before", "append", Victims.LEADER)
     bad = good._replace(victims=Victims.BOTH)
-    outcomes = {good: Outcome([], 3, 0, 4.0), bad: Outcome(["a record is lost"], 2, 1, 6.0)}
+    clinging = good._replace(victims=Victims.COORDINATOR)
+    outcomes = {
+        clinging: Outcome([], 2, 1, 5.0, clung=True),
+        good: Outcome([], 3, 0, 4.0),
+        bad: Outcome(["a record is lost"], 2, 1, 6.0),
+    }
     assert count_wrong(outcomes.values()) == 1
     lines = list(page(outcomes))
-    assert lines[0] == "2 runs, 1 of them wrong."
-    assert "| before append | ok 3/0 | **wrong: 1** |" in lines
+    assert lines[0] == "3 runs, 1 of them wrong."
+    assert "| before append | clings 2/1 | ok 3/0 | **wrong: 1** |" in lines
     assert lines[-1] == "1. a record is lost"

@@ -18,7 +18,7 @@ from oncelog_testing.history.recorder import History
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 CLINGS_TO_COORDINATORS = {"librdkafka"}
 """2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
-metadata: it never sends the TxnOffsetCommit, nor asks for the coordinator again."""
+metadata: it never sends the TxnOffsetCommit, nor asks for the coordinator again (see `clinging`)."""
 POINTS = ("prepare-logged", "reply-sent", "marker-sent", "marker-written", "complete-logged")
 SOAK = pytest.mark.soak
 MOMENTS = [

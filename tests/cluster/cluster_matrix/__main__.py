@@ -37,6 +37,11 @@ with whatever it has answered before they had it.
 consumer and librdkafka's read it), the committed offset of the group, and the logs of all replicas; that the producer
 knows the end of each transaction; and that no transaction is left open. The numbers are the transactions that were
 committed, and those that were aborted.
+
+*clings* is as good as *ok* for everybody but one instance of librdkafka, which waited for ever for the coordinator that
+its group had before. Its own statistics show that no broker owed it an answer and that it asked for no coordinator; all
+partitions were led, the coordinators served, and nobody had asked for the end of its transaction. Another instance with
+the same transactional id went on, and readers see nothing of what was left open.
 """
 
 
@@ -75,7 +80,7 @@ def main(
     began, counter, wrong = time.monotonic(), itertools.count(1), 0
 
     def told(cell: Cell, outcome: Outcome) -> None:
-        found = "; ".join(outcome.problems) or "ok"
+        found = "; ".join(outcome.problems) or ("clings" if outcome.clung else "ok")
         click.echo(
             f"{next(counter)}/{times * len(cells)} {cell}: {found} "
             f"({outcome.committed} committed, {outcome.aborted} aborted, {outcome.seconds:.1f} s)"

@@ -97,7 +97,8 @@ def run_all(
                     break
                 outcomes[cell] = outcome = job.run(cell)
                 told(cell, outcome)
-                if outcome.problems or not job.left:
+                # A client that clings stays in that process for ever.
+                if outcome.problems or outcome.clung or not job.left:
                     job.end()
                     job = None
         finally:

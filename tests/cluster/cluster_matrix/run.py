@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import traceback
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from clinging import Clings
 from final_state import settle_and_check
 from kill_matrix.older_transactions import before_transactions_v2
 from kill_matrix.questions import Hit
@@ -17,7 +18,9 @@ from recording_clients import PRODUCERS, Abortable, RecordingProducer
 from replicated_cluster import BROKERS
 
 from cluster_matrix.cells import Cast, Cell, Victims
-from cluster_matrix.stage import Armed, NotReached, Stage
+from cluster_matrix.stage import INTERNAL_TOPICS, Armed, NotReached, Stage
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_testing.history.events import End, Place
 from oncelog_testing.history.recorder import History
@@ -31,7 +34,9 @@ STRUCK_SECONDS = 30.0
 """Within which the point is reached when the client has been told the end."""
 CLINGS_TO_COORDINATORS = {"librdkafka"}
 """2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
-metadata: with it the group's coordinator is the broker that lives on."""
+metadata (see `clinging`): with it the group's coordinator is the broker that lives on, unless that loses its place."""
+OPEN = ("Ongoing", "CompleteAbort")
+"""What a transaction is whose end the client has not asked for: the second, once its time-out has ended it."""
 
 
 class Outcome(NamedTuple):
@@ -41,6 +46,8 @@ class Outcome(NamedTuple):
     committed: int
     aborted: int
     seconds: float
+    clung: bool = False
+    """librdkafka waited for ever for a handle that it had given up itself, and another instance went on."""
 
 
 @contextmanager
@@ -62,6 +69,7 @@ class Run:
         self.topic = f"cell-{uuid.uuid4().hex[:8]}"
         self.places = [Place(self.topic, index) for index in range(len(BROKERS))]
         self.missed_its_point = False
+        self.clung = False
         self.progress = 0
         """The offset of the group in the transaction that was committed last."""
 
@@ -69,14 +77,50 @@ class Run:
         """Raises AssertionError, or whatever else went wrong."""
         self.stage.tidy()
         self._prepare()
-        with (
-            transactions_of(self.cell.library) as library,
-            PRODUCERS[library](self.cluster.addresses, self.history, "anna", self.topic) as producer,
-        ):
+        with transactions_of(self.cell.library) as library, ExitStack() as stack:
+
+            def instance(name: str) -> RecordingProducer:
+                return stack.enter_context(PRODUCERS[library](self.cluster.addresses, self.history, name, self.topic))
+
+            producer = instance("anna")
             for number in range(TRANSACTIONS):
-                self._transaction(producer, number)
+                try:
+                    self._transaction(producer, number)
+                except Clings:
+                    assert number >= STRUCK, "it clings though nobody has died"
+                    assert not self.clung, "it clings again though nobody has died since"
+                    self._until_it_clings_alone(number)
+                    producer = self._taken_over(producer, instance)
         self.stage.disarm()
         self._look()
+
+    def _until_it_clings_alone(self, number: int) -> None:
+        """Everybody is back and serves, and nobody asked for the end of the transaction: it is the client's doing."""
+        self.clung = True
+        if number == STRUCK:
+            self._until_struck()
+        self.stage.disarm()
+        self.cluster.mend()
+        self.cluster.until_whole(self.topic, *INTERNAL_TOPICS)
+        for index in range(len(BROKERS)):
+            self.cluster.until_led(self.topic, index)
+        self.cluster.until(lambda: self._committed() == self.progress, "the coordinator of the group answers")
+        self.cluster.until(lambda: self._state() in OPEN, f"the transaction is one of {OPEN}")
+
+    def _taken_over(self, clings: RecordingProducer, instance: Callable[[str], RecordingProducer]) -> RecordingProducer:
+        """Another instance with the transactional id, which aborts what is open: nothing of it may be seen."""
+        left = clings.transaction
+        assert left is not None
+        self.stage.forget_ends()
+        producer = instance("otto")
+        self.history.ended(left, End.ABORTED)
+        return producer
+
+    def _state(self) -> str:
+        with self.cluster.client(self.cluster.coordinator(self.topic)) as client:
+            asked = DescribeTransactionsRequest(transactional_ids=[self.topic])
+            (found,) = client.call(asked, ApiKey.DESCRIBE_TRANSACTIONS, 0).transaction_states
+        return str(found.transaction_state)
 
     def _prepare(self) -> None:
         coordinator = self.cluster.coordinator(self.topic)
@@ -160,7 +204,7 @@ def run_cell(stage: Stage, cell: Cell) -> Outcome:
         if not run.missed_its_point:
             break
     problems += stage.complaints()
-    return Outcome(problems, run.ended(End.COMMITTED), run.ended(End.ABORTED), time.monotonic() - began)
+    return Outcome(problems, run.ended(End.COMMITTED), run.ended(End.ABORTED), time.monotonic() - began, run.clung)
 
 
 def _problems_of(run: Run) -> list[str]:

@@ -51,7 +51,7 @@ def _entry(outcome: Outcome | None, wrong: list[str]) -> str:
     if outcome.problems:
         wrong.append("; ".join(" ".join(problem.split()) for problem in outcome.problems))
         return f"**wrong: {len(wrong)}**"
-    return f"ok {outcome.committed}/{outcome.aborted}"
+    return f"{'clings' if outcome.clung else 'ok'} {outcome.committed}/{outcome.aborted}"
 
 
 def count_wrong(outcomes: Iterable[Outcome]) -> int:

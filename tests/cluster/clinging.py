@@ -1,0 +1,106 @@
+"""librdkafka that clings to a coordinator: told by what it does, not by how long it takes.
+
+2.16 keeps, among the coordinators of groups that it knows, the handle of a broker that has left the metadata, though
+such a handle never connects again. `send_offsets_to_transaction` waits for it, even when that broker is back and has a
+new handle, and looks again only when a connection of any other handle comes up or goes down: in a cluster that is well,
+never. The time-out of the call is kept, and looked at nowhere (`rd_kafka_coord_req_fsm` and `creq_ts_timeout` in
+rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c). No broker is asked anything, so none can help.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+LATE_SECONDS = 10.0
+"""How long after its own time-out a call may return."""
+QUIET_SECONDS = 10.0
+"""In which who clings asks nothing about coordinators, and refreshes its metadata twice."""
+STATISTICS_MS = 1000
+ABOUT_COORDINATORS = ("FindCoordinator", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+
+
+class Clings(Exception):
+    """The call does not return, no request of the client waits for an answer, and it sends none but for metadata."""
+
+
+class Said(NamedTuple):
+    """What the client's statistics say at one moment."""
+
+    sent: Counter[str]
+    """Requests by kind, since its beginning."""
+    awaited: int
+    """Requests that are to be sent, or that a broker has not answered."""
+    connected: int
+    """Handles of brokers that are up."""
+
+
+def said(statistics: str) -> Said:
+    brokers = [broker for broker in json.loads(statistics)["brokers"].values() if broker["source"] != "internal"]
+    sent: Counter[str] = Counter()
+    for broker in brokers:
+        sent.update(broker["req"])
+    awaited = sum(broker["waitresp_cnt"] + broker["outbuf_cnt"] for broker in brokers)
+    return Said(sent, awaited, sum(broker["state"] == "UP" for broker in brokers))
+
+
+def clings(before: Said, after: Said) -> bool:
+    """Between two moments in one call it could ask, had nobody to wait for, and asked nothing about coordinators."""
+    is_alive = after.sent["Metadata"] > before.sent["Metadata"]
+    asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)
+    return is_alive and not asks and not before.awaited and not after.awaited and after.connected > 0
+
+
+class Calls:
+    """Calls of one producer whose `stats_cb` is `note`. It must be polled by another thread than the caller's."""
+
+    def __init__(self) -> None:
+        self._said: Said | None = None
+        self._is_told = threading.Condition()
+
+    def note(self, statistics: str) -> None:
+        with self._is_told:
+            self._said = said(statistics)
+            self._is_told.notify_all()
+
+    def _at_rest(self) -> Said:
+        """The next that it says while no request is under way. Raises AssertionError."""
+        with self._is_told:
+            self._said = None
+            assert self._is_told.wait_for(lambda: self._said and not self._said.awaited, QUIET_SECONDS), (
+                "a call does not return, and requests are under way"
+            )
+            assert self._said is not None
+            return self._said
+
+    def make(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+        """`work(*arguments, seconds)`. Raises Clings, and AssertionError if it is late for any other reason; then the
+        call and its thread are left behind."""
+        failures: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                work(*arguments, seconds)
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(seconds + LATE_SECONDS)
+        if thread.is_alive():
+            before, since = self._at_rest(), time.monotonic()
+            thread.join(QUIET_SECONDS)
+            after = self._at_rest()
+            if thread.is_alive():
+                what = (
+                    f"{work.__name__} does not return; before {before}, {time.monotonic() - since:.0f} s later {after}"
+                )
+                assert clings(before, after), what
+                raise Clings(what)
+        if failures:
+            raise failures[0]
+        return None

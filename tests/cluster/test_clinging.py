@@ -1,0 +1,71 @@
+"""What the matrix relies on to tell a client that clings to a coordinator, and so as not to bring that about itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import elections
+import pytest
+from clinging import Said, clings, said
+from replicated_cluster import Part
+
+from oncelog_protocol.errors import ErrorCode
+
+
+def told(*, state: str = "UP", waits: int = 0, **sent: int) -> Said:
+    """Said of one broker, beside the handle of librdkafka's own."""
+    known = {"source": "learned", "state": state, "waitresp_cnt": waits, "outbuf_cnt": 0, "req": sent}
+    internal = {"source": "internal", "state": "UP", "waitresp_cnt": 9, "outbuf_cnt": 9, "req": {"Metadata": 9}}
+    return said(json.dumps({"brokers": {"127.0.0.1:1/1": known, ":0/internal": internal}}))
+
+
+BEFORE = told(Metadata=4, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1)
+
+
+def test_who_refreshes_metadata_and_asks_for_no_coordinator_clings() -> None:
+    assert clings(BEFORE, told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        told(Metadata=6, FindCoordinator=3, AddOffsetsToTxn=2, TxnOffsetCommit=1),
+        told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=2),
+        told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=3, TxnOffsetCommit=1),
+        told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1, waits=1),
+        told(Metadata=4, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1),
+        told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2, TxnOffsetCommit=1, state="TRY_CONNECT"),
+    ],
+    ids=["asks", "commits", "adds", "waits-for-a-broker", "stands-still", "is-not-connected"],
+)
+def test_no_other_state_is_taken_for_it(after: Said) -> None:
+    assert not clings(BEFORE, after)
+
+
+def test_an_answer_that_was_awaited_before_may_be_what_it_waits_for() -> None:
+    assert not clings(BEFORE._replace(awaited=1), told(Metadata=6, FindCoordinator=2, AddOffsetsToTxn=2))
+
+
+def test_an_election_is_over_when_every_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or one that is asked who coordinates a group names the one before."""
+    known = {1: 2, 2: 2, 3: 1}
+    """The leader, as each broker knows it: the preferred one is 1."""
+
+    def until(condition: Callable[[], Any], what: str) -> Any:
+        while not (found := condition()):
+            late = next(node_id for node_id, leader in known.items() if leader != 1)
+            known[late] = 1
+        return found
+
+    cluster: Any = SimpleNamespace(
+        up=[1, 2, 3],
+        until=until,
+        until_whole=lambda topic: None,
+        parts=lambda topic, node_id: {0: Part(known[node_id], 5, (1, 2, 3), (1, 2, 3))},
+    )
+    monkeypatch.setattr(elections, "elect", lambda cluster, topic: {0: ErrorCode.ELECTION_NOT_NEEDED})
+    elections.until_preferred_lead(cluster, "__consumer_offsets")
+    assert known == {1: 1, 2: 1, 3: 1}
