@@ -1,6 +1,6 @@
 """The seams: everything from outside (time, network, disk, tasks) enters through here, the real one or a simulated one.
 
-`clock` wall and monotonic time, `network` listening sockets, `accepting` at a pace, `disk` files, `tasks` background
+`clock` wall and monotonic time, `network` connections, `accepting` those that come, `disk` files, `tasks` background
 tasks and deadlines, `entropy` random bytes, `parent` the end of the process that started us. `descriptors` says who may
 have how many file descriptors, `open_files` which files have one, and `mappings` counts those that are mapped.
 `addresses` has one spelling for each address.

@@ -1,5 +1,8 @@
-"""Accepting connections at a pace: those that come sooner wait in the listening socket's backlog, as if the broker had
-not heard of them yet. While nobody may come in the loop does not look at the socket at all.
+"""Accepting connections: a number of them in one turn of the loop, and where there is a pace, no faster than that.
+
+The loop's own servers accept one in a turn: while requests make the turns long, a client would wait a turn for each of
+those who came before it. What comes faster than the pace waits in the listening socket's backlog, as if the broker had
+not heard of it yet. While nobody may come in the loop does not look at the socket at all.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from typing import Final, Protocol
 
 logger = logging.getLogger(__name__)
 
-ACCEPTS_AT_ONCE: Final = 64
-"""In one turn of the loop."""
+ACCEPTS_AT_ONCE: Final = 16
+"""In one turn of the loop: a millisecond or two."""
 RETRY_SECONDS: Final = 1.0
 """After the system had no descriptor or memory left for a connection."""
 
@@ -30,11 +33,11 @@ class Pace(Protocol):
         """One has come."""
 
 
-class PacedListening:
+class ListeningSockets:
     """Sockets that are bound and listen; `factory` makes the protocol of each connection."""
 
     def __init__(
-        self, sockets: list[socket.socket], factory: Callable[[], asyncio.BufferedProtocol], pace: Pace
+        self, sockets: list[socket.socket], factory: Callable[[], asyncio.BufferedProtocol], pace: Pace | None
     ) -> None:
         self._sockets = sockets
         self._factory = factory
@@ -44,8 +47,13 @@ class PacedListening:
 
     @classmethod
     async def bind(
-        cls, host: str | None, port: int, factory: Callable[[], asyncio.BufferedProtocol], pace: Pace, backlog: int
-    ) -> PacedListening:
+        cls,
+        host: str | None,
+        port: int,
+        factory: Callable[[], asyncio.BufferedProtocol],
+        pace: Pace | None,
+        backlog: int,
+    ) -> ListeningSockets:
         """Addresses of a kind that the system has not are passed over, as by the loop's own servers. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -108,7 +116,7 @@ class PacedListening:
     def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(ACCEPTS_AT_ONCE):
-            seconds = self._pace.seconds()
+            seconds = 0.0 if self._pace is None else self._pace.seconds()
             if seconds > 0:
                 self._rest(listening, seconds)
                 return
@@ -120,7 +128,8 @@ class PacedListening:
                 logger.error("a connection cannot be accepted", extra={"reason": str(error)})
                 self._rest(listening, RETRY_SECONDS)
                 return
-            self._pace.take()
+            if self._pace is not None:
+                self._pace.take()
             connecting = loop.create_task(self._connect(accepted))
             self._connecting.add(connecting)
             connecting.add_done_callback(self._connecting.discard)

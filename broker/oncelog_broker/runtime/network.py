@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from oncelog_broker.runtime.accepting import Pace, PacedListening
+from oncelog_broker.runtime.accepting import ListeningSockets, Pace
 
 
 class Listening(Protocol):
@@ -49,23 +49,6 @@ class Network(Protocol):
         """Connect the protocol that `factory` makes; `tls`: as `loop.create_connection` takes it. OSError."""
 
 
-class _RealListening:
-    __slots__ = ("_server",)
-
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-
-    @property
-    def port(self) -> int:
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def start(self) -> None:
-        await self._server.start_serving()
-
-    async def close(self) -> None:
-        self._server.close()
-
-
 class RealNetwork:
     """TCP through the running event loop."""
 
@@ -80,12 +63,7 @@ class RealNetwork:
         backlog: int,
         pace: Pace | None = None,
     ) -> Listening:
-        if pace is not None:
-            return await PacedListening.bind(host, port, factory, pace, backlog)
-        loop = asyncio.get_running_loop()
-        return _RealListening(
-            await loop.create_server(factory, host or None, port, backlog=backlog, start_serving=False)
-        )
+        return await ListeningSockets.bind(host, port, factory, pace, backlog)
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any

@@ -1,15 +1,16 @@
-"""Listening at a pace."""
+"""Listening sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import socket
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from oncelog_broker.runtime.accepting import PacedListening
+from oncelog_broker.runtime.accepting import ACCEPTS_AT_ONCE, ListeningSockets
 
 
 class AtOnce:
@@ -29,8 +30,8 @@ def without(monkeypatch: pytest.MonkeyPatch, *families: int) -> None:
     monkeypatch.setattr(socket, "socket", Socket)
 
 
-async def bound() -> PacedListening:
-    return await PacedListening.bind("", 0, asyncio.BufferedProtocol, AtOnce(), backlog=1)
+async def bound() -> ListeningSockets:
+    return await ListeningSockets.bind("", 0, asyncio.BufferedProtocol, AtOnce(), backlog=1)
 
 
 async def test_a_system_without_ipv6_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +45,31 @@ async def test_a_system_without_addresses_says_so(monkeypatch: pytest.MonkeyPatc
     without(monkeypatch, socket.AF_INET6, socket.AF_INET)
     with pytest.raises(OSError, match="not supported"):
         await bound()
+
+
+class Connected(asyncio.BufferedProtocol):
+    """Counts them."""
+
+    count = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        type(self).count += 1
+        transport.close()
+
+
+async def test_a_connection_waits_few_turns_for_those_before_it() -> None:
+    """A turn may be long, of others' requests: who connects must not wait for one with each of those before him."""
+    count = 3 * ACCEPTS_AT_ONCE
+    listening = await ListeningSockets.bind("127.0.0.1", 0, Connected, None, backlog=count)
+    with ExitStack() as clients:
+        for _ in range(count):
+            clients.enter_context(socket.create_connection(("127.0.0.1", listening.port)))
+        await listening.start()
+        turns, most = 0, 0
+        while Connected.count < count:
+            before = Connected.count
+            await asyncio.sleep(0)
+            turns, most = turns + 1, max(most, Connected.count - before)
+        await listening.close()
+    assert turns <= 3 * 5, f"{turns} turns for {count} connections"
+    assert most <= ACCEPTS_AT_ONCE
