@@ -106,8 +106,9 @@ class Wire:
         self.connections = Connections(self.limits, TurnBudget(lambda: self.turn_seconds, 1.0))
         self.connection, self.transport = self.connect()
 
-    def connect(self) -> tuple[BrokerConnection, RecordingTransport]:
-        connection = BrokerConnection(self.dispatcher.handle, self.connections, "PLAINTEXT")
+    def connect(self, gate: Any = None) -> tuple[BrokerConnection, RecordingTransport]:
+        """`gate`: what somebody who has not logged in has before him."""
+        connection = BrokerConnection(self.dispatcher.handle, self.connections, "PLAINTEXT", gate=gate)
         transport = RecordingTransport()
         transport.on_write = self._on_write
         connection.connection_made(transport)

@@ -180,7 +180,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._received = ReceiveBuffer(limits, host)
         self._answers = AnswerQueue(limits, host, self._connections.rota)
         if self.gate is not None:
-            self._received.accept_up_to(self.gate.max_frame_bytes, 0)
+            self._received.accept_logins(self.gate.max_frame_bytes)
         self._answers.open(self._transport, self._on_room, copies_all=self._is_encrypted)
         for option, size in (
             (socket.SO_SNDBUF, limits.send_buffer_bytes),
@@ -356,6 +356,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Let the next read find room, or read nothing: what waits stays with the client."""
         if self._is_ending or self._has_left or self._memory_retry is not None or self._received.rewind():
             return
+        if self._closes_after_answer:
+            self._received.give_up()  # nothing behind the last request is handled
+            return
         if not self._received.make_room():
             self._wait_for_memory()
         elif self._received.is_full:
@@ -369,10 +372,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_watched = self._received.memory.is_beyond and not self._is_ending
         if not self._is_watched:
             return
-        if (
-            self._sends_too_slowly(self._loop.time(), BEYOND_WINDOW_SECONDS)
-            and self._connections.limits.requests.is_short
-        ):
+        if self._sends_too_slowly(self._loop.time(), BEYOND_WINDOW_SECONDS) and self._received.memory.is_short:
             self.close(HOLDS_WITHOUT_SENDING)
         else:
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
@@ -518,7 +518,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Somebody has logged in; where that `may_expire` the gate is asked on, before each request."""
         self.principal = principal
         self.rights = None
-        self._received.accept_up_to(self._connections.limits.request_max_bytes)
+        self._received.accept_requests()
         if not may_expire:
             self.gate = None
 
@@ -539,7 +539,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
         limits = self._connections.limits
-        if self._unthrottle is not None and self._received.memory.held and limits.requests.is_short:
+        if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
             self._end_throttling()  # what it holds of the memory others need: it is used, and waited for afterwards
         is_resting = not self._answers.is_waiting
         if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:
@@ -552,7 +552,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(f"not logged in within {LOGIN_SECONDS:.0f} s")
         elif self._is_frame_late(now):
             self.close(f"request not complete after {FRAME_SECONDS:.0f} s, nor at {MIN_FRAME_RATE} bytes/s")
-        elif self._sends_too_slowly(now) and limits.requests.is_short:
+        elif self._sends_too_slowly(now) and self._received.memory.is_short:
             self.close(HOLDS_WITHOUT_SENDING)
         elif is_resting and now - self.last_active > limits.idle_seconds:
             self.close("idle for connections.max.idle.ms")

@@ -129,6 +129,11 @@ class Holding:
         """Whether it is the one that holds more than its share."""
         return self._budget.beyond is self
 
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody was refused some of the same budget, and half of it has not been free since."""
+        return self._budget.is_short
+
     def hold(self, size: int, needs: int = 0) -> bool:
         """Hold `size` bytes in all: to hold less is always possible, for more False says that there is none now.
 
@@ -165,6 +170,13 @@ class Holding:
             self.held = 0
         budget._add(self._address, size - self.held)
         self.held = size
+
+    def moved_to(self, budget: Budget) -> Holding:
+        """A new holding, of another budget, with all that this one had."""
+        other = Holding(budget, self._address)
+        other.owe(self.held)
+        self.owe(0)
+        return other
 
     def handed_over(self) -> Holding:
         """A new holding with all that this one had: for bytes that their connection has no more, and others have."""

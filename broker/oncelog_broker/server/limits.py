@@ -35,6 +35,9 @@ that a broker is planned for."""
 BYTES_BESIDE_METADATA: Final = 4 << 20
 """In a request without records, beside what a group may keep for its members (group.metadata.max.bytes). Its fields are
 copied in one step, 0.6 ms for each MB; socket.request.max.bytes is for records, which are not."""
+LOGIN_BYTES: Final = 16 * 1024 * 1024
+"""What all those who have not logged in may hold of requests together. A login needs none of it, but for tokens beyond
+the first buffer of a connection."""
 LARGE_REQUEST_BYTES: Final = 4 * 1024
 """What is larger may cost some milliseconds, so that those of many connections do not all begin in one turn of the
 loop, as small ones do."""
@@ -60,6 +63,8 @@ class Limits:
     per_ip: Counter[str] = field(default_factory=Counter)
     requests: Budget = field(init=False)
     """What has come of requests, beyond the first buffer of each connection."""
+    logins: Budget = field(init=False)
+    """The same from connections on which somebody has to log in first."""
     answers: Budget = field(init=False)
     """What of answers waits on the heap, for clients to read it or for answers before it."""
 
@@ -68,6 +73,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         self.requests = Budget(self.queued_max_request_bytes)
+        self.logins = Budget(LOGIN_BYTES)
         self.answers = Budget(self.queued_max_response_bytes)
         self.copied_answer_bytes = min(COPIED_ANSWER_BYTES, Holding(self.answers, "").room // 4)
 

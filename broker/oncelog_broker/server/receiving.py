@@ -78,9 +78,15 @@ class ReceiveBuffer:
         """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
         self._is_lent = False
 
-    def accept_up_to(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
-        """The sizes that frames may have from now on. Raw SASL tokens may have any, also none."""
-        self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, min_frame_bytes
+    def accept_logins(self, max_frame_bytes: int) -> None:
+        """Somebody has to log in: so large may frames be until then. Raw SASL tokens may be of any size, also none."""
+        self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
+        self.memory = self.memory.moved_to(self._limits.logins)
+
+    def accept_requests(self) -> None:
+        """Somebody has logged in."""
+        self._max_frame_bytes, self._min_frame_bytes = self._limits.request_max_bytes, MIN_FRAME_BYTES
+        self.memory = self.memory.moved_to(self._limits.requests)
 
     # --- bytes in
 
@@ -163,7 +169,7 @@ class ReceiveBuffer:
                 self.memory.owe(size)
         elif self.begin == self.end:
             self.begin = self.end = 0
-            if len(self._view) > KEPT_BUFFER_BYTES or (self.memory.held and self._limits.requests.is_short):
+            if len(self._view) > KEPT_BUFFER_BYTES or (self.memory.held and self.memory.is_short):
                 self.give_up()
             return True
         if self._wanted or self.is_full:

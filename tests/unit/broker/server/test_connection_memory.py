@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import mmap
 from struct import pack
+from types import SimpleNamespace
 
 import pytest
 from tests.support.wires import Wire, frame, unread, until
 
+from oncelog_broker.security.principal import Principal
+from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.ledger import PROGRESS_WINDOW_SECONDS, Holding
 from oncelog_broker.server.limits import (
     FRAME_SECONDS,
@@ -76,6 +79,52 @@ async def test_large_frames_wait_for_memory_that_others_hold() -> None:
     await until(lambda: not wire.transport.paused)
     wire.receive(data[taken:])
     assert wire.dispatcher.frames == [b"a" * 100_000]
+
+
+async def test_those_who_have_not_logged_in_share_a_little_memory_of_their_own() -> None:
+    wire = Wire()
+    wire.limits.logins.limit = 2_000_000
+    gate = SimpleNamespace(max_frame_bytes=500_000)
+    ends = [wire.connect(gate) for _ in range(8)]
+    for wire.connection, wire.transport in ends:
+        wire.receive(frame(b"a" * 500_000)[:-1])  # of which no request comes
+    assert any(transport.paused for _, transport in ends)
+    assert 1_000_000 < wire.limits.logins.total <= 2_000_000 + 500_000
+    assert wire.limits.requests.total == 0
+    wire.connection, wire.transport = wire.connect(gate)
+    wire.receive(frame(b"login" * 1000))
+    assert wire.dispatcher.frames == [b"login" * 1000]
+
+
+async def test_who_has_logged_in_holds_what_he_holds_of_what_all_have() -> None:
+    wire = Wire()
+    wire.connection, wire.transport = wire.connect(SimpleNamespace(max_frame_bytes=500_000))
+    wire.receive(frame(b"a" * 100_000))
+    kept = wire.limits.logins.total
+    assert kept > 100_000
+    wire.connection.authenticated(Principal("User", "alice"), may_expire=False)
+    assert (wire.limits.logins.total, wire.limits.requests.total) == (0, kept)
+    wire.receive(frame(b"b" * 600_000))
+    assert wire.dispatcher.frames[-1] == b"b" * 600_000
+
+
+async def test_what_came_before_the_last_answer_is_given_back_while_that_waits() -> None:
+    """Whoever has given a wrong password waits for a while: nothing behind it is handled, nothing is kept for it."""
+    wire = Wire()
+    handle = wire.dispatcher.handle
+
+    def refuse(connection: BrokerConnection, asked: memoryview) -> None:
+        connection.close_after_answer()
+        handle(connection, asked)
+
+    wire.dispatcher.handle = refuse  # type: ignore[method-assign]
+    wire.connection, wire.transport = wire.connect()
+    wire.receive(frame(b"L" * 200_000) + frame(b"behind it"))
+    assert wire.limits.requests.total == 0
+    assert not wire.transport.paused, "what comes still is taken: else the answer may be lost with it"
+    wire.finish()
+    assert wire.transport.closed
+    assert len(wire.dispatcher.frames) == 1
 
 
 async def test_what_silent_clients_claim_keeps_nobody_from_sending() -> None:
