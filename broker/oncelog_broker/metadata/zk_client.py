@@ -33,6 +33,7 @@ from kazoo.retry import KazooRetry
 from oncelog_broker.metadata import zk_tls
 from oncelog_broker.metadata.store import SessionKey
 from oncelog_broker.metadata.zk_access import OPEN_ACCESS, MakeContext, ZooKeeperAccess
+from oncelog_broker.metadata.zk_sockets import ReadAhead, wait
 from oncelog_broker.metadata.zk_wake_ups import WakeUps
 from oncelog_broker.runtime.clock import Clock
 
@@ -113,7 +114,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         made: Any
         try:
             if self._tls is None:
-                made = super().create_connection(*arguments, timeout=seconds, **named)
+                made = ReadAhead(super().create_connection(*arguments, timeout=seconds, **named))
             else:
                 made = zk_tls.connected(address, host, seconds, self._tls())
         except Exception as error:
@@ -128,8 +129,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         both = WakeUps()
         return both, both
 
-    def select(self, reading: list[Any], *others: Any) -> Any:
-        return zk_tls.select(super().select, self._clock.uptime, reading, *others)
+    def select(self, reading: list[Any], writing: list[Any], _: list[Any], seconds: float | None = None) -> Any:
+        return wait(self._clock.uptime, reading, writing, seconds)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]

@@ -22,6 +22,13 @@ class WakeUps:
     def fileno(self) -> int:
         return self._reading.fileno()
 
+    def has_something(self) -> bool:
+        """Whether `recv` has a wake-up."""
+        return self._count > 0
+
+    def take_in(self) -> None:
+        """What has come is counted already."""
+
     def send(self, data: bytes) -> int:
         """One wake-up. Raises OSError once it is closed."""
         with self._lock:

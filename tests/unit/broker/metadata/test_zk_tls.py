@@ -6,10 +6,11 @@ import ssl
 import threading
 
 import pytest
-from kazoo.handlers.utils import selector_select
 from tests.support.certificates import Certificate
 
-from oncelog_broker.metadata.zk_tls import TlsSocket, connected, select
+from oncelog_broker.metadata import zk_sockets
+from oncelog_broker.metadata.zk_tls import TlsSocket, connected
+from oncelog_broker.metadata.zk_wake_ups import WakeUps
 from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0
@@ -56,14 +57,14 @@ def ends(tmp_path):
         client = connected(listening.getsockname(), "localhost", SECONDS, trusting)
         serving.join(SECONDS)
     client.setblocking(False)
-    other, waker = socket.socketpair()
-    yield client, server, other, waker
-    for each in (client, server.raw, other, waker):
+    other = WakeUps()
+    yield client, server, other, other
+    for each in (client, server.raw, other):
         each.close()
 
 
 def wait(reading, seconds=SECONDS):
-    return select(selector_select, SystemClock().uptime, reading, [], [], seconds)[0]
+    return zk_sockets.wait(SystemClock().uptime, reading, [], seconds)[0]
 
 
 def arrived(client):
@@ -139,5 +140,5 @@ def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
 
 def test_writing_is_waited_for_as_ever(ends):
     client, _, _, _ = ends
-    assert select(selector_select, SystemClock().uptime, [], [client], [], SECONDS)[1] == [client]
+    assert zk_sockets.wait(SystemClock().uptime, [], [client], SECONDS)[1] == [client]
     assert isinstance(client, TlsSocket)
