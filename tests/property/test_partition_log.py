@@ -130,11 +130,13 @@ class LogMachine(RuleBasedStateMachine):
     def power_cut(self, lost, zeros, indexes):
         """The end of what was not flushed is gone or zeroed, and perhaps the indexes."""
         self.log.abandon()
-        name = max(name for name in os.listdir(self.directory) if name.endswith(".log"))
+        # Before the first record there is none.
+        name = max((name for name in os.listdir(self.directory) if name.endswith(".log")), default=f"{0:020d}.log")
         path = os.path.join(self.directory, name)
         base = int(name[:20])
         durable = sum(b.size for b in self.batches if base <= b.base_offset and b.next_offset <= self.flushed)
-        with open(path, "rb") as file:
+        with open(path, "ab+") as file:
+            file.seek(0)
             before = file.read()
         size = len(before)
         left = max(durable, size - lost)

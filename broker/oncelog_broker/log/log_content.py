@@ -79,7 +79,7 @@ class LogContent:
         cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
     ) -> LogContent:
         """In a directory that was made just now, so that there is nothing to look for."""
-        segment = loader.create(start_offset, loader.now_ms)
+        segment = loader.create_first(start_offset)
         local = LocalLog(loader, [segment], name=name, config=config, clock=clock)
         epochs = LeaderEpochs(loader.disk, os.path.join(loader.directory, LEADER_EPOCH_FILE), [])
         producers = LogProducers(loader.disk, loader.directory, config)

@@ -347,9 +347,14 @@ class RealDisk:
         return self._for_a_moment(lambda: sorted(os.listdir(path)))
 
     def make_directories(self, path: str) -> bool:
-        if os.path.isdir(path):
+        try:
+            os.mkdir(path)
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
             return False
-        os.makedirs(path, exist_ok=True)
         return True
 
     def exists(self, path: str) -> bool:

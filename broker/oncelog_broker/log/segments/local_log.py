@@ -93,6 +93,8 @@ class LocalLog:
         """Add one batch that has its offsets, after rolling if it does not fit."""
         if self._roll_reason(len(batch), last_offset, max_timestamp, now_ms) is not None:
             self.roll()
+        if not self.active.is_made:
+            self._make_file()
         self.active.append(batch, last_offset, max_timestamp)
         self.log_end_offset = last_offset + 1
 
@@ -122,9 +124,15 @@ class LocalLog:
 
     def _append_run(self, records: memoryview, run: list[RecordBatch]) -> None:
         if run:
+            if not self.active.is_made:
+                self._make_file()
             start, end = run[0].start, run[-1].start + run[-1].size
             self.active.append_all(records[start:end], [location_of(batch, start) for batch in run])
             self.log_end_offset = run[-1].next_offset
+
+    def _make_file(self) -> None:
+        self.active.make()
+        self.directory_dirty = True
 
     def roll(self) -> None:
         """Close the active segment and begin a new one; nothing happens if it is empty, or where this raises."""
@@ -173,7 +181,8 @@ class LocalLog:
         """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""
         logs, indexes = [], []
         for segment in self._segments_to_sync(start, end):
-            logs.append(segment.file)
+            if segment.is_made:
+                logs.append(segment.file)
             indexes += segment.files_to_sync()
         return logs, indexes
 

@@ -112,7 +112,7 @@ class SegmentLoader:
         try:
             self._remove_orphaned_indexes(segments, known)
             if not segments:
-                return [self.create(known.log_start_offset, self.now_ms)]
+                return [self.create_first(known.log_start_offset)]
             segments = self._activate_last(segments, known, epochs)
         except CorruptBatch as error:
             raise LogCorrupt(f"{self.directory}: {error}, below the recovery point {recovery_point}") from error
@@ -127,13 +127,22 @@ class SegmentLoader:
             "recovery-point-offset-checkpoint (its second line counts them)"
         )
 
-    def create(self, base_offset: int, now_ms: int) -> Segment:
+    def create_first(self, base_offset: int) -> Segment:
+        """The only segment of a log without any.
+
+        Its file is made with the first record: so a topic of a thousand partitions costs two files for each, not three,
+        and the third is a third of what it costs. But the name of an empty file may be all that tells the log start.
+        """
+        return self.create(base_offset, self.now_ms, is_made_later=base_offset == 0)
+
+    def create(self, base_offset: int, now_ms: int, *, is_made_later: bool = False) -> Segment:
         return Segment.create(
             self.disk,
             self.directory,
             base_offset,
             index_interval_bytes=self.index_interval_bytes,
             now_ms=now_ms,
+            is_made_later=is_made_later,
         )
 
     def sync_directory(self) -> None:

@@ -47,6 +47,30 @@ def file_prefix(base_offset: int) -> str:
     return f"{base_offset:0{OFFSET_DIGITS}d}"
 
 
+class _NoFile:
+    """Stands for a file that is not made: nothing is in it, and nothing of it is to be synced."""
+
+    path, size = "", 0
+
+    def append(self, *buffers: Buffer) -> int:
+        raise AssertionError("it is to be made first")
+
+    def read(self, position: int, size: int) -> memoryview:
+        return EMPTY
+
+    def view(self, position: int, size: int) -> memoryview:
+        return EMPTY
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+NO_FILE: Final = _NoFile()
+
+
 class Segment:
     """A segment of the log in `directory`. Made by `create` and `open`; every method may raise OSError."""
 
@@ -62,6 +86,7 @@ class Segment:
         "created_ms",
         "first_timestamp",
         "index_interval_bytes",
+        "is_made",
         "next_offset",
         "noted_size",
         "offset_index",
@@ -85,6 +110,8 @@ class Segment:
         self._disk = disk
         self._directory = directory
         self._file: File | None = None
+        self.is_made = True
+        """Whether there is a log file. What reads needs none as long as there is nothing in it."""
         self.index_interval_bytes = index_interval_bytes
         self._bytes_since_index_entry = 0
         self._max_timestamp = NO_TIMESTAMP
@@ -115,14 +142,18 @@ class Segment:
         index_interval_bytes: int,
         now_ms: int,
         suffix: str = "",
+        is_made_later: bool = False,
     ) -> Segment:
-        """A new, empty, active segment; with a `suffix` to its file names, one that is not the log's yet."""
+        """A new, empty, active segment; with a `suffix` to its file names, one that is not the log's yet.
+
+        `is_made_later`: without its log file, for which whoever appends first sees to `make`.
+        """
         segment = cls(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
         )
-        segment._file = disk.open(segment.path, create=True)
-        if segment._file.size:
-            raise FileExistsError(f"{segment.path} has data already")
+        segment.is_made = False
+        if not is_made_later:
+            segment.make()
         segment.start_empty()
         return segment
 
@@ -142,8 +173,18 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
+            if not self.is_made:
+                return NO_FILE
             self._file = self._disk.open(self.path)
         return self._file
+
+    def make(self) -> None:
+        """Make the log file. Its name is not synced."""
+        made = self._disk.open(self.path, create=True)
+        if made.size:
+            made.close()
+            raise FileExistsError(f"{self.path} has data already")
+        self._file, self.is_made = made, True
 
     @property
     def max_timestamp(self) -> int:
@@ -154,7 +195,9 @@ class Segment:
 
     def retention_timestamp_ms(self) -> int:
         """What the segment's age is measured from: its largest timestamp, or else when its file was last written."""
-        return self.max_timestamp if self.max_timestamp >= 0 else self._disk.modified_ms(self.path)
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._disk.modified_ms(self.path) if self.is_made else self.created_ms
 
     # --- writing -------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from tests.support.hosted_partitions import EMPTY, WatchedDisk, replicated, show, topic
@@ -23,9 +25,10 @@ from oncelog_broker.replication import hosted_logs, image_changes
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.disk import RealFile
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 
 async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_served(
@@ -213,15 +216,19 @@ async def test_a_log_without_a_descriptor_is_tried_again(
 ) -> None:
     """Nothing is wrong with the disk: others will close their files."""
     monkeypatch.setattr(hosted_logs, "RETRY_SECONDS", 0.001)
-    opened, left = disk.open, [2]
+    left = [2]
 
-    def open_if_there_is_one(path: str, *, create: bool = False) -> RealFile:
-        if create and left[0] > 0:
-            left[0] -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return opened(path, create=create)
+    def if_there_is_one(call: Callable[..., T]) -> Callable[..., T]:
+        def called(*given: Any, **named: Any) -> T:
+            if left[0] > 0:
+                left[0] -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return call(*given, **named)
 
-    monkeypatch.setattr(WatchedDisk, "open", staticmethod(open_if_there_is_one))
+        return called
+
+    for name in ("replace_file", "list_directory"):
+        monkeypatch.setattr(WatchedDisk, name, staticmethod(if_there_is_one(getattr(disk, name))))
     replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1)))
     await replicas.until_opened()
     assert replicas.leader("orders", 0).topic == "orders"
