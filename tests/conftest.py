@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 from collections.abc import Generator, Iterator
 
@@ -16,6 +17,18 @@ settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True
 # Other examples in every run, and more; a failure prints what repeats it.
 settings.register_profile("soak", derandomize=False, deadline=None, print_blob=True, max_examples=SOAK_EXAMPLES)
 settings.load_profile("ci")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests are a million objects, all of which stay: no collection of garbage looks at them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -56,11 +56,12 @@ class BrokerCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Quickly: who leads would wait for followers that were stopped before it."""
         for client in self._clients.values():
             client.socket.close()
         for broker in self.brokers.values():
             if broker.is_running:
-                broker.stop()
+                broker.kill()
 
     def check_logs(self) -> None:
         for broker in self.brokers.values():

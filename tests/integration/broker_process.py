@@ -11,13 +11,21 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO, ClassVar, Final
 from weakref import WeakSet
 
 from warm_commands import COMMAND, WarmProcess, warm
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
+INTERNAL_PARTITIONS: Final = 5
+"""Of each internal topic, unless a test says otherwise. To make and to open the fifty that are the default is most of
+what a short broker costs."""
+DEFAULTS: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+    "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+}
 
 
 class BrokerProcess:
@@ -43,7 +51,7 @@ class BrokerProcess:
         self.log_level = log_level
         self.open_files = open_files
         self.command = command or COMMAND
-        self.settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
+        self.settings = {**DEFAULTS, **(settings or {})}
         if self.new_chroot is not None and "zookeeper.connect" not in self.settings:
             self.settings["zookeeper.connect"] = self._chroot_of(data)
         if "zookeeper.connect" in self.settings:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_process import BrokerProcess
+from broker_process import INTERNAL_PARTITIONS, BrokerProcess
 from confluent_kafka import Producer
 from foreign_clients import BROKERS
 from librdkafka_client import Librdkafka
@@ -476,7 +476,7 @@ def test_clients_read_the_internal_topic_and_do_not_write_it(group: GroupUnderTe
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     admin = AdminClient({"bootstrap.servers": group.address})
     partitions = admin.list_topics(timeout=10).topics["__consumer_offsets"].partitions
-    assert len(partitions) == (50 if BROKERS == 1 else 3)
+    assert len(partitions) == (INTERNAL_PARTITIONS if BROKERS == 1 else 3)
     with closing(Librdkafka(group.address)) as reader:
         ends = [reader.offsets("__consumer_offsets", index)[1] for index in partitions]
         assert any(reader.consume("__consumer_offsets", 1, partition=index) for index in partitions if ends[index])

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from broker_process import BrokerFactory, BrokerProcess
+from broker_process import INTERNAL_PARTITIONS, BrokerFactory, BrokerProcess
 from committed_reader import Watch, committed_values, fetch_committed, visible
 from foreign_clients import eventually
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
@@ -322,7 +322,7 @@ def test_e4_partitions_are_added_while_others_are_written_to(broker: BrokerProce
 
 def logged_states(client: RawClient, transactional_id: str) -> list[str]:
     """The states of a transactional id, in the order of the coordinator's log."""
-    found, offset, partition = [], 0, partition_for(transactional_id, 50)
+    found, offset, partition = [], 0, partition_for(transactional_id, INTERNAL_PARTITIONS)
     while batches := client.fetch("__transaction_state", partition, offset):
         for batch in batches:
             for record in read_records(batch):

@@ -39,8 +39,18 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("library", ["aiokafka", "oncelog"])
-@pytest.mark.parametrize("strike", STRIKES, ids=lambda strike: " ".join(map(str, strike)))
+@pytest.mark.parametrize(
+    ("library", "strike"),
+    [
+        # Its session is long (`worker.run_aiokafka`), and who is killed is waited for that long.
+        pytest.param(
+            library, strike, marks=[pytest.mark.soak] * (library == "aiokafka" and strike[0] == Fault.CLIENT_KILLED)
+        )
+        for library in ("aiokafka", "oncelog")
+        for strike in STRIKES
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value)),
+)
 async def test_each_input_exactly_once_and_no_transaction_torn(
     stage: Stage, library: str, strike: tuple[Fault, str, str, int]
 ) -> None:

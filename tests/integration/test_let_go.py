@@ -25,7 +25,7 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
 KINDS = ("LocalLog", "Segment", "PartitionLog", "Partition", "ProducerState", "BrokerConnection")
-SEED, CASES = 8, 500
+SEED, CASES = 8, 200
 BATCH = build_batch([Record(0, 1_700_000_000_000, None, b"x", [])])
 
 
@@ -88,7 +88,10 @@ class Here:
     is_running: bool = True
 
 
-async def test_requests_of_every_api_need_no_collection(broker: Broker, tmp_path: Path, no_collections: None) -> None:
+@pytest.mark.parametrize("cases_of_each_time", [CASES, pytest.param(5 * CASES, marks=pytest.mark.soak)])
+async def test_requests_of_every_api_need_no_collection(
+    broker: Broker, tmp_path: Path, no_collections: None, cases_of_each_time: int
+) -> None:
     """Neither those that are refused nor those that cannot be read: an error that is kept with its traceback holds all
     that was at hand where it was raised."""
     here = Here(broker.advertised[0].port, tmp_path / "log")
@@ -97,11 +100,11 @@ async def test_requests_of_every_api_need_no_collection(broker: Broker, tmp_path
     await asyncio.to_thread(world.prepare, here.port)
     fuzzer = Fuzzer(here, world)
     odd = cases(world, SEED)
-    await asyncio.to_thread(fuzzer.run, odd, count=CASES, seconds=60.0)  # what is made at the first use, too
+    await asyncio.to_thread(fuzzer.run, odd, count=cases_of_each_time, seconds=60.0)  # what is made at the first use, too
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        await asyncio.to_thread(fuzzer.run, odd, count=2 * CASES, seconds=60.0)
+        await asyncio.to_thread(fuzzer.run, odd, count=2 * cases_of_each_time, seconds=60.0)
         gc.collect()
         left = Counter(type(each).__qualname__ for each in gc.garbage if type(each).__module__.startswith("oncelog_"))
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from broker_process import BrokerFactory, BrokerProcess
+from broker_process import INTERNAL_PARTITIONS, BrokerFactory, BrokerProcess
 from committed_reader import committed_values
 from foreign_clients import eventually
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
@@ -143,7 +143,7 @@ def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
 def plant(directory: Path, metadata: TransactionMetadata) -> None:
     """Have the coordinator's log of a stopped broker say that a transactional id is so."""
     key, value = records.encode(TransactionRecord(metadata.transactional_id, metadata))
-    index = partition_for(metadata.transactional_id, 50)
+    index = partition_for(metadata.transactional_id, INTERNAL_PARTITIONS)
     log = open_log(directory / f"__transaction_state-{index}", LogConfig(), clock=SystemClock())
     batch = build_batch([Record(0, SystemClock().now_ms(), key, value, [])])
     log.append_as_leader(batch, leader_epoch=0, origin=AppendOrigin.COORDINATOR)

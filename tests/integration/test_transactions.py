@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker_process import BrokerFactory, BrokerProcess
+from broker_process import INTERNAL_PARTITIONS, BrokerFactory
 from foreign_clients import eventually
 from raw_client import RawClient, frame
 from raw_transactions import BOTH, RawTransactions, committed_offset, content, is_stable, last_stable_offset
@@ -75,8 +75,12 @@ def test_t6_transactions_v2_are_in_force(raw: RawClient) -> None:
     assert raw.call(request, ApiKey.API_VERSIONS, 4).supported_features[0].name == "transaction.version"
 
 
-def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    RawTransactions(raw, topic)
+def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker_factory: BrokerFactory) -> None:
+    broker = broker_factory()
+    del broker.settings["transaction.state.log.num.partitions"]  # the default is to be seen
+    with RawClient(broker.start().port) as client:
+        assert not list(broker.data.glob("__transaction_state-*"))
+        RawTransactions(client, "tx")
     assert len(list(broker.data.glob("__transaction_state-*"))) == 50
 
 
@@ -468,7 +472,7 @@ def test_s36_brokers_add_the_offsets_topic_alone(raw: RawClient, topic: str) -> 
 def test_s39_no_marker_goes_to_the_log_of_transactions(raw: RawClient, topic: str) -> None:
     txn = RawTransactions(raw, topic)
     txn.take_over()
-    index = partition_for(topic, 50)
+    index = partition_for(topic, INTERNAL_PARTITIONS)
     before = raw.list_offset(TRANSACTION_STATE, index)
     asked = WriteTxnMarkersRequest.WritableTxnMarker
     marker = asked(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 
 import pytest
-from warm_commands import IS_POSSIBLE, _answer, run_oncelog_text
+from warm_commands import IS_POSSIBLE, WarmCommands, _answer, run_oncelog_text
 
 
 @pytest.mark.skipif(not IS_POSSIBLE, reason="nothing is forked here")
@@ -24,3 +25,8 @@ def test_an_answer_that_nobody_waited_for_is_nobody_else_s() -> None:
 def test_commands_are_answered_one_after_the_other() -> None:
     for _ in range(3):
         assert run_oncelog_text("--version").returncode == 0
+
+
+def test_other_modules_are_not_forked_though_nothing_was_yet() -> None:
+    """A test may run alone, or as the first of its worker."""
+    assert not WarmCommands().can_start({**os.environ, "PYTHONPATH": "/elsewhere"})

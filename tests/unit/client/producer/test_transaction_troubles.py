@@ -138,6 +138,7 @@ async def test_s44_with_nothing_to_end_the_coordinator_may_be_away(coordinator: 
     assert coordinator.committed == {P0: [b"v"]}
 
 
+@pytest.mark.virtual_time
 async def test_s44_a_broker_that_is_away_for_longer_than_a_record_may_wait(coordinator: FakeCoordinator) -> None:
     async with started(coordinator, request_timeout_ms=150, delivery_timeout_ms=400) as producer:
         await commit_one(producer, b"0")
@@ -232,6 +233,7 @@ async def test_e1_before_v2_a_commit_without_an_answer_that_is_refused_then(coor
     assert coordinator_v1.committed == {P0: [b"2"]}
 
 
+@pytest.mark.virtual_time
 async def test_e2_before_v2_a_batch_whose_outcome_is_unknown_costs_an_epoch(coordinator_v1: FakeCoordinator) -> None:
     async with started(coordinator_v1, request_timeout_ms=150, delivery_timeout_ms=400) as producer:
         await commit_one(producer, b"0")
@@ -251,6 +253,7 @@ async def test_e2_before_v2_a_batch_whose_outcome_is_unknown_costs_an_epoch(coor
     assert coordinator_v1.committed == {P0: [b"0", b"2", b"3"]}
 
 
+@pytest.mark.virtual_time
 async def test_e2_under_v2_the_abort_brings_the_epoch(coordinator_v2: FakeCoordinator) -> None:
     async with started(coordinator_v2, request_timeout_ms=150, delivery_timeout_ms=400) as producer:
         producer.begin_transaction()
