@@ -7,6 +7,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
 from replicated_cluster import ReplicatedCluster
 
 
@@ -22,8 +23,8 @@ def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
         try:
             client.start(60)
             has = client.client_id  # None where it was lost at once, too
-        except (ConnectionLoss, SessionExpiredError):
-            return False  # the broker has taken its session back in between
+        except (ConnectionLoss, SessionExpiredError, KazooTimeoutError):
+            return False  # the broker has taken its session back in between, perhaps before kazoo had looked
         finally:
             client.stop()
             client.close()

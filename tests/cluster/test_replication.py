@@ -108,12 +108,12 @@ def is_out(cluster: BrokerCluster, topic: str, asked: int, broker: int) -> bool:
     return all(leader > 0 and broker not in (leader, *isr) for leader, isr in state_of(cluster, topic, asked).values())
 
 
-def logs_of(cluster: BrokerCluster, topic: str) -> list[dict[str, bytes]]:
-    """Of each broker: the bytes of each log."""
+def logs_of(cluster: BrokerCluster, topic: str) -> list[dict[str, dict[str, bytes]]]:
+    """Of each broker: the bytes of each log, by segment. One without records has none."""
     return [
         {
-            str(file.relative_to(broker.data)): file.read_bytes()
-            for file in sorted(Path(broker.data).glob(f"{topic}-*/*.log"))
+            log.name: {file.name: file.read_bytes() for file in sorted(log.glob("*.log"))}
+            for log in sorted(Path(broker.data).glob(f"{topic}-*"))
         }
         for broker in cluster.brokers.values()
     ]

@@ -218,7 +218,8 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
     """No leader that might have been replaced, nothing torn down, and no new epoch: it is the same session."""
     ensemble = zookeeper_factory()
     alone = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
-    broker = broker_factory({**on_zookeeper(ensemble.connect_string + "/oncelog", SHORT_SESSION), **alone})
+    # Long enough for a broker on a busy machine to come back before an ensemble that has just started ends it.
+    broker = broker_factory({**on_zookeeper(ensemble.connect_string + "/oncelog", "6000"), **alone})
     broker.log_level = "info"
     broker.start()
     with RawClient(broker.port) as client:

@@ -183,7 +183,7 @@ class LocalLog:
         for segment in self._segments_to_sync(start, end):
             if segment.is_made:
                 logs.append(segment.file)
-            indexes += segment.files_to_sync()
+                indexes += segment.files_to_sync()
         return logs, indexes
 
     def write_indexes(self, start: int, end: int) -> None:

@@ -243,6 +243,8 @@ class Segment:
 
     def persist_indexes(self) -> None:
         """Write to the index files what they lack, as those of a segment that is appended to."""
+        if not self.is_made:
+            return  # an index without a log file would be one that was lost
         self.offset_index.persist()
         self.time_index.persist()
 
