@@ -16,8 +16,8 @@ COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
 # which doubles the work.
 export PYTHONDONTWRITEBYTECODE :=
-# Most tests wait most of the time, for a broker or a client: twice as many run side by side as there are cores.
-WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
+# Many tests wait most of the time, for a broker or a client: three times as many run side by side as there are cores.
+WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN`)
 PYTEST  := $(BIN)/pytest -q --numprocesses=$(WORKERS) --maxprocesses=8 --dist=worksteal --durations=5
 # Those that measure a broker, one after another. Only their files: to read all others takes longer than some of them.
 ALONE   := $(BIN)/pytest -q

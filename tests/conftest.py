@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+from collections import defaultdict
 from collections.abc import Generator, Iterator
+from itertools import accumulate
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from tests.support.examples import SOAK_EXAMPLES
 from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
+
+HERE = Path(__file__).parent
 
 # The same examples in every run: a failure in CI is the failure at the desk. No deadline: the machine may be slow.
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -29,6 +34,21 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All the time some workers are to have tests that wait, in tests/cluster and tests/integration, and others tests
+    that compute. Each worker gets a piece of the list, so the files of each directory are spread evenly over it."""
+    files: dict[str, dict[Path, int]] = defaultdict(dict)
+    for item in items:
+        of_directory = files[item.path.relative_to(HERE).parts[0]]
+        of_directory[item.path] = of_directory.get(item.path, 0) + 1
+    places = {}
+    for of_directory in files.values():
+        before = accumulate(of_directory.values(), initial=0)
+        places |= {path: n / sum(of_directory.values()) for path, n in zip(of_directory, before, strict=False)}
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.hookimpl(wrapper=True)

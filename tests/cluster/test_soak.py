@@ -14,7 +14,7 @@ from soak.report import cause, keep
 from soak.run import Run, Settings, unexpected
 from soak.stage import Stage
 
-SEED, SECONDS = 175, 13.0
+SEED, SECONDS = 2765, 8.0
 FAULTS = (Fault.KILL, Fault.CUT_OFF, Fault.NO_ZOOKEEPER)
 
 
