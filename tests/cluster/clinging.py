@@ -21,6 +21,8 @@ LATE_SECONDS = 10.0
 QUIET_SECONDS = 10.0
 """In which who clings asks nothing about coordinators, and refreshes its metadata twice."""
 STATISTICS_MS = 1000
+DOWN = ("INIT", "DOWN", "TRY_CONNECT")
+"""States of a handle without a connection. In the last one it also stays while nobody needs one."""
 ABOUT_COORDINATORS = ("FindCoordinator", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 
 
@@ -37,22 +39,34 @@ class Said(NamedTuple):
     """Requests that are to be sent, or that a broker has not answered."""
     connected: int
     """Handles of brokers that are up."""
+    connecting: int
+    """Handles that are about to be."""
+    attempts: dict[str, int]
+    """To connect, since its beginning, of the handles that are not up; those that nobody needs make none."""
 
 
 def said(statistics: str) -> Said:
-    brokers = [broker for broker in json.loads(statistics)["brokers"].values() if broker["source"] != "internal"]
+    told = json.loads(statistics)["brokers"]
+    known = {name: broker for name, broker in told.items() if broker["source"] != "internal"}
+    brokers = known.values()
     sent: Counter[str] = Counter()
     for broker in brokers:
         sent.update(broker["req"])
     awaited = sum(broker["waitresp_cnt"] + broker["outbuf_cnt"] for broker in brokers)
-    return Said(sent, awaited, sum(broker["state"] == "UP" for broker in brokers))
+    connected = sum(broker["state"] == "UP" for broker in brokers)
+    down = {name: broker for name, broker in known.items() if broker["state"] in DOWN}
+    attempts = {name: broker["connects"] for name, broker in down.items()}
+    return Said(sent, awaited, connected, len(brokers) - connected - len(down), attempts)
 
 
 def clings(before: Said, after: Said) -> bool:
-    """Between two moments in one call it could ask, had nobody to wait for, and asked nothing about coordinators."""
-    is_alive = after.sent["Metadata"] > before.sent["Metadata"]
+    """Between two moments in one call it could ask, had nobody to wait for, and asked nothing about coordinators. Nor
+    did it look in vain for a broker that it was told of: where that is, it has from us."""
+    is_alive = after.sent["Metadata"] > before.sent["Metadata"] and after.connected > 0
     asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)
-    return is_alive and not asks and not before.awaited and not after.awaited and after.connected > 0
+    waits = before.awaited or after.awaited or after.connecting
+    tries = any(tried != before.attempts.get(name) for name, tried in after.attempts.items())
+    return is_alive and not asks and not waits and not tries
 
 
 class Calls:

@@ -17,7 +17,7 @@ from oncelog_protocol.errors import ErrorCode
 
 def told(*, state: str = "UP", waits: int = 0, **sent: int) -> Said:
     """Said of one broker, beside the handle of librdkafka's own."""
-    known = {"source": "learned", "state": state, "waitresp_cnt": waits, "outbuf_cnt": 0, "req": sent}
+    known = {"source": "learned", "state": state, "waitresp_cnt": waits, "outbuf_cnt": 0, "connects": 1, "req": sent}
     internal = {"source": "internal", "state": "UP", "waitresp_cnt": 9, "outbuf_cnt": 9, "req": {"Metadata": 9}}
     return said(json.dumps({"brokers": {"127.0.0.1:1/1": known, ":0/internal": internal}}))
 
@@ -43,6 +43,23 @@ def test_who_refreshes_metadata_and_asks_for_no_coordinator_clings() -> None:
 )
 def test_no_other_state_is_taken_for_it(after: Said) -> None:
     assert not clings(BEFORE, after)
+
+
+@pytest.mark.parametrize("source", ["learned", "logical"])
+def test_who_looks_in_vain_for_a_broker_that_we_named_does_not_cling(source: str) -> None:
+    """Where a coordinator is we have said: if nobody is there, the client waits for us."""
+
+    def beside(state: str, connects: int, **sent: int) -> Said:
+        here = {"source": "learned", "state": "UP", "waitresp_cnt": 0, "outbuf_cnt": 0, "connects": 1, "req": sent}
+        named = {**here, "source": source, "state": state, "connects": connects, "req": {}}
+        return said(json.dumps({"brokers": {"127.0.0.1:1/1": here, "127.0.0.1:2/2": named}}))
+
+    before = beside("TRY_CONNECT", 7, Metadata=4)
+    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))  # nobody needs it
+    assert not clings(before, beside("TRY_CONNECT", 9, Metadata=6))
+    assert not clings(before, beside("CONNECT", 7, Metadata=6))
+    assert not clings(before, beside("APIVERSION_QUERY", 7, Metadata=6))
+    assert not clings(beside("UP", 7, Metadata=4), beside("DOWN", 8, Metadata=6))
 
 
 def test_an_answer_that_was_awaited_before_may_be_what_it_waits_for() -> None:

@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from broker_process import BrokerProcess
@@ -105,6 +105,13 @@ def percentiles(waits: Iterable[int]) -> Percentiles:
     at = len(all_waits) - 1
     p50, p99, worst = (all_waits[round(at * share)] / NS_PER_MS for share in (0.5, 0.99, 1.0))
     return Percentiles(p50, p99, worst)
+
+
+def most_of(*beside: Percentiles | None) -> Percentiles:
+    """What is allowed for because others wait it, too. For what nobody has measured nothing is: a bound that is no
+    number would allow everything."""
+    measured = [each for each in beside if each is not None and not math.isnan(each.worst)]
+    return Percentiles(*(max((astuple(each)[at] for each in measured), default=0.0) for at in range(3)))
 
 
 _at_hand: list[subprocess.Popen[str]] = []

@@ -1,16 +1,25 @@
-"""A little of what each hostile client does, and an honest client that must not notice. `make hostile` does all."""
+"""A little of what each hostile client does, and an honest client that must not notice. `make hostile` does all.
+
+And that the measurement would notice, also where it is brief.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from broker_memory import NEEDS_PROC
+from honest_prober import Percentiles, Sample, Waits, percentiles
 from hostile.client import HostileClient
 from hostile.clients import CLIENTS
-from hostile.run import BRIEF, THOROUGH, run
+from hostile.run import BRIEF, THOROUGH, Measured, run
+from hostile.scene import Scene
 from hostile.table import row
-from hostile.verdict import is_doubtful, problems
+from hostile.verdict import MIN_SAMPLES, is_doubtful, problems
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 
 PACES = (BRIEF, THOROUGH, THOROUGH)
 """Of measurements, at most so many: the least that was measured counts."""
@@ -29,6 +38,42 @@ def test_an_honest_client_does_not_notice(client: HostileClient, undisturbed_dir
         if not is_doubtful(measured):
             break
     assert not problems(measured), row(measured)
+
+
+A_SLOW_HANDLER = """
+import time
+from oncelog_broker.server.handlers import describe_cluster
+def handle(request, context, real=describe_cluster.handle):
+    began = time.thread_time()
+    while time.thread_time() - began < {}: pass
+    return real(request, context)
+describe_cluster.handle = handle
+"""
+
+
+def ask_again_and_again(scene: Scene, _: None, times: int) -> str:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    for _number in range(times):
+        scene.ask(request, ApiKey.DESCRIBE_CLUSTER, 0)
+    return f"{times} DescribeCluster"
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize(("seconds", "times", "found"), [(0.04, 10, "p99"), (0.25, 1, "worst")])
+def test_a_handler_that_holds_everybody_up_is_found_in_a_brief_measurement(
+    undisturbed_directory: Path, sabotage: Callable[[str], None], seconds: float, times: int, found: str
+) -> None:
+    sabotage(A_SLOW_HANDLER.format(seconds))
+    measured = run(HostileClient("seeded", ask_again_and_again, times), undisturbed_directory, times, pace=BRIEF)
+    assert any(problem.startswith(found) for problem in problems(measured)), row(measured)
+
+
+@pytest.mark.parametrize("idle", [None, percentiles([])])
+def test_where_nothing_was_measured_before_nothing_is_allowed_for(idle: Percentiles | None) -> None:
+    slow = Waits((Sample("fetch", 0, 10**9, 10**9),) * MIN_SAMPLES, ())
+    client = HostileClient("seeded", ask_again_and_again, 1)
+    measured = Measured(client, "", "", percentiles([]), slow, idle, (0, 0, 0), is_running=True, has_traceback=False)
+    assert [problem.split()[0] for problem in problems(measured)] == ["p99", "worst"]
 
 
 def test_each_client_has_a_name_of_its_own() -> None:

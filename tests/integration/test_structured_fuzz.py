@@ -131,6 +131,7 @@ def excesses_beside_odd_requests(
         outcome = Fuzzer(broker, world).run(pick(islice(cases(world, SEED), CASES)), count=None, seconds=SECONDS)
         waits = prober.stop()
     assert not outcome.defects
+    assert outcome.cases
     assert not waits.failures
     growth = memory.now() - before
     slowest = waits.worst_sample()

@@ -6,7 +6,7 @@ Overrides are kept as text, in the form that `ConfigKey.format` gives, as Kafka 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -35,6 +35,10 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
+Changes = Mapping[str, ConfigChange]
+"""By key. However many there are: those that we know are few, and the first of another name ends it."""
+
+
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
     """The settings of CreateTopics, which are all that a topic then has.
 
@@ -56,27 +60,27 @@ def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str,
     return valid
 
 
-def alter_topic_overrides(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
+def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The overrides of a topic after `changes`: all of them or, by a KafkaError, none.
 
     APPEND and SUBTRACT start from the default where the topic has no value of its own, as in Kafka. Raises KafkaError:
-    INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST for a
-    key that comes twice, a value that is missing, or an operation that does not exist.
+    INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST for an
+    operation that does not exist.
     """
     altered = dict(current)
-    for name, change in one_change_each(changes).items():
+    for name, change in changes.items():
         _apply(altered, _topic_key(name), change)
     _check_together(altered)
     return altered
 
 
-def alter_broker_overrides(current: Mapping[str, str], changes: Iterable[ConfigChange]) -> dict[str, str]:
+def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError as above.
 
     A key that cannot change while the broker runs is INVALID_REQUEST, as in Kafka.
     """
     altered = dict(current)
-    for name, change in one_change_each(changes).items():
+    for name, change in changes.items():
         key = BROKER_KEYS.get(name)
         if key is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, BROKER_KEYS))
@@ -92,18 +96,15 @@ def _topic_key(name: str) -> ConfigKey[Any]:
     return TOPIC_KEYS[name].key
 
 
-def one_change_each(changes: Iterable[ConfigChange]) -> dict[str, ConfigChange]:
-    """By name. Raises KafkaError(INVALID_REQUEST) for what is wrong whatever the resource is, and whether there is one:
-    a key that comes twice, or a value that is missing.
+def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
+    """To those of the same request. Raises KafkaError(INVALID_REQUEST) for what is wrong whatever the resource is, and
+    whether there is one: a key that comes twice, or a value that is missing.
     """
-    by_name: dict[str, ConfigChange] = {}
-    for change in changes:
-        if change.name in by_name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
-        if change.value is None and change.operation != AlterOperation.DELETE:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} has no value")
-        by_name[change.name] = change
-    return by_name
+    if change.name in changes:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
+    if change.value is None and change.operation != AlterOperation.DELETE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} has no value")
+    changes[change.name] = change
 
 
 def _apply(overrides: dict[str, str], key: ConfigKey[Any], change: ConfigChange) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from honest_prober import MAX_P99_MS, MAX_WORST_MS
+from honest_prober import MAX_P99_MS, MAX_WORST_MS, most_of
 
 from hostile.run import Measured
 
@@ -37,10 +37,10 @@ def _excesses(measured: Measured) -> Iterator[str]:
     waits = measured.waits.net
     if len(measured.waits.samples) < MIN_SAMPLES:
         yield f"no more than {len(measured.waits.samples)} requests were measured"
-    without = [measured.quiet] if measured.idle is None else [measured.quiet, measured.idle]
-    if waits.p99 > MAX_P99_MS + max(each.p99 for each in without):
+    without = most_of(measured.quiet, measured.idle)
+    if waits.p99 > MAX_P99_MS + without.p99:
         yield f"p99 {waits.p99:.0f} ms"
-    if waits.worst > MAX_WORST_MS + max(each.worst for each in without):
+    if waits.worst > MAX_WORST_MS + without.worst:
         yield f"worst {waits.worst:.0f} ms ({measured.waits.worst_sample().kind})"
     before, peak, after = measured.memory
     if peak - before > measured.client.peak_mb:

@@ -10,10 +10,11 @@ from functools import partial
 
 from oncelog_broker.config.alter import (
     AlterOperation,
+    Changes,
     ConfigChange,
+    add_change,
     alter_broker_overrides,
     alter_topic_overrides,
-    one_change_each,
 )
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
@@ -39,10 +40,7 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
-        settings = list[ConfigChange]()
-        for config in resource.configs:
-            await pauses.here()
-            settings.append(ConfigChange(config.name, AlterOperation.SET, config.value))
+        settings = dict[str, ConfigChange]()
         try:
             check_named_once(resource.resource_type, resource.resource_name, mentions)
             check_may_change(
@@ -52,7 +50,9 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
                 resource.resource_name,
                 context,
             )
-            one_change_each(settings)
+            for config in resource.configs:
+                await pauses.here()
+                add_change(settings, ConfigChange(config.name, AlterOperation.SET, config.value))
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,
@@ -74,9 +74,9 @@ async def _alter(request: AlterConfigsRequest, context: RequestContext) -> Alter
     return AlterConfigsResponse(responses=responses)
 
 
-def _replace_topic(settings: list[ConfigChange], _: dict[str, str]) -> Mapping[str, str]:
+def _replace_topic(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:
     return alter_topic_overrides({}, settings)
 
 
-def _replace_broker(settings: list[ConfigChange], _: dict[str, str]) -> Mapping[str, str]:
+def _replace_broker(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:
     return alter_broker_overrides({}, settings)

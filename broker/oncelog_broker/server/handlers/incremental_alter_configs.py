@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from oncelog_broker.config.alter import ConfigChange, alter_broker_overrides, alter_topic_overrides, one_change_each
+from oncelog_broker.config.alter import ConfigChange, add_change, alter_broker_overrides, alter_topic_overrides
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
@@ -35,10 +35,7 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContex
     for resource in request.resources:
         await pauses.here()
         code, message = ErrorCode.NONE, None
-        changes = list[ConfigChange]()
-        for config in resource.configs:
-            await pauses.here()
-            changes.append(ConfigChange(config.name, config.config_operation, config.value))
+        changes = dict[str, ConfigChange]()
         try:
             check_named_once(resource.resource_type, resource.resource_name, mentions)
             check_may_change(
@@ -48,7 +45,9 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContex
                 resource.resource_name,
                 context,
             )
-            one_change_each(changes)
+            for config in resource.configs:
+                await pauses.here()
+                add_change(changes, ConfigChange(config.name, config.config_operation, config.value))
             await change_configs(
                 resource.resource_type,
                 resource.resource_name,

@@ -3,6 +3,7 @@ import pytest
 from oncelog_broker.config.alter import (
     AlterOperation,
     ConfigChange,
+    add_change,
     alter_broker_overrides,
     alter_topic_overrides,
     check_topic_overrides,
@@ -14,6 +15,21 @@ SET, DELETE, APPEND, SUBTRACT = AlterOperation
 
 def change(name, operation, value=None):
     return ConfigChange(name, operation, value)
+
+
+def altered_topic(current, changes):
+    return alter_topic_overrides(current, by_key(changes))
+
+
+def altered_broker(current, changes):
+    return alter_broker_overrides(current, by_key(changes))
+
+
+def by_key(changes):
+    found = {}
+    for each in changes:
+        add_change(found, each)
+    return found
 
 
 def refused(code, call, *args):
@@ -74,23 +90,21 @@ def test_what_scripts_for_kafka_set_without_effect_is_taken():
 
 def test_a_topic_may_be_neither_deleted_from_nor_compacted():
     assert check_topic_overrides({"cleanup.policy": ""}) == {"cleanup.policy": ""}
-    emptied = alter_topic_overrides({}, [change("cleanup.policy", SUBTRACT, "delete")])
+    emptied = altered_topic({}, [change("cleanup.policy", SUBTRACT, "delete")])
     assert emptied == {"cleanup.policy": ""}
-    assert alter_topic_overrides(emptied, [change("cleanup.policy", APPEND, "")]) == {"cleanup.policy": ""}
-    assert alter_topic_overrides(emptied, [change("cleanup.policy", APPEND, "compact")]) == {
-        "cleanup.policy": "compact"
-    }
+    assert altered_topic(emptied, [change("cleanup.policy", APPEND, "")]) == {"cleanup.policy": ""}
+    assert altered_topic(emptied, [change("cleanup.policy", APPEND, "compact")]) == {"cleanup.policy": "compact"}
 
 
 def test_set_and_delete():
     current = {"retention.ms": "5", "segment.bytes": "1000"}
-    altered = alter_topic_overrides(current, [change("retention.ms", DELETE), change("flush.ms", SET, "9")])
+    altered = altered_topic(current, [change("retention.ms", DELETE), change("flush.ms", SET, "9")])
     assert altered == {"segment.bytes": "1000", "flush.ms": "9"}
     assert current == {"retention.ms": "5", "segment.bytes": "1000"}, "the overrides given stay as they are"
 
 
 def test_delete_of_what_is_not_set_is_no_error():
-    assert alter_topic_overrides({}, [change("retention.ms", DELETE)]) == {}
+    assert altered_topic({}, [change("retention.ms", DELETE)]) == {}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +119,7 @@ def test_delete_of_what_is_not_set_is_no_error():
 )
 def test_append_and_subtract(current, operation, value, policy):
     overrides = {} if current is None else {"cleanup.policy": current}
-    assert alter_topic_overrides(overrides, [change("cleanup.policy", operation, value)]) == {"cleanup.policy": policy}
+    assert altered_topic(overrides, [change("cleanup.policy", operation, value)]) == {"cleanup.policy": policy}
 
 
 @pytest.mark.parametrize(
@@ -122,19 +136,19 @@ def test_append_and_subtract(current, operation, value, policy):
     ],
 )
 def test_bad_changes(changes, code):
-    assert refused(code, alter_topic_overrides, {}, changes)
+    assert refused(code, altered_topic, {}, changes)
 
 
 def test_changes_are_checked_against_what_is_set():
     current = {"max.compaction.lag.ms": "8"}
-    refused(ErrorCode.INVALID_CONFIG, alter_topic_overrides, current, [change("min.compaction.lag.ms", SET, "9")])
+    refused(ErrorCode.INVALID_CONFIG, altered_topic, current, [change("min.compaction.lag.ms", SET, "9")])
 
 
 def test_broker_changes():
-    assert alter_broker_overrides({}, [change("log.retention.ms", SET, "5")]) == {"log.retention.ms": "5"}
-    assert alter_broker_overrides({}, [change("log.cleanup.policy", APPEND, "compact")]) == {
+    assert altered_broker({}, [change("log.retention.ms", SET, "5")]) == {"log.retention.ms": "5"}
+    assert altered_broker({}, [change("log.cleanup.policy", APPEND, "compact")]) == {
         "log.cleanup.policy": "delete,compact"
     }
-    message = refused(ErrorCode.INVALID_REQUEST, alter_broker_overrides, {}, [change("node.id", SET, "5")])
+    message = refused(ErrorCode.INVALID_REQUEST, altered_broker, {}, [change("node.id", SET, "5")])
     assert "cannot change" in message
-    refused(ErrorCode.INVALID_CONFIG, alter_broker_overrides, {}, [change("retention.ms", SET, "5")])
+    refused(ErrorCode.INVALID_CONFIG, altered_broker, {}, [change("retention.ms", SET, "5")])
