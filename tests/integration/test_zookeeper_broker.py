@@ -30,6 +30,7 @@ from oncelog_protocol.records.record import Record, read_records
 
 LONG_SESSION = "60000"
 SHORT_SESSION = "2000"
+ATTEMPTS = 10
 
 
 @pytest.fixture
@@ -218,28 +219,34 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
     """No leader that might have been replaced, nothing torn down, and no new epoch: it is the same session."""
     ensemble = zookeeper_factory()
     alone = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
-    # Long enough for a broker on a busy machine to come back before an ensemble that has just started ends it.
-    broker = broker_factory({**on_zookeeper(ensemble.connect_string + "/oncelog", "6000"), **alone})
+    broker = broker_factory({**on_zookeeper(ensemble.connect_string + "/oncelog", SHORT_SESSION), **alone})
     broker.log_level = "info"
     broker.start()
+    asked = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
     with RawClient(broker.port) as client:
         client.create_topic(topic)
-        assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
-        until_coordinated(client, topic)
-        epoch, loaded = leader_epoch(client, topic), broker.log.read_text().count("coordinator loaded")
-        ensemble.kill()
-        eventually(lambda: produced(client, topic, "b")[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "the gate is shut")
-        asked = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
-        assert client.call(asked, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NOT_COORDINATOR
-        ensemble.start()
-        until_produced(client, topic, "c")
-        assert client.call(asked, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NONE
+        for _ in range(ATTEMPTS):
+            until_produced(client, topic, "a")
+            until_coordinated(client, topic)
+            before, end = broker.log.read_text(), len(texts(client, topic))
+            epoch = leader_epoch(client, topic)
+            ensemble.kill()
+            eventually(lambda: produced(client, topic, "b")[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "the gate is shut")
+            assert client.call(asked, ApiKey.INIT_PRODUCER_ID, 4).error_code == ErrorCode.NOT_COORDINATOR
+            ensemble.start()
+            until_produced(client, topic, "c")
+            until_coordinated(client, topic)
+            since = broker.log.read_text()[len(before) :]
+            if "the ZooKeeper session is over" not in since:
+                break  # on a busy machine a new ensemble may end it before the broker has found it
+        else:
+            pytest.fail(f"the session was lost {ATTEMPTS} times: {since}")
         assert leader_epoch(client, topic) == epoch
-        found = texts(client, topic)
+        found = texts(client, topic)[end - 1 :]
     assert found[0] == b"a"
     assert found[-1] == b"c"
     assert set(found[1:-1]) <= {b"b"}, "those that were taken while the lease held"
-    assert broker.log.read_text().count("coordinator loaded") == loaded
+    assert "coordinator loaded" not in since
     assert broker.stop() == 0
 
 
