@@ -11,16 +11,18 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.support.examples import SOAK_EXAMPLES
 from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
 
 HERE = Path(__file__).parent
 
-# The same examples in every run: a failure in CI is the failure at the desk. No deadline: the machine may be slow.
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+# The machine may be slow: there is no deadline, and no complaint that examples took long to draw.
+settings.register_profile("any", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run: a failure in CI is the failure at the desk.
+settings.register_profile("ci", settings.get_profile("any"), derandomize=True)
 # Other examples in every run, and more; a failure prints what repeats it.
-settings.register_profile("soak", derandomize=False, deadline=None, print_blob=True, max_examples=SOAK_EXAMPLES)
+settings.register_profile("soak", settings.get_profile("any"), derandomize=False, max_examples=SOAK_EXAMPLES)
 settings.load_profile("ci")
 
 

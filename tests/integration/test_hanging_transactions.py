@@ -405,7 +405,7 @@ def test_e6_a_transaction_older_than_the_memory_of_producers(
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         txn = RawTransactions(client, topic, is_v2=is_v2)
-        old = txn.take_over(timeout_ms=1000)
+        old = txn.take_over(timeout_ms=3000)
         for _ in range(3):  # with a time of 2023: expired long ago, and open
             txn.write(topic, value=b"dropped")
             some_looks_for_silent_producers(broker)

@@ -100,9 +100,8 @@ async def test_requests_of_every_api_need_no_collection(
     await asyncio.to_thread(world.prepare, here.port)
     fuzzer = Fuzzer(here, world)
     odd = cases(world, SEED)
-    await asyncio.to_thread(
-        fuzzer.run, odd, count=cases_of_each_time, seconds=60.0
-    )  # what is made at the first use, too
+    # What is made at the first use, too.
+    await asyncio.to_thread(fuzzer.run, odd, count=cases_of_each_time, seconds=60.0)
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:

@@ -94,7 +94,7 @@ def assert_every_offset_reads_on(log: PartitionLog, found: list[Entry]) -> None:
         assert entries(log, offset) == [entry for entry in found if entry.offset >= offset]
 
 
-@settings(examples(60), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(30, of=60), suppress_health_check=[HealthCheck.too_slow])
 @given(histories, histories, st.data())
 def test_exactly_the_last_of_each_key_stays(below, above, data):
     with tempfile.TemporaryDirectory() as directory:

@@ -128,7 +128,7 @@ def content(log: PartitionLog, start: int, end: int) -> bytes:
 
 
 TestDeletions = DeletingMachine.TestCase
-TestDeletions.settings = settings(examples(60), stateful_step_count=40, deadline=None)
+TestDeletions.settings = settings(examples(30, of=60), stateful_step_count=40, deadline=None)
 
 
 # --- both rules are needed

@@ -243,7 +243,7 @@ GAP_BEFORE_A_COPY = [
 
 
 @example(GAP_BEFORE_A_COPY)
-@examples(400)
+@examples(200, of=400)
 @given(st.lists(STEP, min_size=20, max_size=80))
 def test_s8_s22_s27_each_record_once_whatever_the_wire_does(steps):
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:

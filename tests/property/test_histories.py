@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 STEPS = 40
 randoms = st.randoms(use_true_random=False)
-several = settings(examples(40), suppress_health_check=[HealthCheck.filter_too_much])
+several = settings(examples(20, of=40), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 @given(randoms)

@@ -44,8 +44,8 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 from oncelog_protocol.records.record import Record
 
-WALKS = [range(first, first + 25) for first in range(0, 300, 25)]
-SOAK = [range(first, first + 500) for first in range(300, 10_300, 500)]
+WALKS = [range(first, first + 25) for first in range(0, 150, 25)]
+SOAK = [range(first, first + 500) for first in range(150, 10_150, 500)]
 STEPS = 150
 
 EVENTS = LogConfig(

@@ -25,8 +25,8 @@ from oncelog_broker.runtime.clock import ManualClock
 
 DIRECTORIES = ("/disk1/oncelog/data", "/disk2/data")
 NAMES = ("orders", "payments", "returns")
-WALKS = [range(first, first + 50) for first in range(0, 300, 50)]
-SOAK = [range(first, first + 1000) for first in range(300, 10_300, 1000)]
+WALKS = [range(first, first + 50) for first in range(0, 150, 50)]
+SOAK = [range(first, first + 1000) for first in range(150, 10_150, 1000)]
 STEPS = 80
 GAP = 7
 """From the end of a log to where it goes on when it is emptied."""

@@ -257,4 +257,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLog = LogMachine.TestCase
-TestLog.settings = settings(examples(60), stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])
+TestLog.settings = settings(examples(30, of=60), stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])

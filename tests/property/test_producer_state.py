@@ -143,7 +143,7 @@ class Run:
             self.next[pid] = 0
 
 
-@examples(300)
+@examples(150, of=300)
 @given(
     is_strict=st.booleans(),
     start=st.one_of(st.just(0), st.integers(SPACE - 20, SPACE - 1)),

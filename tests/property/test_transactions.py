@@ -160,4 +160,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(examples(150), stateful_step_count=40)
+TestTransactions.settings = settings(examples(75, of=150), stateful_step_count=40)

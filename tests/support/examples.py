@@ -7,9 +7,11 @@ USUAL_EXAMPLES = 100
 SOAK_EXAMPLES = 2000
 
 
-def examples(count: int) -> settings:
+def examples(count: int, *, of: int = 0) -> settings:
     """Settings with `count` examples in `make test`; with other profiles more or fewer, as their own number says.
 
     A test whose examples are dear has `@examples(25)`; further settings go on top: `settings(examples(60), ...)`.
+    Where `make test` is to have but some `of` so many, the other profiles count from those.
     """
-    return settings(max_examples=max(1, count * settings().max_examples // USUAL_EXAMPLES))
+    most = settings().max_examples
+    return settings(max_examples=count if most == USUAL_EXAMPLES else max(1, (of or count) * most // USUAL_EXAMPLES))

@@ -111,7 +111,7 @@ class PartitionController(Settling):
 
     async def _reassign(self, wanted: Sequence[Wanted], may_change_replication_factor: bool) -> list[KafkaError | None]:
         await self._brokers_changed()  # one that is to hold something may have come just now
-        errors: dict[int, KafkaError] = {}
+        errors: list[KafkaError | None] = [None] * len(wanted)
         pending = list(range(len(wanted)))
         tried: dict[PartitionKey, ReplicaAssignment | None] = {}
         for _ in range(MAX_ATTEMPTS):
@@ -136,10 +136,10 @@ class PartitionController(Settling):
             again: set[PartitionKey] = set()
             for piece in in_pieces(begun):
                 again |= await self._write(piece, incarnations)
-            pending = [index for key, index in changes.items() if key in again]
+            pending = sorted(changes[key] for key in again if key in changes)
             await self._settle({*again, *changes})  # what has nobody to wait for is completed now
             if not pending:
-                return [errors.get(index) for index in range(len(wanted))]
+                return errors
         raise Unsettled("reassignments were refused by the store again and again")
 
     def _begin(
@@ -173,18 +173,18 @@ class PartitionController(Settling):
         tried: set[PartitionKey] = set()
         for _ in range(MAX_ATTEMPTS):
             incarnations = self.view.incarnations
-            wanted = []
+            wanted, written = [], set[PartitionKey]()
             for key in pending:
                 await self.pause()
                 try:
                     wanted.append(requested_election(self.view, key, kind, self.controllership.epoch))
+                    written.add(key)
                 except KafkaError as error:
                     is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED  # the reply was lost
                     outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()
             for piece in in_pieces(wanted):
                 again |= await self._write(piece, incarnations)
-            written = {change.key for change in wanted}
             outcomes.update(dict.fromkeys(written - again))
             tried, pending = tried | written, written & again
             await self._settle(again)

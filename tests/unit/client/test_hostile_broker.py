@@ -26,8 +26,8 @@ from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.record import Record
 
-SEEDS: Final = range(25)
-LATER_SEEDS: Final = range(25, 1_000)
+SEEDS: Final = range(12)
+LATER_SEEDS: Final = range(12, 1_000)
 REQUEST_S, CALL_S, DELIVERY_S = 5, 10, 15
 TIMES: Final = {"request_timeout_ms": REQUEST_S * 1000, "socket_connection_setup_timeout_ms": REQUEST_S * 1000}
 T: Final = TopicPartition("topic", 0)

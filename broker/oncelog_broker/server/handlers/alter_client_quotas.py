@@ -54,7 +54,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
         except KafkaError as error:
             _fail(result, error)
     named = await with_pauses(counted(entity for entity, _, _ in wanted), pauses.here)
-    others: OtherNodes | None = None
+    others: OtherNodes | KafkaError | None = None
     for entity, changes, result in wanted:
         await pauses.here()
         try:
@@ -62,14 +62,26 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Ignoring duplicate entity: it is named twice.")
             if result.error_code == ErrorCode.NONE:
                 if others is None and isinstance(entity.ip, str):
-                    others = await context.services.configs.nodes_of_addresses(pauses.here)
+                    others = await _nodes_of_addresses(context, pauses.here)
+                if isinstance(entity.ip, str) and isinstance(others, KafkaError):
+                    _fail(result, others)
+                    continue
+                nodes = {} if others is None or isinstance(others, KafkaError) else others
                 change = partial(_changed, changes=changes)
-                await context.services.configs.alter_quotas(entity, change, request.validate_only, others or {})
+                await context.services.configs.alter_quotas(entity, change, request.validate_only, nodes)
         except KafkaError as error:
             _fail(result, error)
     if wanted and not request.validate_only:
         await until_decided_by(context)
     return AlterClientQuotasResponse(entries=list(results.values()))
+
+
+async def _nodes_of_addresses(context: RequestContext, pause: Pause) -> OtherNodes | KafkaError:
+    """Asked once for all: where the store does not answer, each address would wait for that again."""
+    try:
+        return await context.services.configs.nodes_of_addresses(pause)
+    except KafkaError as error:
+        return error.as_value()
 
 
 async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:

@@ -8,6 +8,7 @@ Versions: v1 `allow_replication_factor_change` (KIP-860).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from oncelog_broker.controller.partitions import Wanted
@@ -45,7 +46,7 @@ async def _reassign(
         context.require(rules.REASSIGN)
         term = context.services.elector.term()
         with translated("the assignment of partitions"):
-            errors = iter(await term.reassign(wanted, may_change_replication_factor=may_change))
+            errors = deque(await term.reassign(wanted, may_change_replication_factor=may_change))
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=may_change, error_code=error.code, error_message=error.message, responses=[]
@@ -56,7 +57,8 @@ async def _reassign(
         partitions = []
         for partition in topic.partitions:
             await pauses.here()
-            partitions.append(_result(partition.partition_index, next(errors)))
+            # Used up: to free very many errors at once takes long.
+            partitions.append(_result(partition.partition_index, errors.popleft()))
         topics.append(TopicResult(name=topic.name, partitions=partitions))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change, error_code=ErrorCode.NONE, responses=topics

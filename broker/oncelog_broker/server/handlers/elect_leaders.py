@@ -10,12 +10,13 @@ Versions: v1 unclean elections, and an error of the whole; before, it stands at 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.shown import wait_until_shown
@@ -25,7 +26,7 @@ from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest, ElectLe
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = TopicResult.PartitionResult
-Outcomes = Mapping[PartitionKey, KafkaError | None]
+Outcomes = dict[PartitionKey, KafkaError | None]
 
 FIRST_VERSION_WITH_AN_ERROR: Final = 1
 
@@ -36,22 +37,27 @@ def handle(request: ElectLeadersRequest, context: RequestContext) -> Answer[Elec
 
 async def _elect(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     services = context.services
-    asked = None if request.topic_partitions is None else await _asked(request.topic_partitions, context)
+    pauses = services.slices.pauses()
+    asked = None if request.topic_partitions is None else await _asked(request.topic_partitions, pauses.here)
     try:
         context.require(rules.ELECT_LEADERS)
         kind = _kind(request)
         term = services.elector.term()
         with translated("the leaders of partitions"):
-            outcomes = dict(await term.elect(kind, asked))
+            outcomes = await term.elect(kind, None if asked is None else asked.keys)
     except KafkaError as error:
         return await _refused(error, asked, context)
-    elected = {key: term.view.states[key].state.leader_epoch for key, error in outcomes.items()
-               if error is None and key in term.view.states}  # fmt: skip
+    elected: dict[PartitionKey, int] = {}
+    for key, outcome in outcomes.items():
+        await pauses.here()
+        if outcome is None and key in term.view.states:
+            elected[key] = term.view.states[key].state.leader_epoch
     try:
         await wait_until_shown(services.metadata, lambda image: _shows(image, elected), request.timeout_ms)
     except KafkaError as error:
         outcomes.update(dict.fromkeys(elected, error.as_value()))
-    return await _answered(outcomes if asked is None else asked, outcomes, context, names_all=asked is not None)
+    named = list(outcomes) if asked is None else asked.in_order
+    return await _answered(named, outcomes, context, names_all=asked is not None)
 
 
 def _kind(request: ElectLeadersRequest) -> ElectionType:
@@ -61,13 +67,23 @@ def _kind(request: ElectLeadersRequest) -> ElectionType:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no election of type {request.election_type}.") from None
 
 
-async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], context: RequestContext) -> list[PartitionKey]:
-    """In the order of the request."""
-    pauses, asked = context.services.slices.pauses(), list[PartitionKey]()
+class Asked(NamedTuple):
+    """The partitions of a request."""
+
+    in_order: list[PartitionKey]
+    """With those that are named again."""
+    keys: set[PartitionKey]
+
+
+async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], pause: Pause) -> Asked:
+    asked = Asked([], set())
     for topic in topics:
+        await pause()
         for partition in topic.partitions:
-            await pauses.here()
-            asked.append(PartitionKey(topic.topic, partition))
+            await pause()
+            key = PartitionKey(topic.topic, partition)
+            asked.in_order.append(key)
+            asked.keys.add(key)
     return asked
 
 
@@ -78,27 +94,31 @@ def _shows(image: ClusterImage, elected: Mapping[PartitionKey, int]) -> bool:
     )
 
 
-async def _refused(
-    error: KafkaError, asked: Iterable[PartitionKey] | None, context: RequestContext
-) -> ElectLeadersResponse:
-    if context.version >= FIRST_VERSION_WITH_AN_ERROR:
-        return ElectLeadersResponse(error_code=error.code, replica_election_results=[])
-    return await _answered(asked or (), dict.fromkeys(asked or (), error), context)
+async def _refused(error: KafkaError, asked: Asked | None, context: RequestContext) -> ElectLeadersResponse:
+    if asked is None or context.version >= FIRST_VERSION_WITH_AN_ERROR:
+        code = error.code if context.version >= FIRST_VERSION_WITH_AN_ERROR else ErrorCode.NONE
+        return ElectLeadersResponse(error_code=code, replica_election_results=[])
+    return await _answered(asked.in_order, dict.fromkeys(asked.keys, error.as_value()), context)
 
 
 async def _answered(
     keys: Iterable[PartitionKey], outcomes: Outcomes, context: RequestContext, *, names_all: bool = True
 ) -> ElectLeadersResponse:
-    """`names_all`: also the partitions that need no election."""
+    """`names_all`: also the partitions that need no election. The outcomes are used up: to free very many errors at
+    once takes long."""
     pauses, topics = context.services.slices.pauses(), dict[str, TopicResult]()
+    results: dict[PartitionKey, PartitionResult | None] = {}
     for key in keys:
         await pauses.here()
         topic = topics.get(key.topic)
         if topic is None:
             topic = topics[key.topic] = TopicResult(topic=key.topic, partition_result=[])
-        error = outcomes[key]
-        if names_all or error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
-            topic.partition_result.append(_result(key, error))
+        if key in outcomes:
+            error = outcomes.pop(key)
+            is_named = names_all or error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
+            results[key] = _result(key, error) if is_named else None
+        if (result := results[key]) is not None:
+            topic.partition_result.append(result)
     return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=list(topics.values()))
 
 

@@ -18,7 +18,7 @@ class Asked:
     """A context whose work notes where it would let others have their turn."""
 
     def __init__(self) -> None:
-        self.pauses = 0
+        self.pauses = self.looked = 0
         self.altered: list[Any] = []
         slices = SimpleNamespace(pauses=lambda: SimpleNamespace(here=self._here))
         configs = SimpleNamespace(alter_quotas=self._alter, nodes_of_addresses=self._nodes)
@@ -34,6 +34,7 @@ class Asked:
         self.altered.append((entity, change({"a": "b"})))
 
     async def _nodes(self, pause: object) -> None:
+        self.looked += 1
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the store is away")
 
     def answer(self, *entries: Entry) -> AlterClientQuotasResponse:
@@ -62,6 +63,8 @@ def test_very_many_keys_are_gone_through_with_pauses() -> None:
 def test_addresses_of_which_the_store_does_not_tell_fail_alone() -> None:
     named = [("ip", "10.0.0.1"), ("user", "u"), ("ip", "10.0.0.2")]
     entities = [[Entry.EntityData(entity_type=kind, entity_name=name)] for kind, name in named]
-    answered = Asked().answer(*(Entry(entity=entity, ops=[]) for entity in entities))
+    asked = Asked()
+    answered = asked.answer(*(Entry(entity=entity, ops=[]) for entity in entities))
     codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
     assert [result.error_code for result in answered.entries] == codes
+    assert asked.looked == 1, "each of very many would wait for the store"

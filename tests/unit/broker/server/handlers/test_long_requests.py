@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,10 @@ from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers import (
     add_partitions_to_txn,
     alter_configs,
+    alter_partition_reassignments,
     delete_topics,
     describe_producers,
+    elect_leaders,
     find_coordinator,
     incremental_alter_configs,
     list_offsets,
@@ -25,12 +28,14 @@ from oncelog_broker.server.handlers import (
 )
 from oncelog_broker.server.named import NAMES_PER_STEP
 from oncelog_protocol.api import ApiKey
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest
+from oncelog_protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog_protocol.messages.describe_configs import ResourceType
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest
+from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
@@ -149,28 +154,33 @@ def test_topics_without_partitions_are_steps_too(steps_of: Any) -> None:
     assert slices.steps >= len(EMPTY)
 
 
-@pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
-async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each is looked at between two pauses, and no more: what is done in the end with all of them is done at once."""
-    since_pause, most = 0, 0
+class Named(str):
+    """A name that counts who looks it up, or what it is part of, between two pauses."""
+
+    __slots__ = ()
+    since_pause = 0
+    most = 0
+
+    def __hash__(self) -> int:
+        Named.since_pause += 1
+        Named.most = max(Named.most, Named.since_pause)
+        return super().__hash__()
+
+
+@pytest.fixture
+def paused_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Whose pauses `Named` counts by."""
+    monkeypatch.setattr(Named, "most", 0)
 
     async def here() -> None:
-        nonlocal since_pause
-        since_pause = 0
+        Named.since_pause = 0
 
-    class Named(str):
-        """A key that counts who looks at it."""
+    return SimpleNamespace(pauses=lambda: SimpleNamespace(here=here))
 
-        __slots__ = ()
 
-        def __hash__(self) -> int:
-            nonlocal since_pause, most
-            since_pause += 1
-            most = max(most, since_pause)
-            return super().__hash__()
-
+@pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
+async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(module: Any, paused_slices: Any) -> None:
+    """Each is looked at between two pauses, and no more: what is done in the end with all of them is done at once."""
     request_type = AlterConfigsRequest if module is alter_configs else IncrementalAlterConfigsRequest
     kind: Any = request_type.AlterConfigsResource  # type: ignore[attr-defined]
     fields = {} if module is alter_configs else {"config_operation": 0}
@@ -180,10 +190,88 @@ async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(
     async def alter(name: str, change: Any, validate_only: bool) -> Any:
         return change({})
 
-    slices = SimpleNamespace(pauses=lambda: SimpleNamespace(here=here))
     image = SimpleNamespace(topic=lambda name: name)
     services = {"image": image, "configs": SimpleNamespace(alter_topic_config=alter)}
-    context = context_of(ApiKey.ALTER_CONFIGS, 1, slices, **services)
+    context = context_of(ApiKey.ALTER_CONFIGS, 1, paused_slices, **services)
     response = await module._alter(request_type(resources=[resource], validate_only=False), context)
     assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
-    assert 0 < most < 10
+    assert 0 < Named.most < 10
+
+
+MANY = range(1000)
+
+
+class Refusals:
+    """A controller that refuses everything, and knows how many of its refusals somebody still has."""
+
+    def __init__(self, fails: KafkaError | None = None) -> None:
+        self.alive: weakref.WeakSet[KafkaError] = weakref.WeakSet()
+        self._fails = fails
+
+    def _refusal(self) -> KafkaError:
+        refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.alive.add(refusal)
+        return refusal
+
+    async def elect(self, kind: object, keys: Any) -> Any:
+        if self._fails is not None:
+            raise self._fails
+        return {key: self._refusal() for key in sorted(keys, key=lambda key: key.partition)}
+
+    async def reassign(self, wanted: Any, *, may_change_replication_factor: bool) -> Any:
+        return [self._refusal() for _ in wanted]
+
+
+async def shown(shows: Any) -> None:
+    assert shows(None)
+
+
+def election_of_many() -> ElectLeadersRequest:
+    """Each is named twice."""
+    topic = ElectLeadersRequest.TopicPartitions(topic=Named("t"), partitions=[*MANY, *MANY])
+    return ElectLeadersRequest(election_type=0, topic_partitions=[topic], timeout_ms=1000)
+
+
+@pytest.mark.parametrize("module", [elect_leaders, alter_partition_reassignments])
+async def test_very_many_refusals_are_freed_as_they_are_answered(module: Any) -> None:
+    """All of them at once would be a step of its own."""
+    controller, left = Refusals(), list[int]()
+
+    async def here() -> None:
+        left.append(len(controller.alive))
+
+    slices = SimpleNamespace(pauses=lambda: SimpleNamespace(here=here))
+    elector, cache = SimpleNamespace(term=lambda: controller), SimpleNamespace(wait_for=shown)
+    context = context_of(ApiKey.ELECT_LEADERS, 2, slices, elector=elector, metadata=cache)
+    if module is elect_leaders:
+        elected = await module._elect(election_of_many(), context)
+        answered = [result.error_code for each in elected.replica_election_results for result in each.partition_result]
+        assert answered == 2 * len(MANY) * [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    else:
+        kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+        partitions = [kind.ReassignablePartition(partition_index=index, replicas=[1]) for index in MANY]
+        request = AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=[kind(name="t", partitions=partitions)])
+        await module._reassign(request, context)
+    assert max(left) == len(MANY)
+    assert left[-1] <= 2
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("fails", [None, KafkaError(ErrorCode.NOT_CONTROLLER)], ids=["refused", "fails"])
+async def test_partitions_whose_leaders_are_to_be_elected_are_looked_up_with_pauses(
+    version: int, fails: KafkaError | None, paused_slices: Any
+) -> None:
+    class Controller(Refusals):
+        async def elect(self, kind: object, keys: Any) -> Any:
+            if self._fails is not None:
+                raise self._fails
+            return dict.fromkeys(set(keys))
+
+    view = SimpleNamespace(states={})
+    controller = Controller(fails)
+    controller.view = view  # type: ignore[attr-defined]
+    elector, cache = SimpleNamespace(term=lambda: controller), SimpleNamespace(wait_for=shown)
+    context = context_of(ApiKey.ELECT_LEADERS, version, paused_slices, elector=elector, metadata=cache)
+    response = await elect_leaders._elect(election_of_many(), context)
+    assert response.error_code == (ErrorCode.NOT_CONTROLLER if fails and version else ErrorCode.NONE)
+    assert 0 < Named.most < 10
