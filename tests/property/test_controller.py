@@ -358,4 +358,4 @@ async def _expire(session: TreeSession) -> None:
 
 
 TestController = ControllerMachine.TestCase
-TestController.settings = settings(examples(100, of=200), stateful_step_count=30, deadline=None)
+TestController.settings = settings(examples(200), stateful_step_count=30, deadline=None)
