@@ -289,7 +289,6 @@ class BrokerFetcher:
             await in_thread(self._note_log_starts)
         except OSError as error:  # it is tried again from time to time; the leader waits for that
             logger.error("log starts could not be written down", extra={"reason": error})
-            return
         for key in shortened:
             if key in self._plan:
                 self._plan.ask_for(key, position_of(self._partitions[key]))
