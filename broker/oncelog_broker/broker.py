@@ -544,9 +544,12 @@ class Broker:
         return found
 
     async def _close_logs(self) -> None:
-        try:
-            if hasattr(self, "replicas"):  # else the start was cut short, and the checkpoint stays as it was
+        if hasattr(self, "replicas"):  # else the start was cut short, and the checkpoint stays as it was
+            try:
                 await asyncio.to_thread(self.logs.checkpoint_high_watermarks, self.replicas.high_watermarks())
+            except OSError as error:  # it may be older than the logs, which are closed all the same
+                logger.error("high watermarks could not be written down", extra={"reason": error})
+        try:
             await asyncio.to_thread(self.logs.close)
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})

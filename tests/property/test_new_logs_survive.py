@@ -133,6 +133,7 @@ class Walk:
             flushing.sync()
             log.finish_flush(flushing)
             topic.synced = max(topic.synced, flushing.up_to)
+            topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
 
     def empty(self, name: str) -> None:
         """As a follower whose leader begins behind its end."""
@@ -158,6 +159,7 @@ class Walk:
         if found := self.with_log(name):
             topic, log = found
             log.delete_records_before(self.random.choice([topic.end, self.random.randint(0, topic.end)]))
+            topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)  # as a follower tells its leader
             self.manager.checkpoint_log_start_offsets()
             topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
 
@@ -222,6 +224,7 @@ class Walk:
             topic.deleted_up_to = 0  # it shows nothing, and its leader tells it where to begin
         topic.is_being_emptied = False
         assert log.log_start_offset >= topic.deleted_up_to
+        topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
         found = contents(log)
         assert found == [(offset, topic.value(offset)) for offset, _ in found]
         topic.end = log.log_end_offset

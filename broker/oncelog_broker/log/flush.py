@@ -27,6 +27,7 @@ class PendingFlush:
         "_indexes",
         "_logs",
         "_snapshots",
+        "first_offset",
         "generation",
         "index_paths",
         "new_directory",
@@ -56,6 +57,8 @@ class PendingFlush:
         """Every record below this offset is durable after `sync`."""
         self.generation = generation
         """Of the log's content: a truncation in between makes `up_to` say nothing."""
+        self.first_offset = 0
+        """Where the first segment begins: those before it are gone for good after `sync`, if it `syncs_directory`."""
         self.new_directory: NewDirectory | None = None
         """What is to be on the disk before all else, if that is not known of it."""
 

@@ -90,7 +90,8 @@ class FlushedLog(TrimmedLog):
         """The log start, where the files do not tell it, or would not after a power cut. May be asked in any thread."""
         first = self._local.first.base_offset  # first: when segments go, the log start moves after them
         start = self._log_start_offset
-        return start if start > 0 and (start != first or self.has_unsynced_names) else None
+        is_told = start == first and not self.has_unsynced_names and start <= self.noted_start_offset
+        return start if start > 0 and not is_told else None
 
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
         """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
@@ -117,6 +118,7 @@ class FlushedLog(TrimmedLog):
             directory = self.directory if is_dirty else None
             pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, self.generation)
             pending.new_directory = self.new_directory
+            pending.first_offset = self._local.first.base_offset
         except OSError as error:
             raise self._fail("flush", error) from error
         self._local.directory_dirty = self.producers.aborted.has_new_files = self._epochs.is_unsynced = False
@@ -128,6 +130,8 @@ class FlushedLog(TrimmedLog):
         self._flushes.finish(pending)
         if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
+            if pending.syncs_directory:
+                self._synced_first = max(self._synced_first, pending.first_offset)
         self.producers.note_saved()
         if self._offline is None:
             self._delete_below_start()

@@ -139,6 +139,9 @@ class PartitionLog(FlushedLog):
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
+        if not clean_shutdown:
+            # Nor `first` here, for the same reason: the segments before it may have gone just before a kill.
+            log.note_start(log_start_offset)
         if new_directory is not None and new_directory.is_begun:
             log.new_directory = new_directory
         if clean_shutdown and log.producers.is_saved(end):

@@ -31,6 +31,7 @@ class TrimmedLog(ReadableLog):
         "_noted_start",
         "_recovery_point",
         "_refused_at",
+        "_synced_first",
         "before_truncation",
         "cleaner_checkpoint",
         "is_truncating",
@@ -63,6 +64,9 @@ class TrimmedLog(ReadableLog):
         """A worker thread is cutting its end."""
         self._clock = clock
         self._noted_start = log_start_offset
+        """Up to where it is checkpointed that the log starts."""
+        self._synced_first = 0
+        """Where the first segment began when it was last known that the names of the segments are on the disk."""
         self._recovery_point = recovery_point
 
     @property
@@ -77,9 +81,9 @@ class TrimmedLog(ReadableLog):
 
     @property
     def noted_start_offset(self) -> int:
-        """Where the log will begin at least when it is opened again, even after a crash: so far it is checkpointed, or
-        the segments are gone. Never above the log start."""
-        return min(self._log_start_offset, max(self._noted_start, self._local.first.base_offset))
+        """Where the log will begin at least when it is opened again, even after a power cut: so far it is checkpointed,
+        or the segments are gone, and their names too. Never above the log start."""
+        return min(self._log_start_offset, max(self._noted_start, self._synced_first))
 
     def note_start(self, offset: int) -> None:
         """It is checkpointed that the log starts there."""
@@ -231,6 +235,7 @@ class TrimmedLog(ReadableLog):
         except OSError as error:
             raise self._fail("truncate", error) from error
         self._log_start_offset = self._recovery_point = offset
+        self._synced_first = min(self._synced_first, offset)
 
     def _lower_checkpoints(self, offset: int) -> None:
         was_compacted = self.cleaner_checkpoint is not None and offset < self.cleaner_checkpoint

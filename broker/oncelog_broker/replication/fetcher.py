@@ -169,7 +169,7 @@ class BrokerFetcher:
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
-        """Where the log start has moved with the last answer, and is not on the disk."""
+        """Where the log start is not on the disk: it has moved with the last answer, or was found so."""
         self._behind: dict[Key, Partition] = {}
         """Those that are not known to have all that is committed: they may be throttled."""
         self._has_work = asyncio.Event()
@@ -181,6 +181,8 @@ class BrokerFetcher:
         """Fetch it, in the leader epoch that it follows in now."""
         key = partition.topic_id, partition.index
         self._partitions[key] = self._behind[key] = partition
+        if partition.log.noted_start_offset < partition.log.log_start_offset:
+            self._shortened.add(key)
         self._plan.ask_for(key, position_of(partition))
         self._has_work.set()
 
@@ -287,7 +289,6 @@ class BrokerFetcher:
             await in_thread(self._note_log_starts)
         except OSError as error:  # it is tried again from time to time; the leader waits for that
             logger.error("log starts could not be written down", extra={"reason": error})
-            return
         for key in shortened:
             if key in self._plan:
                 self._plan.ask_for(key, position_of(self._partitions[key]))

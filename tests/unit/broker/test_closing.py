@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,17 @@ class Logs:
 
     def close(self) -> None:
         self._note("logs")
+
+
+class FullDisk(Logs):
+    def checkpoint_high_watermarks(self, high_watermarks: dict[tuple[str, int], int]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_logs_are_closed_though_the_high_watermarks_cannot_be_written() -> None:
+    broker: Any = SimpleNamespace(logs=FullDisk(), replicas=SimpleNamespace(high_watermarks=dict))
+    await Broker._close_logs(broker)
+    assert broker.logs.done == [("logs", False)]
 
 
 async def test_nothing_on_the_event_loop_waits_for_the_disk() -> None:

@@ -155,6 +155,7 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
+        log.note_start(0)  # what of its start was on the disk is not known here: it is noted again
         try:
             log.truncate_to(log.recovery_point)
             self._identify([(wanted, log)])

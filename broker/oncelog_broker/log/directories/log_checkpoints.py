@@ -2,11 +2,13 @@
 
 What is written here may be written in any thread: `checkpoint_guard` keeps the order. A log that was made just now is
 synced first, with its directory; that of the high watermarks does it before it takes the guard, so that others go on.
+
+Each data directory is written by itself: that the disk of one fails keeps nothing from the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -41,36 +43,35 @@ class LogCheckpoints:
 
     def write_recovery_points(self) -> None:
         """Up to where each log is synced."""
-        for home in self._directories:
-            self._write_recovery_points_of(home)
+        raise_first(self._in_each(self._write_recovery_points_of))
 
     def write_log_start_offsets(self) -> None:
         """The log starts that the files do not tell. Each log learns whether its own was written."""
-        for home in self._directories:
-            with home.checkpoint_guard:
-                logs = dict(self._logs_in(home))
-                starts = {key: log.start_to_note for key, log in logs.items()}
-                offsets = {key: start for key, start in starts.items() if start is not None}
-                written = self._write(home, LOG_START_OFFSET_CHECKPOINT, offsets)
-                for key in offsets.keys() & written.keys():
-                    logs[key].note_start(written[key])
+        raise_first(self._in_each(self._write_log_start_offsets_of))
 
     def write_cleaner_offsets(self) -> None:
         """Up to where each log was compacted."""
-        for home in self._directories:
-            self._write_cleaner_offsets_of(home)
+        raise_first(self._in_each(self._write_cleaner_offsets_of))
+
+    def write_at_the_end(self) -> dict[DataDirectory, OSError]:
+        """What the next start goes by, when all logs are closed; where that failed."""
+        failed = self._in_each(self._write_recovery_points_of)
+        return failed | self._in_each(self._write_log_start_offsets_of)
 
     def write_high_watermarks(
         self, high_watermarks: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, PartitionLog]
     ) -> None:
         """`logs`: whose they are. Of another log that has the name since, nothing new is said."""
         self.sync_new(key for key, offset in high_watermarks.items() if offset)
-        for home in self._directories:
+
+        def write(home: DataDirectory) -> None:
             with home.checkpoint_guard:
                 here = {key: offset for key, offset in high_watermarks.items() if self._homes.get(key) is home}
                 for key in [key for key in here if self._logs.get(key) is not logs.get(key)]:
                     here[key] = home.noted(HIGH_WATERMARK_CHECKPOINT, key) or 0
                 self._write(home, HIGH_WATERMARK_CHECKPOINT, here)
+
+        raise_first(self._in_each(write))
 
     def lower_for_truncation(self, log: TrimmedLog) -> None:
         """See `TrimmedLog.before_truncation`."""
@@ -95,6 +96,15 @@ class LogCheckpoints:
             offsets = {key: log.recovery_point for key, log in self._logs_in(home)}
             self._write(home, RECOVERY_POINT_CHECKPOINT, offsets)
 
+    def _write_log_start_offsets_of(self, home: DataDirectory) -> None:
+        with home.checkpoint_guard:
+            logs = dict(self._logs_in(home))
+            starts = {key: log.start_to_note for key, log in logs.items()}
+            offsets = {key: start for key, start in starts.items() if start is not None}
+            written = self._write(home, LOG_START_OFFSET_CHECKPOINT, offsets)
+            for key in offsets.keys() & written.keys():
+                logs[key].note_start(written[key])
+
     def _write_cleaner_offsets_of(self, home: DataDirectory) -> None:
         with home.checkpoint_guard:
             noted = {key: log.cleaner_checkpoint for key, log in self._logs_in(home)}
@@ -114,5 +124,21 @@ class LogCheckpoints:
         home.write_checkpoint(name, offsets)
         return offsets
 
+    def _in_each(self, write: Callable[[DataDirectory], None]) -> dict[DataDirectory, OSError]:
+        """Where it failed."""
+        failed: dict[DataDirectory, OSError] = {}
+        for home in self._directories:
+            try:
+                write(home)
+            except OSError as error:
+                failed[home] = error
+        return failed
+
     def _logs_in(self, home: DataDirectory) -> list[tuple[TopicPartition, PartitionLog]]:
         return [(key, log) for key, log in list(self._logs.items()) if self._homes.get(key) is home]
+
+
+def raise_first(failed: Mapping[DataDirectory, OSError]) -> None:
+    """One stands for all; each has the path of its file."""
+    for error in failed.values():
+        raise error

@@ -36,7 +36,7 @@ from oncelog_broker.log.directories.log_changes import (
     ReturningLog,
     WantedLog,
 )
-from oncelog_broker.log.directories.log_checkpoints import LogCheckpoints
+from oncelog_broker.log.directories.log_checkpoints import LogCheckpoints, raise_first
 from oncelog_broker.log.directories.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadataCorrupt,
@@ -450,15 +450,13 @@ class LogManager:
                 logger.error("closing %s: %s", log.name, error)
             if not log.is_cleanly_closed:
                 unclean.add(id(self._homes[key]))
-        try:
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_start_offsets()
-        except OSError:
-            unclean.update(map(id, self._directories))
-            raise
-        finally:
-            for home in self._directories:
-                home.close(clean=id(home) not in unclean, broker_epoch=broker_epoch)
+        failed = self._checkpoints.write_at_the_end()
+        for home in self._directories:
+            try:
+                home.close(clean=home not in failed and id(home) not in unclean, broker_epoch=broker_epoch)
+            except OSError as error:
+                failed.setdefault(home, error)
+        raise_first(failed)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

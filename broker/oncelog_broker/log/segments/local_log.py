@@ -202,6 +202,7 @@ class LocalLog:
         """Let go of the oldest segments; returns their base offsets. At least one must be left."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
+        self.directory_dirty = True  # before the row is another one: other threads ask whether names are unsynced
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:

@@ -71,12 +71,11 @@ class _Delete:
             topics.append(TopicResult(name=topic.name, partitions=results))
         try:
             yield Errand(self._context.services.logs.checkpoint_log_start_offsets)
-        except OSError as error:  # the records are not to be read now, but may be again after a crash
+        except OSError as error:
             logger.error("log starts could not be written down", extra={"reason": error})
-            for result in (result for topic in topics for result in topic.partitions):
-                result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         for result, partition, _ in self._deleted_here:
-            if partition.log.noted_start_offset < result.low_watermark:  # its directory, say, could not be synced
+            # The records are not to be read now, but may be again after a crash. Other disks may have written theirs.
+            if partition.log.noted_start_offset < result.low_watermark:
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)
 

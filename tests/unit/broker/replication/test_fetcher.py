@@ -273,6 +273,21 @@ async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: 
     assert pair.leader.low_watermark == 4
 
 
+async def test_a_log_start_that_was_not_noted_is_when_a_leader_is_followed(pair: Pair) -> None:
+    """After a kill, say: who is not known to have deleted the same does not join those in sync."""
+    pair.begin()
+    pair.produce(5)
+    await pair.until_the_same()
+    pair.disk_is_full = True
+    pair.leader.log.delete_records_before(3)
+    pair.produce()
+    await pair.until_the_same()
+    assert pair.leader.low_watermark == 0
+    pair.disk_is_full = False
+    pair.begin(epoch=1)
+    await pair.until(lambda: pair.leader.low_watermark == 3)
+
+
 async def test_after_a_cut_it_goes_on_in_a_new_session(pair: Pair) -> None:
     pair.begin()
     pair.produce(2)

@@ -94,6 +94,43 @@ def test_a_log_start_is_written_down_as_long_as_deleted_segments_may_come_back(s
     assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == []
 
 
+def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_good(start):
+    """Followers tell it their leader, who answers that the records are gone."""
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 30)
+    _, second, third, *_ = log.segment_base_offsets
+    log.delete_records_before(second)
+    assert log.noted_start_offset == 0
+    pending = log.prepare_flush()
+    log.delete_records_before(third)
+    pending.sync()
+    log.finish_flush(pending)
+    assert (log.noted_start_offset, log.log_start_offset) == (second, third)
+    log.flush()
+    assert log.noted_start_offset == third
+    manager.checkpoint_log_start_offsets()
+    assert log.noted_start_offset == third
+
+
+def test_a_log_start_that_was_found_after_a_kill_is_noted_again(start, tmp_path):
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 30)
+    log.flush()
+    log.delete_records_before(log.segment_base_offsets[1])
+    kill(manager)
+    manager = start()
+    (log,) = manager.logs()
+    assert log.noted_start_offset == 0 < log.log_start_offset == log.segment_base_offsets[0]
+    manager.checkpoint_log_start_offsets()
+    assert log.noted_start_offset == log.log_start_offset
+    manager.close()
+    manager = start()
+    (log,) = manager.logs()
+    assert log.noted_start_offset == log.log_start_offset == log.segment_base_offsets[0] > 0
+
+
 def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path):
     log = open_log(tmp_path / "orders-0")
     fill(log, 30)
@@ -241,3 +278,29 @@ def test_what_a_follower_gave_up_does_not_come_back():
         disk.cut_power()
         log = open_log("/logs/orders-0", disk=disk, recovery_point=log.recovery_point)
         assert log.log_end_offset == 13, seed
+
+
+def test_a_disk_that_fails_keeps_no_checkpoint_of_another_one_back(start, tmp_path):
+    disk = Watched()
+    manager = start(disk, directories=("one", "two"))
+    logs = [make_log(manager, name, 0, TOPIC_ID, SMALL) for name in ("orders", "payments")]
+    bad, good = (next(log for log in logs if f"/{name}/" in log.directory) for name in ("one", "two"))
+    for log in logs:
+        fill(log, 3)
+        log.flush()
+        log.delete_records_before(2)
+    disk.fails_to_replace = str(tmp_path / "one")
+    for checkpoint in (
+        manager.checkpoint_recovery_points,
+        manager.checkpoint_log_start_offsets,
+        lambda: manager.checkpoint_high_watermarks({(log.topic, 0): 3 for log in logs}),
+    ):
+        with pytest.raises(OSError, match="error"):
+            checkpoint()
+    assert (bad.noted_start_offset, good.noted_start_offset) == (0, 2)
+    for name, offset in {"recovery-point": 3, "log-start": 2, "replication": 3}.items():
+        assert checkpoint_of(tmp_path, f"{name}-offset-checkpoint", "two") == [f"{good.topic} 0 {offset}"]
+    with pytest.raises(OSError, match="error"):
+        manager.close()
+    manager = start(directories=("one", "two"))
+    assert [directory.clean_shutdown for directory in manager._directories] == [False, True]
