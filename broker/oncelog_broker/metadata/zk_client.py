@@ -30,10 +30,9 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
-from oncelog_broker.metadata import zk_tls
+from oncelog_broker.metadata import zk_sockets, zk_tls
 from oncelog_broker.metadata.store import SessionKey
 from oncelog_broker.metadata.zk_access import OPEN_ACCESS, MakeContext, ZooKeeperAccess
-from oncelog_broker.metadata.zk_sockets import ReadAhead, wait
 from oncelog_broker.metadata.zk_wake_ups import WakeUps
 from oncelog_broker.runtime.clock import Clock
 
@@ -114,7 +113,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         made: Any
         try:
             if self._tls is None:
-                made = ReadAhead(super().create_connection(*arguments, timeout=seconds, **named))
+                made = zk_sockets.ReadAhead(super().create_connection(*arguments, timeout=seconds, **named))
             else:
                 made = zk_tls.connected(address, host, seconds, self._tls())
         except Exception as error:
@@ -130,7 +129,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return both, both
 
     def select(self, reading: list[Any], writing: list[Any], _: list[Any], seconds: float | None = None) -> Any:
-        return wait(self._clock.uptime, reading, writing, seconds)
+        return *zk_sockets.select(self._clock.uptime, reading, writing, seconds), []
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]

@@ -1,45 +1,58 @@
-"""What kazoo takes for a socket, and how it waits for one.
+"""What kazoo takes for a socket, and how it waits for one: as few system calls as can be.
 
-kazoo asks for each answer in two pieces, the size and the rest, and waits in `select` before each, with a selector that
-it makes for that one time: some twenty system calls for an answer of a hundred bytes, of which a thousand partitions
-bring tens of thousands. Here all that has come is read at once, and what is there is given without a system call.
+kazoo reads an answer in two pieces, waits before each of them, and makes a selector of its own for each wait: a dozen
+system calls for an event of eighty bytes, of which a new topic of a thousand partitions makes two thousand. After each
+of them its thread has to get the interpreter back, which our event loop may keep for milliseconds when it has work. So
+whatever has come is read at once, and kazoo is served from there without a system call; and what can be sent is sent
+without asking first.
 """
 
 from __future__ import annotations
 
 import math
-import select
+import select as system
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 READ_BYTES: Final = 64 * 1024
-"""With one system call."""
-MS_PER_SECOND: Final = 1000
+"""Read at a time, about; what is beyond them stays in the system, which then stops the server from sending."""
+RECORD_BYTES: Final = 16 * 1024
+"""The longest record of TLS. Less is never asked for: no descriptor tells of the rest of a record."""
+
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Readable(Protocol):
-    """What kazoo waits for."""
+class Waiting(Protocol):
+    """What `select` takes."""
 
     def fileno(self) -> int: ...
 
-    def has_something(self) -> bool:
-        """Whether `recv` has something to give, though nothing more comes."""
+    def is_readable(self) -> bool:
+        """Whether `recv` has something to give, the end too. Makes no system call."""
 
-    def take_in(self) -> None:
-        """Something may have come."""
+    def fill(self) -> None:
+        """Called when the descriptor is readable and `is_readable` was not. Raises OSError."""
 
 
 class ReadAhead:
-    """A connection, with what kazoo uses of a socket. Only `shutdown` is for other threads."""
+    """A connection that reads all that has come. Its TLS handshake is done, if it has TLS.
+
+    With TLS it is readable when there is something that was meant for kazoo: else a record of TLS's own, or half of
+    one, would have kazoo's thread wait for the rest, and no heartbeat would be sent meanwhile. Only `shutdown` is for
+    other threads.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._has_tls = isinstance(connection, ssl.SSLSocket)
         self._received = b""
-        self._at = 0
-        """Up to where it was given away."""
+        self._taken = 0
+        """Of these."""
         self._has_ended = False
+        self._is_full = False
+        """Nothing more could be sent, the last time."""
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -48,68 +61,102 @@ class ReadAhead:
         self._connection.setblocking(flag)
 
     def pending(self) -> int:
-        """Bytes that `recv` gives without looking at the socket."""
-        return len(self._received) - self._at
+        """Bytes that `recv` gives without looking at the connection. kazoo does not wait while there are some."""
+        return len(self._received) - self._taken
 
-    def has_something(self) -> bool:
-        """The end is something, too. Raises OSError."""
-        return self._at < len(self._received) or self._has_ended
+    def is_readable(self) -> bool:
+        return self._taken < len(self._received) or self._has_ended
 
-    def take_in(self) -> None:
-        """Raises OSError."""
-        if not self._has_ended and self._at == len(self._received):
-            received = self._read()
-            if received is not None:
-                self._received, self._at, self._has_ended = received, 0, not received
-
-    def _read(self) -> bytes | None:
-        """None: there is nothing yet. Raises OSError."""
-        try:
-            return self._connection.recv(READ_BYTES)
-        except BlockingIOError:
-            return None
+    def fill(self) -> None:
+        """Read what has come, where nothing is left of what came before. Raises OSError."""
+        if self.is_readable():
+            return
+        size = RECORD_BYTES if self._has_tls else READ_BYTES
+        pieces: list[bytes] = []
+        came = 0
+        while came < READ_BYTES:
+            try:
+                piece = self._connection.recv(size)
+            except _NOT_NOW:
+                break
+            except OSError:
+                if pieces:
+                    break  # it comes again when these are taken, or the end does
+                raise
+            if not piece:
+                self._has_ended = True
+                break
+            pieces.append(piece)
+            came += len(piece)
+            if not self._has_tls:
+                break  # that was all; of TLS it was one record
+        self._received, self._taken = b"".join(pieces), 0
 
     def recv(self, size: int) -> bytes:
-        """Raises SSLWantReadError, which kazoo knows, where a blocking socket would wait; OSError."""
-        if not self.has_something():
-            self.take_in()
-            if not self.has_something():
-                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing has come")
-        begin, self._at = self._at, min(self._at + size, len(self._received))
-        return self._received[begin : self._at]
+        """b"" at the end. Raises SSLWantReadError where a blocking socket would wait, with TLS or without: kazoo takes
+        that for what it is, and any other error for the end. OSError."""
+        self.fill()
+        if not self.is_readable():
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing has come")
+        taken = self._received[self._taken : self._taken + size]
+        self._taken += len(taken)
+        if self._taken == len(self._received):
+            self._received, self._taken = b"", 0
+        return taken
+
+    def is_writable(self) -> bool:
+        """Whether `send` may be tried."""
+        return not self._is_full
+
+    def can_send(self) -> None:
+        """The descriptor is writable."""
+        self._is_full = False
 
     def send(self, data: Any) -> int:
-        return self._connection.send(data)
+        """How many bytes were sent. Raises SSLWantWriteError for none, as `recv` does, and OSError."""
+        try:
+            return self._connection.send(data)
+        except (BlockingIOError, ssl.SSLWantWriteError) as error:
+            self._is_full = True
+            raise ssl.SSLWantWriteError(ssl.SSL_ERROR_WANT_WRITE, "not now") from error
 
     def shutdown(self, how: int) -> None:
-        self._connection.shutdown(how)
+        """The socket's. That of `ssl` would first take the encryption away, and what the other thread sends at that
+        moment would leave as it is."""
+        socket.socket.shutdown(self._connection, how)
 
     def close(self) -> None:
         self._connection.close()
 
 
-def wait(
-    uptime: Callable[[], float], reading: Sequence[Readable], writing: Sequence[Any], seconds: float | None
-) -> tuple[list[Readable], list[Any], list[Any]]:
-    """As `select.select`: those of `reading` that have something to give, those of `writing` that have room, and none
-    that is exceptional. `uptime` in seconds; `seconds` None: for as long as it takes. Raises ValueError for what is
-    closed, OSError."""
+def select(
+    uptime: Callable[[], float],
+    reading: Sequence[Waiting],
+    writing: Sequence[ReadAhead],
+    seconds: float | None,
+) -> tuple[list[Waiting], list[ReadAhead]]:
+    """Those of which `recv` has something to give, and those of which `send` may be tried; none after so many seconds.
+    Where there is one already, nobody looks at the descriptors."""
     until = None if seconds is None else uptime() + seconds
-    ready = [each for each in reading if each.has_something()]
-    if ready and not writing:
-        return ready, [], []
-    polled = select.poll()
-    for each in reading:
-        polled.register(each, select.POLLIN)
-    for each in writing:
-        polled.register(each, select.POLLOUT)
     while True:
-        left = 0.0 if ready else None if until is None else max(0.0, until - uptime())
-        came = dict(polled.poll(None if left is None else math.ceil(left * MS_PER_SECOND)))
-        for each in reading:
-            if each.fileno() in came:
-                each.take_in()
-        ready = [each for each in reading if each.has_something()]
-        room = [each for each in writing if each.fileno() in came]
-        if ready or room or not came or (until is not None and uptime() >= until):
-            return ready, room, []
+        readable = [each for each in reading if each.is_readable()]
+        writable = [each for each in writing if each.is_writable()]
+        if readable or writable:
+            return readable, writable
+        if not _wait(reading, writing, None if until is None else max(0.0, until - uptime())):
+            return [], []
+
+
+def _wait(reading: Sequence[Waiting], writing: Sequence[ReadAhead], seconds: float | None) -> bool:
+    """Wait for the descriptors, and have those told that are ready; whether there is one."""
+    asked = system.poll()
+    ends = {each.fileno(): each.fill for each in reading}
+    for descriptor in ends:
+        asked.register(descriptor, system.POLLIN)
+    for each in writing:
+        ends[each.fileno()] = each.can_send
+        asked.register(each.fileno(), system.POLLOUT)
+    found = asked.poll(None if seconds is None else math.ceil(seconds * 1000))
+    for descriptor, _ in found:
+        ends[descriptor]()
+    return bool(found)

@@ -22,19 +22,13 @@ class WakeUps:
     def fileno(self) -> int:
         return self._reading.fileno()
 
-    def has_something(self) -> bool:
-        """Whether `recv` has a wake-up."""
-        return self._count > 0
-
-    def take_in(self) -> None:
-        """What has come is counted already."""
-
     def send(self, data: bytes) -> int:
         """One wake-up. Raises OSError once it is closed."""
         with self._lock:
-            if not self._count or self._writing.fileno() < 0:
+            is_first = not self._count
+            self._count += 1  # before the byte: whoever that wakes asks `is_readable`
+            if is_first or self._writing.fileno() < 0:
                 self._writing.send(b"\0")
-            self._count += 1
         return len(data)
 
     def recv(self, size: int) -> bytes:
@@ -46,6 +40,13 @@ class WakeUps:
             if not self._count:
                 self._reading.recv(1)
         return b"\0"
+
+    def is_readable(self) -> bool:
+        """Whether `recv` has one to give: without a system call, and without waiting for who is sending it."""
+        return self._count > 0
+
+    def fill(self) -> None:
+        """For `zk_sockets.select`: there is nothing to be read ahead."""
 
     def close(self) -> None:
         """May be repeated: kazoo closes both ends."""

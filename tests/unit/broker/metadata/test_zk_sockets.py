@@ -1,147 +1,208 @@
-"""What has come from ZooKeeper is read at once, and given in the pieces that kazoo asks for."""
+"""What has come is read at once; nothing of it is missed, waited for again, or given twice."""
 
-import select
+from __future__ import annotations
+
 import socket
 import ssl
+import struct
 import threading
+from types import SimpleNamespace
 
 import pytest
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import reply_header_struct
 
-from oncelog_broker.metadata.zk_sockets import ReadAhead, wait
+from oncelog_broker.metadata import zk_sockets
+from oncelog_broker.metadata.zk_client import _Handler
+from oncelog_broker.metadata.zk_sockets import READ_BYTES, ReadAhead, select
 from oncelog_broker.metadata.zk_wake_ups import WakeUps
 from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0
+LITTLE = 0.02
+"""A time that is to pass."""
 
 
-class Counted:
-    """A socket whose reads are counted."""
+class Counting(socket.socket):
+    """Counts how often it is read."""
 
-    def __init__(self, connection):
-        self.connection = connection
-        self.reads = 0
+    reads = 0
 
-    def recv(self, size):
+    def recv(self, size, *flags):
         self.reads += 1
-        return self.connection.recv(size)
-
-    def __getattr__(self, name):
-        return getattr(self.connection, name)
+        return super().recv(size, *flags)
 
 
 @pytest.fixture
 def ends():
-    ours, server = socket.socketpair()
-    ours.setblocking(False)
-    client, wake_ups = ReadAhead(Counted(ours)), WakeUps()
-    yield client, server, wake_ups
-    for each in (client, server, wake_ups):
+    near, server = socket.socketpair()
+    counted = Counting(fileno=near.detach())
+    counted.setblocking(False)
+    wake_ups = WakeUps()
+    yield ReadAhead(counted), counted, server, wake_ups
+    for each in (counted, server, wake_ups):
         each.close()
 
 
-def waited(reading, seconds=SECONDS, writing=()):
-    return wait(SystemClock().uptime, reading, writing, seconds)
+def wait(reading, seconds=SECONDS, writing=()):
+    readable, writable = select(SystemClock().uptime, reading, writing, seconds)
+    return [*readable, *writable]
 
 
-def test_what_has_come_is_read_once_and_given_in_pieces(ends):
-    client, server, wake_ups = ends
-    server.sendall(b"fourpiece" * 100)
-    for _ in range(100):
-        assert waited([client, wake_ups])[0] == [client]
-        assert client.recv(4) == b"four"
-        assert waited([client])[0] == [client]
-        assert client.recv(5) == b"piece"
-    assert client.pending() == 0
-    assert client._connection.reads == 1
+class Kazoo:
+    """kazoo's own reading of answers, over a socket of ours."""
+
+    def __init__(self, connection):
+        handler = _Handler(None, 1.0, None, SystemClock())
+        self.reader = ConnectionHandler(SimpleNamespace(handler=handler), None)
+        self.reader._socket = connection
+
+    def answer(self, seconds=SECONDS):
+        """Its xid and what is in it."""
+        header, read, offset = self.reader._read_header(seconds)
+        return header.xid, read[offset:]
 
 
-def test_what_is_there_asks_the_system_for_nothing_and_hides_no_request(ends, monkeypatch):
-    client, server, wake_ups = ends
-    server.sendall(b"onetwo")
-    assert waited([client])[0] == [client]
-    monkeypatch.setattr(select, "poll", None)
-    assert waited([client, wake_ups], None)[0] == [client]
-    wake_ups.send(b"\0")
-    assert waited([client, wake_ups], None)[0] == [client, wake_ups]
-    assert client.recv(3) == b"one"
-    wake_ups.recv(1)
-    assert waited([client, wake_ups], None)[0] == [client]
-    assert client.recv(100) == b"two"
+def answer(xid, content):
+    body = reply_header_struct.pack(xid, 7, 0) + content
+    return struct.pack(">i", len(body)) + body
 
 
-def test_an_answer_that_comes_in_two_parts_is_waited_for_twice(ends):
-    client, server, _ = ends
-    server.sendall(b"half")
-    assert waited([client])[0] == [client]
-    assert client.recv(100) == b"half"
-    assert waited([client], 0)[0] == []
-    with pytest.raises(ssl.SSLWantReadError):
-        client.recv(1)
-    sending = threading.Timer(0.01, server.sendall, [b"the rest"])
+def test_several_answers_are_one_read_and_no_wait(ends, monkeypatch):
+    connection, counted, server, wake_ups = ends
+    server.sendall(b"".join(answer(xid, b"x" * xid) for xid in range(1, 101)))
+    assert wait([connection, wake_ups]) == [connection]
+    kazoo = Kazoo(connection)
+    monkeypatch.setattr(zk_sockets, "_wait", None)  # nobody looks at a descriptor
+    for xid in range(1, 101):
+        assert wait([connection, wake_ups]) == [connection]
+        assert kazoo.answer() == (xid, b"x" * xid)
+    assert counted.reads == 1
+    assert not connection.is_readable()
+    assert not connection.pending()
+
+
+@pytest.mark.parametrize("cut", range(1, len(answer(1, b"content"))))
+def test_an_answer_that_comes_in_two_parts_is_waited_for(ends, cut):
+    connection, _, server, _ = ends
+    whole = answer(1, b"content")
+    server.sendall(answer(2, b"") + whole[:cut])
+    kazoo = Kazoo(connection)
+    assert kazoo.answer() == (2, b"")
+    later = threading.Timer(LITTLE, server.sendall, [whole[cut:] + answer(3, b"")])
+    later.start()
+    assert kazoo.answer() == (1, b"content")
+    assert kazoo.answer() == (3, b"")
+    later.join(SECONDS)
+
+
+def test_an_answer_that_is_longer_than_a_read_is_put_together(ends):
+    connection, counted, server, _ = ends
+    content = bytes(range(256)) * (3 * READ_BYTES // 256)
+    sending = threading.Thread(target=server.sendall, args=[answer(1, content) + answer(2, b"next")])
     sending.start()
-    assert waited([client])[0] == [client]
-    assert client.recv(100) == b"the rest"
-    sending.join()
+    kazoo = Kazoo(connection)
+    assert kazoo.answer() == (1, content)
+    assert kazoo.answer() == (2, b"next")
+    sending.join(SECONDS)
+    assert counted.reads >= 3
 
 
-def test_what_came_before_the_end_is_given_before_it(ends):
-    client, server, _ = ends
-    server.sendall(b"last")
+def test_half_an_answer_is_a_timeout(ends):
+    connection, _, server, _ = ends
+    server.sendall(answer(1, b"content")[:10])
+    with pytest.raises(KazooTimeoutError):
+        Kazoo(connection).answer(LITTLE)
+
+
+def test_what_came_before_the_end_is_given_before_the_end(ends):
+    connection, _, server, _ = ends
+    server.sendall(answer(1, b"one") + answer(2, b"two") + answer(3, b"three")[:9])
     server.close()
-    assert waited([client])[0] == [client]
-    assert client.recv(2) == b"la"
-    assert client.recv(2) == b"st"
-    assert waited([client])[0] == [client]
-    assert client.recv(1) == b""
-    assert waited([client])[0] == [client], "and once more"
-    assert client.recv(1) == b""
+    kazoo = Kazoo(connection)
+    assert kazoo.answer() == (1, b"one")
+    assert wait([connection]) == [connection]
+    assert kazoo.answer() == (2, b"two")
+    with pytest.raises(ConnectionDropped):
+        kazoo.answer()
+    assert wait([connection]) == [connection], "the end stays"
+    assert connection.recv(10) == b""
 
 
-def test_a_request_ends_the_wait_for_answers(ends):
-    client, _, wake_ups = ends
-    sending = threading.Timer(0.01, wake_ups.send, [b"\0"])
-    sending.start()
-    assert waited([client, wake_ups])[0] == [wake_ups]
-    sending.join()
+def test_another_thread_ends_the_connection_while_kazoo_waits(ends):
+    connection, _, _, wake_ups = ends
+    later = threading.Timer(LITTLE, connection.shutdown, [socket.SHUT_RDWR])
+    later.start()
+    assert wait([connection, wake_ups]) == [connection]
+    assert connection.recv(10) == b""
+    later.join(SECONDS)
 
 
-def test_nothing_that_comes_ends_the_wait_with_its_time(ends):
-    client, _, wake_ups = ends
-    assert waited([client, wake_ups], 0.005) == ([], [], [])
-
-
-def test_room_to_write_is_waited_for(ends):
-    client, server, _ = ends
-    assert waited([], writing=[client]) == ([], [client], [])
-    while waited([], 0, [client])[1]:
-        client.send(bytes(1 << 20))
-    reading = threading.Timer(
-        0.01, lambda: [server.recv(1 << 20) for _ in range(64) if select.select([server], [], [], 0)[0]]
-    )
-    reading.start()
-    assert waited([], writing=[client])[1] == [client]
-    reading.join()
-
-
-def test_a_connection_that_breaks_says_so():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        near = socket.create_connection(listening.getsockname())
-        far, _ = listening.accept()
-    near.setblocking(False)
-    broken = ReadAhead(near)
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    far.close()
+def test_an_error_comes_after_what_was_read(ends):
+    connection, _, server, _ = ends
+    server.sendall(b"read")
+    assert wait([connection]) == [connection]
+    connection._connection = SimpleNamespace(recv=lambda size: (_ for _ in ()).throw(ConnectionResetError()))
+    assert connection.recv(10) == b"read"
     with pytest.raises(ConnectionResetError):
-        waited([broken])
-    broken.close()
-    with pytest.raises(ValueError, match="negative"):
-        waited([broken])
+        connection.recv(10)
 
 
-def test_another_thread_can_end_it(ends):
-    client, _, _ = ends
-    ending = threading.Timer(0.01, client.shutdown, [socket.SHUT_RDWR])
-    ending.start()
-    assert waited([client])[0] == [client]
-    assert client.recv(1) == b""
-    ending.join()
+def test_nothing_is_there_for_as_long_as_was_asked(ends):
+    connection, counted, _, wake_ups = ends
+    uptime = SystemClock().uptime
+    began = uptime()
+    assert wait([connection, wake_ups], LITTLE) == []
+    assert uptime() - began >= LITTLE
+    assert not counted.reads
+    with pytest.raises(ssl.SSLWantReadError):  # kazoo goes on for this one alone
+        connection.recv(1)
+
+
+def test_requests_are_seen_beside_answers_that_are_there(ends):
+    connection, _, server, wake_ups = ends
+    server.sendall(b"two answers")
+    assert wait([connection, wake_ups]) == [connection]
+    assert connection.recv(3) == b"two"
+    wake_ups.send(b"\0")
+    assert wait([connection, wake_ups]) == [connection, wake_ups]
+    assert wake_ups.recv(1)
+    assert wait([connection, wake_ups]) == [connection]
+    assert connection.recv(100) == b" answers"
+    later = threading.Timer(LITTLE, wake_ups.send, [b"\0"])
+    later.start()
+    assert wait([connection, wake_ups]) == [wake_ups]
+    later.join(SECONDS)
+
+
+def test_what_can_be_sent_is_sent_without_asking_and_waits_where_it_cannot(ends):
+    connection, _, server, _ = ends
+    assert wait([], 0, [connection]) == [connection]
+    sent = 0
+    with pytest.raises(ssl.SSLWantWriteError):  # kazoo tries again after this one
+        while True:
+            sent += connection.send(b"x" * READ_BYTES)
+    assert wait([], LITTLE, [connection]) == []
+    reading = threading.Thread(target=lambda: [server.recv(READ_BYTES) for _ in range(sent // READ_BYTES)])
+    reading.start()
+    assert wait([], SECONDS, [connection]) == [connection]
+    assert connection.send(b"x") == 1
+    reading.join(SECONDS)
+
+
+def test_kazoo_sends_all_of_a_long_request(ends):
+    connection, _, server, _ = ends
+    request = bytes(range(256)) * (32 * READ_BYTES // 256)
+    received = []
+
+    def read():
+        while sum(map(len, received)) < len(request):
+            received.append(server.recv(1 << 20))
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    Kazoo(connection).reader._write(request, SECONDS)
+    reading.join(SECONDS)
+    assert b"".join(received) == request

@@ -8,8 +8,8 @@ import threading
 import pytest
 from tests.support.certificates import Certificate
 
-from oncelog_broker.metadata import zk_sockets
-from oncelog_broker.metadata.zk_tls import TlsSocket, connected
+from oncelog_broker.metadata.zk_sockets import RECORD_BYTES, ReadAhead, select
+from oncelog_broker.metadata.zk_tls import connected
 from oncelog_broker.metadata.zk_wake_ups import WakeUps
 from oncelog_broker.runtime.clock import SystemClock
 
@@ -58,13 +58,13 @@ def ends(tmp_path):
         serving.join(SECONDS)
     client.setblocking(False)
     other = WakeUps()
-    yield client, server, other, other
+    yield client, server, other
     for each in (client, server.raw, other):
         each.close()
 
 
 def wait(reading, seconds=SECONDS):
-    return zk_sockets.wait(SystemClock().uptime, reading, [], seconds)[0]
+    return select(SystemClock().uptime, reading, [], seconds)[0]
 
 
 def arrived(client):
@@ -75,46 +75,61 @@ def arrived(client):
 
 
 def test_what_is_tls_s_own_makes_nothing_readable_and_lets_others_pass(ends):
-    client, server, other, waker = ends
+    client, server, other = ends
     server.raw.sendall(server.session_tickets())
     arrived(client)
     assert wait([client, other], 0) == []
-    waker.send(b"a request is to be sent")
+    other.send(b"a request is to be sent")
     assert wait([client, other]) == [other]
 
 
 def test_half_a_record_makes_nothing_readable(ends):
-    client, server, other, waker = ends
+    client, server, other = ends
     tickets, record = server.session_tickets(), server.record(b"an answer")
     server.raw.sendall(tickets + record[:10])
     arrived(client)
     assert wait([client], 0) == []
-    waker.send(b"x")
+    other.send(b"x")
     assert wait([client, other]) == [other]
     server.raw.sendall(record[10:])
     assert wait([client]) == [client]
     assert client.recv(100) == b"an answer"
 
 
-def test_what_openssl_has_decrypted_already_is_readable_and_does_not_hide_others(ends):
-    client, server, other, waker = ends
+def test_all_records_that_have_come_are_read_at_once_and_hide_nobody_else(ends):
+    client, server, other = ends
     server.raw.sendall(server.session_tickets() + server.record(b"onetwo") + server.record(b"three"))
     assert wait([client]) == [client]
     assert client.recv(3) == b"one"
-    assert client.pending()
+    assert client.pending() == len(b"twothree")
     assert wait([client, other]) == [client], "nothing more comes, and there is more"
-    waker.send(b"x")
+    other.send(b"x")
     assert wait([client, other]) == [client, other]
-    assert client.recv(100) == b"two"
-    assert wait([client]) == [client]
-    assert client.recv(100) == b"three"
+    assert client.recv(100) == b"twothree"
     assert wait([client], 0) == []
     with pytest.raises(ssl.SSLWantReadError):
         client.recv(1)
 
 
+def test_nothing_is_left_with_openssl_where_no_descriptor_tells_of_it(ends):
+    """More than is read at a time, in records of any length."""
+    client, server, other = ends
+    sent = b"".join(bytes([65 + each]) * length for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
+    records = (server.record(bytes([65 + each]) * length) for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
+    everything = b"".join([server.session_tickets(), *records])
+    sending = threading.Thread(target=server.raw.sendall, args=[everything])
+    sending.start()
+    received = b""
+    while len(received) < len(sent):
+        assert wait([client, other]) == [client]
+        received += client.recv(7000)
+    sending.join(SECONDS)
+    assert received == sent
+    assert wait([client], 0) == []
+
+
 def test_the_end_is_something_to_read(ends):
-    client, server, _, _ = ends
+    client, server, _ = ends
     server.raw.sendall(server.session_tickets())
     server.raw.close()
     assert wait([client]) == [client]
@@ -124,7 +139,7 @@ def test_the_end_is_something_to_read(ends):
 
 def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
     """`ssl.SSLSocket.shutdown` drops it first: what is sent after that leaves as it is, and what comes is taken so."""
-    client, server, _, _ = ends
+    client, server, _ = ends
     server.raw.sendall(server.session_tickets() + server.record(b"an answer"))
     arrived(client)
     client.shutdown(socket.SHUT_WR)
@@ -139,6 +154,6 @@ def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
 
 
 def test_writing_is_waited_for_as_ever(ends):
-    client, _, _, _ = ends
-    assert zk_sockets.wait(SystemClock().uptime, [], [client], SECONDS)[1] == [client]
-    assert isinstance(client, TlsSocket)
+    client, _, _ = ends
+    assert select(SystemClock().uptime, [], [client], SECONDS)[1] == [client]
+    assert isinstance(client, ReadAhead)
