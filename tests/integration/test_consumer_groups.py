@@ -92,7 +92,7 @@ async def test_cooperative_members_never_let_go_of_what_they_keep(group: Group, 
 async def test_cooperative_members_read_on_while_the_group_waits_for_somebody(
     group: Group, writer: Writer, topic: str
 ) -> None:
-    options = {"partition_assignment_strategy": ["cooperative-sticky"], "max_poll_interval_ms": 20_000}
+    options = {"partition_assignment_strategy": ["cooperative-sticky"], "max_poll_interval_ms": 60_000}
     first = await group.join("first", topic, **options)
     late = await group.join("late", topic, **options)
     await group.balanced(3, 3)
