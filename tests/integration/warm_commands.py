@@ -5,8 +5,8 @@ The tests start some thousand of them, and most of what a start costs is Python 
 is the same program with the same arguments: only the imports are there already. One that is to differ in what Python or
 the C library reads when it begins (a changed PYTHONPATH with other imports, another release, a time zone) is started as
 users start it. One that is measured may be forked: what its clients wait, and how much more memory than before it
-takes, is the same. What all share is the seed of hashes, and so the order of a set of names; those of a soak, into which
-a `sitecustomize` puts faults, have each their own.
+takes, is the same. What all share is the seed of hashes, and so the order of a set of names; those of a soak, into
+which a `sitecustomize` puts faults, have each their own.
 
 There are two such processes, each started when it is first needed: one whose fail points are left out, as they are
 for users, and one for programs that are given ONCELOG_FAIL_POINTS.
