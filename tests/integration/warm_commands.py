@@ -2,9 +2,11 @@
 for each start.
 
 The tests start some thousand of them, and most of what a start costs is Python that reads its modules. What is forked
-is the same program with the same arguments: only the imports are there already. One whose imports are to differ (a
-changed PYTHONPATH, another release) is started as users start it. One that is measured may be forked: what its clients
-wait, and how much more memory than before it takes, is the same.
+is the same program with the same arguments: only the imports are there already. One that is to differ in what Python or
+the C library reads when it begins (a changed PYTHONPATH with other imports, another release, a time zone) is started as
+users start it. One that is measured may be forked: what its clients wait, and how much more memory than before it
+takes, is the same. What all share is the seed of hashes, and so the order of a set of names; those of a soak, into
+which a `sitecustomize` puts faults, have each their own.
 
 There are two such processes, each started when it is first needed: one whose fail points are left out, as they are
 for users, and one for programs that are given ONCELOG_FAIL_POINTS.
@@ -46,6 +48,10 @@ MODULES: Final = (
 MESSAGE_BYTES: Final = 128 * 1024
 FAIL_POINTS: Final = "ONCELOG_FAIL_POINTS"
 STRICT: Final = {"PYTHONWARNINGS": "error"}
+READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
+"""What variables begin with that say nothing any more to a process that has begun."""
+CUSTOMIZATION: Final = ("sitecustomize.py", "usercustomize.py")
+"""What Python runs before anything else, whatever is in it by then."""
 TIMEOUT_SECONDS: Final = 120.0
 
 
@@ -74,13 +80,15 @@ class WarmCommands:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._controls: dict[bool, socket.socket] = {}
-        self._python_path = os.environ.get("PYTHONPATH") or None
-        """Of before any test changed it, as one may that is the first to start anything."""
+        self._read_at_start = read_at_start(os.environ)
+        """Before any test changed it, as one may that is the first to start anything."""
         self._asked = 0
 
     def can_start(self, environment: Mapping[str, str]) -> bool:
-        """Whether a program with this environment would import what the others have."""
-        return IS_POSSIBLE and (environment.get("PYTHONPATH") or None) == self._python_path
+        """Whether a program with this environment begins as the others do."""
+        if not IS_POSSIBLE or is_customized(environment):
+            return False
+        return read_at_start(environment) == self._read_at_start
 
     def start(
         self,
@@ -121,6 +129,17 @@ class WarmCommands:
             atexit.register(ours.close)  # which ends it, with all that it has forked
             self._controls[has_fail_points] = ours
         return self._controls[has_fail_points]
+
+
+def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    """But for what is done to a process when it is forked."""
+    given = {name: value for name, value in environment.items() if name.startswith(READ_AT_START) and value}
+    return {name: value for name, value in given.items() if STRICT.get(name) != value}
+
+
+def is_customized(environment: Mapping[str, str]) -> bool:
+    places = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    return any(Path(place, name).exists() for place in places for name in CUSTOMIZATION)
 
 
 def _answer(control: socket.socket, asked: int) -> int:
@@ -244,6 +263,8 @@ class WarmProcess:
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
         self._status = status
+        self._guard = threading.Lock()
+        """Several threads may find that it has ended."""
         self._waiting: asyncio.Future[int] | None = None
         self.returncode: int | None = None
 
@@ -257,7 +278,7 @@ class WarmProcess:
 
     async def ended(self) -> int:
         """The same, while the event loop goes on."""
-        if self.poll() is None and self._waiting is None:
+        if self.poll() is None and (self._waiting is None or self._waiting.get_loop().is_closed()):
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
             loop.add_reader(self._status, self.poll)
@@ -277,15 +298,23 @@ class WarmProcess:
         ends = select.poll()  # select() takes no descriptor above 1023
         ends.register(self._status, select.POLLIN)
         if ends.poll(None if seconds is None else math.ceil(seconds * 1000)):
-            told = os.read(self._status, 16)
-            if self._waiting is not None:
-                self._waiting.get_loop().remove_reader(self._status)
-            os.close(self._status)
-            # Nothing: the process that forks was killed, and all with it.
-            self.returncode = int(told or -signal.SIGKILL)
-            if self._waiting is not None and not self._waiting.done():
-                self._waiting.set_result(self.returncode)
+            with self._guard:
+                if self.returncode is None:
+                    self._has_ended()
         return self.returncode
+
+    def _has_ended(self) -> None:
+        told = os.read(self._status, 16)
+        waiting = self._waiting
+        if waiting is not None and waiting.get_loop().is_closed():
+            waiting = None  # who waited has given up
+        if waiting is not None:
+            waiting.get_loop().remove_reader(self._status)
+        os.close(self._status)
+        # Nothing: the process that forks was killed, and all with it.
+        self.returncode = int(told or -signal.SIGKILL)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(self.returncode)
 
 
 # --- The process that forks
@@ -377,7 +406,8 @@ def become(what: dict[str, Any], *descriptors: int) -> NoReturn:
         importlib.import_module("oncelog.fail_points.point").obey(specification)
     match what["target"]:
         case []:
-            sys.argv = ["oncelog", *what["arguments"]]
+            sys.argv = [COMMAND, *what["arguments"]]
+            sys.path[0] = str(Path(COMMAND).parent)  # as of any script: not where the tests' own modules are
             main = importlib.import_module("oncelog.cli.main").main
             sys.exit(main())
         case ["-m", module]:

@@ -32,6 +32,7 @@ class TrimmedLog(ReadableLog):
         "_recovery_point",
         "_refused_at",
         "_synced_first",
+        "after_truncation",
         "before_truncation",
         "cleaner_checkpoint",
         "is_truncating",
@@ -56,6 +57,9 @@ class TrimmedLog(ReadableLog):
         """Called when `recovery_point` or `cleaner_checkpoint` went back, before bytes are cut: whoever keeps them on
         disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
         and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
+        self.after_truncation: Callable[[TrimmedLog], None] | None = None
+        """Called when the log begins before where it is noted to: whoever keeps that on disk must lower it there before
+        anything is appended, since after a crash a log that ends before its start is emptied. May raise OSError."""
         self.cleaner_checkpoint = cleaner_checkpoint
         """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
         self._refused_at = NOT_REFUSED
@@ -222,9 +226,9 @@ class TrimmedLog(ReadableLog):
         try:
             self._lower_checkpoints(self._local.end_before(offset))
             self._content.truncate_to(offset)
+            self._begin_at(min(self._log_start_offset, self.log_end_offset))
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
-        self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log is empty then, and both start and end are `offset`. Raises KAFKA_STORAGE_ERROR."""
@@ -232,10 +236,19 @@ class TrimmedLog(ReadableLog):
         try:
             self._lower_checkpoints(0)  # after a crash there may be no segment, and nothing that says where one began
             self._content.truncate_fully_and_start_at(offset)
+            self._recovery_point = offset
+            self._begin_at(offset)
         except OSError as error:
             raise self._fail("truncate", error) from error
-        self._log_start_offset = self._recovery_point = offset
+
+    def _begin_at(self, offset: int) -> None:
+        """The log start after a truncation. Raises OSError."""
+        self._log_start_offset = offset
         self._synced_first = min(self._synced_first, offset)
+        if offset < self._noted_start:
+            self._noted_start = offset
+            if self.after_truncation is not None:
+                self.after_truncation(self)
 
     def _lower_checkpoints(self, offset: int) -> None:
         was_compacted = self.cleaner_checkpoint is not None and offset < self.cleaner_checkpoint

@@ -157,7 +157,8 @@ class LogOpening:
             return _storage_error(wanted.name, error)
         log.note_start(0)  # what of its start was on the disk is not known here: it is noted again
         try:
-            log.truncate_to(log.recovery_point)
+            # Nor does it begin before its start again: by what is checkpointed, a later start would empty it.
+            log.truncate_to(max(log.recovery_point, log.log_start_offset))
             self._identify([(wanted, log)])
             self._disk.sync_directory(os.path.dirname(returning.path))
         except (KafkaError, OSError) as error:

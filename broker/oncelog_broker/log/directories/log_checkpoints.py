@@ -79,6 +79,10 @@ class LogCheckpoints:
         self._write_recovery_points_of(home)
         self._write_cleaner_offsets_of(home)
 
+    def lower_after_truncation(self, log: TrimmedLog) -> None:
+        """See `TrimmedLog.after_truncation`."""
+        self._write_log_start_offsets_of(self._homes[log.topic, log.partition])
+
     def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Have these logs on the disk; returns those that are not."""
         logs = ((key, self._logs.get(key)) for key in keys)

@@ -527,6 +527,7 @@ class LogManager:
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log
         log.before_truncation = self._checkpoints.lower_for_truncation
+        log.after_truncation = self._checkpoints.lower_after_truncation
 
     def _online(self) -> list[PartitionLog]:
         return [log for log in self._logs.values() if log.may_be_changed]

@@ -13,6 +13,7 @@ from tests.support.crashing_disk import CrashingDisk, Killed
 from tests.support.logs import make_log
 from tests.support.storage import NOW, SMALL, contents, fill, log_files, open_log
 
+from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.partition_metadata import PARTITION_METADATA_FILE
 from oncelog_broker.runtime.clock import ManualClock
@@ -111,6 +112,43 @@ def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_go
     assert log.noted_start_offset == third
     manager.checkpoint_log_start_offsets()
     assert log.noted_start_offset == third
+
+
+def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start):
+    """As a follower of a leader that was not in sync: a log that ends before its start would be emptied."""
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 30)
+    log.delete_records_before(20)
+    manager.checkpoint_log_start_offsets()
+    log.truncate_to(5)
+    fill(log, 7)
+    log.flush()
+    kept = contents(log)
+    kill(manager)
+    (log,) = start().logs()
+    assert contents(log) == kept
+    assert (log.log_start_offset, log.log_end_offset) == (5, 12)
+
+
+def test_a_log_that_returns_does_not_begin_before_its_start(start):
+    """Of what was not synced some was deleted. What it gets next is not taken for what lies before its start."""
+    manager = start()
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 30)
+    log.flush(10)
+    log.delete_records_before(20)
+    manager.checkpoint_log_start_offsets()
+    log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, SMALL), 0)
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    fill(log, 3)
+    log.flush()
+    kept = contents(log)
+    kill(manager)
+    (log,) = start().logs()
+    assert contents(log) == kept
+    assert (log.log_start_offset, log.log_end_offset) == (20, 23)
 
 
 def test_a_log_start_that_was_found_after_a_kill_is_noted_again(start, tmp_path):
