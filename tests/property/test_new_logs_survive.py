@@ -143,6 +143,18 @@ class Walk:
             log.truncate_fully_and_start_at(topic.end + GAP)
             topic.end, topic.is_being_emptied = topic.end + GAP, False
 
+    def cut(self, name: str) -> None:
+        """As a follower whose leader ends before it, perhaps before its start: that leader was not in sync."""
+        if found := self.with_log(name):
+            topic, log = found
+            offset = self.random.randint(0, topic.end)
+            kept = 0 if offset <= log.log_start_offset else min(topic.synced, offset)
+            topic.synced, topic.is_being_emptied, topic.flushing = 0, True, None
+            topic.deleted_up_to = min(topic.deleted_up_to, offset)
+            log.truncate_to(offset)
+            assert log.log_end_offset == offset
+            topic.end, topic.synced, topic.is_being_emptied = offset, kept, False
+
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         for topic in self.topics.values():
             if topic.log is not None:
@@ -244,6 +256,7 @@ STEP_WEIGHTS: dict[Step, int] = {
     Walk.checkpoint_recovery_points: 5,
     Walk.delete_records: 5,
     Walk.empty: 2,
+    Walk.cut: 3,
     Walk.restart: 2,
     Walk.kill_soon: 10,
 }

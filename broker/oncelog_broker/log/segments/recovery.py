@@ -307,6 +307,10 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
     Files that are none of ours are left alone.
     """
     names = disk.list_directory(directory)
+    if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
+        # Who renamed them may have been killed before that was synced. They are not to come back with a power cut when
+        # the log has gone on without them.
+        disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     for name in names:

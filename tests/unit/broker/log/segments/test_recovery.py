@@ -447,6 +447,25 @@ class TestLeftovers:
         assert (log.log_start_offset, log.log_end_offset) == (9, 9)
         log.close()
 
+    @pytest.mark.parametrize("suffix", [".deleted", ".discarded"])
+    def test_what_was_renamed_before_a_kill_does_not_come_back_with_a_power_cut(self, directory, suffix):
+        crashed(directory, 30)
+        last = directory / log_files(directory)[-1]
+        last.rename(f"{last}{suffix}")
+        synced = []
+
+        class Watched(CountingDisk):
+            __slots__ = ()
+
+            def sync_directory(self, path):
+                super().sync_directory(path)
+                synced.append(sorted(os.listdir(path)))
+
+        log = open_log(directory, disk=Watched())
+        assert f"{last.name}{suffix}" in synced[0]
+        assert last.name not in synced[0]
+        log.close()
+
     def test_overlapping_segments_are_not_guessed_about(self, directory):
         crashed(directory, 30)
         bases = [int(file[:20]) for file in log_files(directory)]
