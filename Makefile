@@ -60,7 +60,7 @@ run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its 
 cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./cluster-data (or BROKERS=5); then: oncelog cluster --help
 	$(BIN)/oncelog cluster up --brokers $(BROKERS) --port $(PORT)
 
-test: lint tests      ## everything that must pass: some nine minutes on two slow cores
+test: lint tests      ## everything that must pass: five and a half minutes on two slow cores
 
 lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests
 	$(BIN)/ruff check .
