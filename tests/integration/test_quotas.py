@@ -230,17 +230,20 @@ def test_librdkafka_is_told_and_keeps_the_rate(broker: BrokerProcess, topic: str
             "max.in.flight": 1,
         }
     )
-    began = time.monotonic()
-    for _ in range(25):
-        producer.produce(topic, RECORD, on_delivery=lambda error, _: delivered.append(error))
-    assert producer.flush(TIMEOUT_SECONDS) == 0
+    told: list[int] = []
+    began, written = time.monotonic(), 0
+    while not told:  # on a busy machine 25 may be written so slowly that nobody is told to wait
+        assert time.monotonic() < began + TIMEOUT_SECONDS
+        for _ in range(25):
+            producer.produce(topic, RECORD, on_delivery=lambda error, _: delivered.append(error))
+        written += 25
+        assert producer.flush(TIMEOUT_SECONDS) == 0
+        producer.poll(0)
+        told = [event.throttle_time for event in events if event.throttle_time > 0]
     seconds = time.monotonic() - began
-    producer.poll(0)
-    assert delivered == [None] * 25
-    told = [event.throttle_time for event in events if event.throttle_time > 0]
-    assert told
+    assert delivered == [None] * written
     assert max(told) <= 1000 * 2 * len(RECORD) / RATE, "milliseconds"
-    assert seconds >= 24 * len(RECORD) / RATE - WINDOW_SECONDS - 0.3
+    assert seconds >= (written - 1) * len(RECORD) / RATE - WINDOW_SECONDS - 0.3
 
 
 async def test_users_have_quotas_of_their_own_and_our_client_waits(
@@ -262,17 +265,22 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
         admin = secured.settings(listener, "SCRAM-SHA-256", ADMIN, ADMIN_PASSWORD) | {"client_id": "admin"}
         await alter(address, QuotaEntity(USER), admin, producer_byte_rate=RATE, consumer_byte_rate=RATE)
 
-        async def write(settings: dict[str, Any], count: int) -> float:
+        async def write(settings: dict[str, Any], is_enough: Callable[[int], bool]) -> float:
+            """How much longer it took than the quota asks for, less than 0 if it was faster."""
             async with Producer(address, **settings, batch_size=1) as producer:
-                began = time.monotonic()
-                for _ in range(count):
+                began, written = time.monotonic(), 0
+                while not is_enough(written):
                     await (await producer.send(topic, RECORD))
-                return time.monotonic() - began
+                    written += 1
+                return time.monotonic() - began - (written - 1) * len(RECORD) / RATE
 
         async with asyncio.timeout(2 * TIMEOUT_SECONDS):
-            seconds, _ = await asyncio.gather(write(alice, 16), write(admin, 16))
-            assert seconds >= 15 * len(RECORD) / RATE - WINDOW_SECONDS - 0.3
-            assert told["alice"]
+            seconds, _ = await asyncio.gather(
+                # On a busy machine even sixteen may be written so slowly that nobody is told to wait.
+                write(alice, lambda written: written >= 16 and bool(told["alice"])),
+                write(admin, lambda written: written >= 16),
+            )
+            assert seconds >= -WINDOW_SECONDS - 0.3
             assert max(told["alice"]) <= 2 * len(RECORD) / RATE
             told["alice"].clear()
             received = 0
