@@ -34,6 +34,7 @@ from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
+from oncelog_broker.server.refused_batches import RefusedBatches
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -208,6 +209,7 @@ class Served:
             node_id=LEADER,
             image=ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in (LEADER, FOLLOWER)}),
             isr_keeper=SimpleNamespace(consider=self.joining.extend),
+            refused_batches=RefusedBatches(),
             transactions=self.transactions,
         )
         limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -36,6 +36,7 @@ from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.refused_batches import RefusedBatches
 from oncelog_protocol.acls import CLUSTER_NAME, ResourceType
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
@@ -86,6 +87,7 @@ class Services:
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
     """Creates a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     authorizer: StandardAuthorizer | None = None
     """None: everybody may do everything."""
 

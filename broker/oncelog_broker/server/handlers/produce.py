@@ -58,6 +58,17 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """What the log, or the coordinator, says of a producer that another one has replaced."""
+PASSING: Final = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Why a batch is refused that its producer sends again soon: see `refused_batches`."""
+FIRST_WAS_REFUSED: Final = "a batch of the producer that comes before this one was refused so"
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
 PRODUCER: Final = Struct(">qh")
@@ -205,6 +216,8 @@ class _Produce:
             if partition.log.walks_records and not walked:
                 walk = context.in_slices(_wrong(partition.log.records_check(records)))
                 return then(walk, partial(self._append_walked, topic, data, answer))
+            if context.services.refused_batches:
+                _check_comes_next(partition, records, context)
             if request.transactional_id is None:
                 appended = partition.append(records, required_acks=request.acks, records_checked=True)
             else:
@@ -214,10 +227,15 @@ class _Produce:
                 self._note(answer, partition, records, outcome)
                 return None
         except KafkaError as error:
-            self._not_appended(answer, partition, error)
+            name = _name_of(topic, context) if partition is None else partition.topic
+            self._not_appended(
+                answer, partition, _in_order(TopicPartition(name, data.index), data.records, error, context)
+            )
             return None
         answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.log_start_offset
+        if context.services.refused_batches:
+            _forget_refused(partition, records, context)
         if request.acks == ACKS_ALL and not partition.is_alone:
             self._replicate(answer, partition, answer.base_offset + _count(records))
         return None
@@ -236,8 +254,11 @@ class _Produce:
     ) -> None:
         """An append that waited is done, or refused."""
         if isinstance(appended, KafkaError):
-            self._not_appended(answer, partition, appended)
+            where = TopicPartition(partition.topic, partition.index)
+            self._not_appended(answer, partition, _in_order(where, records, appended, self._context))
             return
+        if self._context.services.refused_batches:
+            _forget_refused(partition, records, self._context)
         answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.log_start_offset
         if self._request.acks == ACKS_ALL and not partition.is_alone:
@@ -407,6 +428,41 @@ def _checked(records: object, request: ProduceRequest, context: RequestContext) 
             f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
         )
     return records
+
+
+def _check_comes_next(partition: Partition, records: memoryview, context: RequestContext) -> None:
+    """Raises KafkaError where the partition knows nothing of the producer, and a batch before this one was refused."""
+    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    if producer.producer_id >= 0 and not partition.log.knows_producer(producer.producer_id):
+        (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+        where = TopicPartition(partition.topic, partition.index)
+        services = context.services
+        reason = services.refused_batches.reason(where, producer, sequence, services.clock.monotonic())
+        if reason is not None:
+            raise KafkaError(reason, FIRST_WAS_REFUSED)
+
+
+def _in_order(where: TopicPartition, records: object, error: KafkaError, context: RequestContext) -> KafkaError:
+    """What a batch is told that is not appended: what the one before it was told, where only that keeps it out."""
+    if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
+        return error
+    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+    if producer.producer_id < 0 or sequence < 0:
+        return error
+    refused, now = context.services.refused_batches, context.services.clock.monotonic()
+    if error.code in PASSING:
+        refused.note(where, producer, sequence, error.code, now)
+    elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        reason = refused.reason(where, producer, sequence, now)
+        if reason is not None:
+            return KafkaError(reason, FIRST_WAS_REFUSED)
+    return error
+
+
+def _forget_refused(partition: Partition, records: memoryview, context: RequestContext) -> None:
+    producer_id, _ = PRODUCER.unpack_from(records, PRODUCER_AT)
+    context.services.refused_batches.forget(TopicPartition(partition.topic, partition.index), producer_id)
 
 
 def _not_appended() -> NoReturn:

@@ -19,6 +19,7 @@ from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.refused_batches import RefusedBatches
 from oncelog_broker.server.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
 from oncelog_protocol.codec import codec
@@ -78,6 +79,7 @@ def context(replicas: OnePartition) -> Any:
         clock=clock,
         replicas=replicas,
         fetch_sessions=FetchSessions(10),
+        refused_batches=RefusedBatches(),
         config={FETCH_MAX_BYTES: 100_000},
         tasks=tasks,
         slices=Slices(clock, tasks),

@@ -1,0 +1,76 @@
+"""The first batches that producers were refused for a passing reason: they come again, and before all others.
+
+Clients send several batches without waiting for answers. A broker that hears a moment later than they do that it leads
+a partition refuses the first ones, and is the leader when the next ones of the same sending arrive. Kafka tells these
+OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then goes on with a new epoch, in which it also numbers anew what the leader
+before had taken, and replicated, without an answer: that would be there twice (C24). And where a partition knows
+nothing of a producer, it would take the later batch for its first one, and refuse the first one for ever.
+
+So a batch behind one that was refused is refused for the same reason, until that one came again. For some seconds only:
+whoever sends the first one to another broker instead is to hear what is really wrong with a later one. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+MAX_REFUSED: Final = 10_000
+"""The newest are remembered: three megabytes."""
+REMEMBERED_SECONDS: Final = 10.0
+"""Longer than what was sent with the refused one is on its way."""
+
+
+class Refused(NamedTuple):
+    epoch: int
+    sequence: int
+    reason: ErrorCode
+    at: float
+    """Monotonic, in seconds."""
+
+
+class RefusedBatches:
+    """Partition and producer id -> what was refused with the lowest sequence. Times: monotonic, in seconds."""
+
+    def __init__(self) -> None:
+        self._first: OrderedDict[tuple[TopicPartition, int], Refused] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def note(
+        self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
+    ) -> None:
+        """A batch of `producer` that begins with `sequence` is refused for this `reason`, which passes."""
+        key = where, producer.producer_id
+        before = self._remembered(key, now)
+        if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
+            return
+        self._first[key] = Refused(producer.epoch, sequence, reason, now)
+        self._first.move_to_end(key)
+        if len(self._first) > MAX_REFUSED:
+            self._first.popitem(last=False)
+
+    def reason(
+        self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, now: float
+    ) -> ErrorCode | None:
+        """Why a batch that comes before the one that begins with `sequence` was refused; None: none was."""
+        first = self._remembered((where, producer.producer_id), now)
+        if first is None or first.epoch != producer.epoch or sequence <= first.sequence:
+            return None
+        return first.reason
+
+    def forget(self, where: TopicPartition, producer_id: int) -> None:
+        """A batch of the producer is in the log, which knows from now on what comes next."""
+        self._first.pop((where, producer_id), None)
+
+    def _remembered(self, key: tuple[TopicPartition, int], now: float) -> Refused | None:
+        first = self._first.get(key)
+        if first is not None and now - first.at > REMEMBERED_SECONDS:
+            del self._first[key]
+            return None
+        return first

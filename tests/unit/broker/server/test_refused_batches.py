@@ -1,0 +1,102 @@
+"""Several batches of a producer are on their way when a broker becomes the leader: none of them overtakes another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.producers import sequenced
+from tests.support.served import FOLLOWER, LEADER, Client, Served, produce
+
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.server import refused_batches as module
+from oncelog_broker.server.refused_batches import REMEMBERED_SECONDS, RefusedBatches
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+PRODUCER = ProducerIdAndEpoch(7, 3)
+WHERE = TopicPartition("orders", 0)
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def served(tmp_path: Path, clock: ManualClock) -> Iterator[Served]:
+    made = Served(tmp_path, clock=clock)
+    yield made
+    made.leave()
+
+
+async def sent(client: Client, *sequences: int) -> list[tuple[int, int]]:
+    """(error code, base offset) of a batch of one record for each."""
+    before = len(client.answers())
+    client.send(*[produce(bytes(sequenced(PRODUCER.producer_id, sequence)), acks=1) for sequence in sequences])
+    return [outcome(response) for _, response in (await client.answered(before + len(sequences)))[before:]]
+
+
+def outcome(response: Any) -> tuple[int, int]:
+    partition = response.responses[0].partition_responses[0]
+    return partition.error_code, partition.base_offset
+
+
+async def test_s8_what_a_new_leader_refused_at_first_comes_before_all_others(served: Served) -> None:
+    """The leader before had taken batch 0 and told the follower, not the producer: OUT_OF_ORDER_SEQUENCE_NUMBER for
+    batch 2 would have librdkafka send batch 0 in a new epoch (C24)."""
+    client, (partition,) = Client(served), served.partitions
+    partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
+    partition.leader = FOLLOWER
+    assert await sent(client, 0, 1) == [(NOT_LEADER, -1), (NOT_LEADER, -1)]
+    partition.leader = LEADER
+    assert await sent(client, 2, 3) == [(NOT_LEADER, -1), (NOT_LEADER, -1)]
+    assert await sent(client, 0, 1, 2, 3) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert await sent(client, 5) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)], "nothing is refused any more"
+
+
+async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) -> None:
+    """Of a producer that is not known any sequence may come first: batch 0 would then be out of order for ever."""
+    client, (partition,) = Client(served), served.partitions
+    partition.leader = FOLLOWER
+    assert await sent(client, 0) == [(NOT_LEADER, -1)]
+    partition.leader = LEADER
+    assert await sent(client, 1) == [(NOT_LEADER, -1)]
+    assert await sent(client, 0, 1) == [(0, 0), (0, 1)]
+
+
+async def test_a_batch_that_was_lost_is_told_as_lost_in_the_end(served: Served, clock: ManualClock) -> None:
+    client, (partition,) = Client(served), served.partitions
+    partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
+    partition.leader = FOLLOWER
+    assert await sent(client, 1) == [(NOT_LEADER, -1)]
+    partition.leader = LEADER
+    assert await sent(client, 2) == [(NOT_LEADER, -1)]
+    clock.advance_ms(int(REMEMBERED_SECONDS * 1000) + 1)
+    assert await sent(client, 2) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+
+
+def test_the_first_one_of_the_newest_epoch_counts() -> None:
+    refused, older, newer = RefusedBatches(), ProducerIdAndEpoch(7, 2), ProducerIdAndEpoch(7, 4)
+    refused.note(WHERE, PRODUCER, 5, NOT_LEADER, 0.0)
+    refused.note(WHERE, PRODUCER, 9, ErrorCode.NOT_ENOUGH_REPLICAS, 1.0)
+    refused.note(WHERE, older, 1, NOT_LEADER, 1.0)
+    assert [refused.reason(WHERE, PRODUCER, sequence, 2.0) for sequence in (4, 5, 6)] == [None, None, NOT_LEADER]
+    assert refused.reason(WHERE, newer, 6, 2.0) is None
+    assert refused.reason(TopicPartition("orders", 1), PRODUCER, 6, 2.0) is None
+    refused.note(WHERE, newer, 0, NOT_LEADER, 3.0)
+    assert refused.reason(WHERE, newer, 1, 4.0) is NOT_LEADER
+    assert refused.reason(WHERE, PRODUCER, 6, 4.0) is None
+
+
+def test_no_more_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_REFUSED", 2)
+    refused = RefusedBatches()
+    for producer_id in range(3):
+        refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, 0.0)
+    assert len(refused) == 2
+    assert refused.reason(WHERE, ProducerIdAndEpoch(0, 0), 1, 0.0) is None
