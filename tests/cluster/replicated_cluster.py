@@ -283,9 +283,11 @@ class ReplicatedCluster:
         parts = self.parts(topic, node_id)
         if not parts or not all(part.leader >= 0 and set(part.isr) == set(part.replicas) for part in parts.values()):
             return False
-        return node_id is not None or all(self._isr(topic, index) == set(parts[index].replicas) for index in parts)
+        return node_id is not None or all(
+            self.isr_in_store(topic, index) == set(part.replicas) for index, part in parts.items()
+        )
 
-    def _isr(self, topic: str, index: int) -> set[int]:
+    def isr_in_store(self, topic: str, index: int) -> set[int]:
         """Of the partition's state in ZooKeeper, from which all others have it."""
         if self._store is None:
             self._store = KazooClient(self.zookeeper, timeout=60)

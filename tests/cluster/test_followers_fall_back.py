@@ -34,16 +34,25 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
     place = Place(topic)
     leader = cluster.until_led(topic).leader
     ways = [(node_id, leader) for node_id in (1, 2, 3) if node_id != leader]
-    network.hold(*ways, purposes=FETCHES)
-    with cluster.client(leader, 60) as client:
-        for number in range(LARGE_RECORDS):
-            value = b"large/%d/" % number + os.urandom(LARGE)
-            history.send("large", place, value)
-            client.call(produce_request(*place, make_batch(value), acks=1), ApiKey.PRODUCE, 9)
-    with cluster.paused(leader):
-        new = cluster.until_led(topic, but_by=leader).leader
-        write(cluster, history, place, new)
-    cluster.until(lambda: len(stored_batches(cluster, leader, place)) < LARGE_RECORDS, "the old leader has cut its log")
+    written = 0
+    while True:
+        values = [b"large/%d/" % number + os.urandom(LARGE) for number in range(written, written + LARGE_RECORDS)]
+        requests = [produce_request(*place, make_batch(value), acks=1) for value in values]
+        network.hold(*ways, purposes=FETCHES)
+        with cluster.client(leader, 60) as client:
+            for value, request in zip(values, requests, strict=True):
+                history.send("large", place, value)
+                client.call(request, ApiKey.PRODUCE, 9)
+        written += LARGE_RECORDS
+        with cluster.paused(leader):
+            if cluster.isr_in_store(topic, 0) == {1, 2, 3}:
+                new = cluster.until_led(topic, but_by=leader).leader
+                write(cluster, history, place, new)
+                break
+        # That took longer, on a busy machine, than followers may be silent: nobody else was left to lead.
+        network.let_pass(*ways)
+        cluster.until_whole(topic)
+    cluster.until(lambda: len(stored_batches(cluster, leader, place)) < written, "the old leader has cut its log")
     network.let_pass(*ways)
     cluster.until_whole(topic)
     assert cluster.brokers[leader].is_running

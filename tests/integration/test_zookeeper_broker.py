@@ -4,6 +4,8 @@ other's place."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -188,13 +190,18 @@ def test_a_session_that_ends_is_followed_by_another_registration(
 
 
 def end_session(broker: BrokerProcess, connect: str) -> None:
-    """Behind the broker's back, with what it leaves for its successor."""
+    """Behind the broker's back, with what it leaves for its successor. It stands still meanwhile: else it takes its
+    session back before that is ended, again and again."""
     left = json.loads((broker.data / ".oncelog-session").read_text())
     key = (int(left["session"], 16), bytes.fromhex(left["password"]))
     client = KazooClient(connect, timeout=30, client_id=key)
-    client.start(60)
-    client.stop()
-    client.close()
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        client.start(60)
+        client.stop()
+        client.close()
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
 
 
 def until_produced(client: RawClient, topic: str, text: str) -> int:
