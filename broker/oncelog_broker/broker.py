@@ -97,6 +97,9 @@ logger = logging.getLogger(__name__)
 
 GIVE_UP_SECONDS: Final = 5.0
 """How long a broker that stops may take to give up being controller; its session's end does the same."""
+DOUBT_SECONDS: Final = 2.0
+"""How long a broker that is told to stop waits for its session to be confirmed: who leads the only copy in sync must
+not go because ZooKeeper answered late just then. Without ZooKeeper, it stops so much later."""
 KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION,
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
@@ -195,7 +198,7 @@ class Broker:
     async def leave(self) -> None:
         """Before `stop`, and while serving: have others lead what this broker leads, as far as they can, and another
         one be the controller. May be cancelled. What cannot be done is logged."""
-        if not self._is_clustered or not self.member.may_lead():
+        if not self._is_clustered or not await self.member.is_back(DOUBT_SECONDS):
             return  # nobody else is there, or whoever is takes over anyway
         self.telling.does("the broker stops: others take over")
         if self.config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:

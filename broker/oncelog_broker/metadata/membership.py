@@ -24,6 +24,8 @@ from oncelog_broker.runtime.tasks import Tasks
 
 RETRY_SECONDS: Final = 0.2
 """Between tries while the store is out of reach."""
+DOUBT_TICK_SECONDS: Final = 0.05
+"""Between looks whether the gate is open again: it tells nobody."""
 
 T = TypeVar("T")
 
@@ -87,6 +89,13 @@ class ClusterMember:
     def may_lead(self) -> bool:
         """Whether nobody else can have taken our place."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
+
+    async def is_back(self, seconds: float) -> bool:
+        """`may_lead`, as soon as it is true, or after so many seconds: a busy machine may shut the gate for moments."""
+        deadline = self._clock.monotonic() + seconds
+        while not self.may_lead() and self._clock.monotonic() < deadline:  # noqa: ASYNC110 (a lease tells nobody)
+            await asyncio.sleep(DOUBT_TICK_SECONDS)
+        return self.may_lead()
 
     async def join(self) -> Membership:
         """Register for the first time, in as many tries as the session lasts. BrokerIdInUse, StoreUnavailable."""

@@ -94,6 +94,24 @@ async def test_the_lease_is_compared_when_it_is_asked_for(place):
     assert place.member.may_lead()
 
 
+async def test_a_gate_that_is_shut_for_a_moment_is_waited_for(place):
+    """By a broker that is told to stop just then: it may lead the only copy that is in sync."""
+    place.clock.advance_ms(9_000)
+    waiting = asyncio.ensure_future(place.member.is_back(2.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    place.store.lease_until = 20.0
+    assert await waiting
+
+
+async def test_a_gate_that_stays_shut_is_not_waited_for_longer_than_that(place):
+    place.clock.advance_ms(9_000)
+    waiting = asyncio.ensure_future(place.member.is_back(2.0))
+    await asyncio.sleep(0)
+    place.clock.advance_ms(2_000)
+    assert not await waiting
+
+
 async def test_the_same_session_opens_the_gate_when_the_cluster_was_read_again(place):
     place.store.tell(SessionState.IN_DOUBT)
     assert not place.member.may_lead()
