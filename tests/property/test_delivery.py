@@ -241,8 +241,17 @@ GAP_BEFORE_A_COPY = [
 ]
 """The third batch must not get the second one's number: its copy would follow it without a gap."""
 
+PIECES_OF_A_COPY = [
+    *[("send", 6), ("serve", ErrorCode.NOT_LEADER_OR_FOLLOWER, True), ("answer",)],
+    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # of what is in the log
+    *[("serve",), ("expire", 9), ("answer",)],  # the other pieces fail, one by one
+    ("send", 1),
+]
+"""What is sent last must not get the numbers of pieces that failed: the log would take it for a copy of them."""
+
 
 @example(GAP_BEFORE_A_COPY)
+@example(PIECES_OF_A_COPY)
 @examples(200, of=400)
 @given(st.lists(STEP, min_size=20, max_size=80))
 def test_s8_s22_s27_each_record_once_whatever_the_wire_does(steps):

@@ -201,7 +201,7 @@ class ProducerBatch:
                 builder = RecordBatchBuilder(size_limit)
                 piece = ProducerBatch(self.topic, self.partition, order, builder, self.created, self.deadline)
                 piece.append(timestamp, record.key, record.value, record.headers, waiter)
-                piece.attempts = self.attempts
+                piece.attempts, piece.is_maybe_written = self.attempts, self.is_maybe_written
                 pieces.append(piece)
         return pieces
 
