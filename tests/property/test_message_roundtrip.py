@@ -114,6 +114,11 @@ def outcome(decoder, data: bytes):
     return decoded, end
 
 
+def assert_alike(one, other):
+    """A changed byte may make a number NaN, which equals nothing, but reads the same."""
+    assert one == other or repr(one) == repr(other)
+
+
 def elements(value) -> int:
     """Array elements of a message, over all its arrays, and tagged fields, which are counted alike."""
     if isinstance(value, list):
@@ -155,7 +160,7 @@ def test_what_is_sent_arrives_and_nothing_else_does(cls, version):
         if version in schema_of(cls).flexible:
             assert_unknown_tags_are_skipped(*codecs, message, version)
         for any_bytes in noise:
-            assert outcome(codecs[0], any_bytes) == outcome(codecs[1], any_bytes)
+            assert_alike(outcome(codecs[0], any_bytes), outcome(codecs[1], any_bytes))
 
     check()
 
@@ -189,7 +194,7 @@ def assert_both_take_a_changed_byte_alike(compiled, interpreted, data, differenc
     for position, byte in enumerate(data):
         for change in (1, 255, difference):
             data[position] = (byte + change) & 0xFF
-            assert outcome(compiled, data) == outcome(interpreted, data)
+            assert_alike(outcome(compiled, data), outcome(interpreted, data))
         data[position] = byte
 
 

@@ -132,7 +132,7 @@ class GoodCluster:
         sure = self._rng.randint(0, len(log))
         for broker in (1, 2, 3):
             own = [batch._replace(content=batch.content + b"?%d" % broker) for batch in batches[sure:]]
-            start = self._rng.randint(0, sure)
+            start = self._rng.randint(0, max(0, sure - 1))  # only its batches tell where a replica ends: one stays
             self.history.replica(
                 ReplicaLog(broker, place, self._rng.randint(0, sure), tuple(batches[:sure] + own)[start:])
             )
