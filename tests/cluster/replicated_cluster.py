@@ -20,8 +20,8 @@ from foreign_clients import eventually
 from kazoo.client import KazooClient
 from raw_client import RawClient
 from secured_cluster import SECRETS, settings_of
+from tests.support.ports import LOOPBACK, OwnPort
 
-from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
 from oncelog_broker.metadata import paths
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -79,15 +79,18 @@ class ReplicatedCluster:
         self.fail_points = dict.fromkeys(BROKERS, fail_points)
         self.peer_ports: dict[int, int] = {}
         """Where each broker listens for the others."""
+        self._own_ports: list[OwnPort] = []
         self.brokers = {node_id: self._broker(directory, node_id, settings or {}) for node_id in BROKERS}
         self.paused_ids: set[int] = set()
         self._store: KazooClient | None = None
 
     def _broker(self, directory: Path, node_id: int, settings: dict[str, str]) -> BrokerProcess:
-        with reserved_ports(2) as (port, peer_port):
-            self.peer_ports[node_id] = peer_port
-            # The last one is where BrokerProcess looks for it.
-            listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
+        own_ports = [OwnPort(), OwnPort()]
+        self._own_ports += own_ports
+        port, peer_port = [each.number for each in own_ports]
+        self.peer_ports[node_id] = peer_port
+        # The last one is where BrokerProcess looks for it.
+        listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
         own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
         secured = settings_of(directory, self.zookeeper)
         broker = BrokerProcess(

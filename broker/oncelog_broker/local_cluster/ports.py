@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
-RANGE: Final = range(10_240, 32_768)
+RANGE: Final = range(16_384, 32_768)
 """Below the ports that Linux gives to outgoing connections (from 32768 on) and to who asks for any port: a server that
 was killed finds its port free. macOS begins at 49152."""
 ATTEMPTS: Final = 1000
