@@ -275,7 +275,7 @@ class Walk:
         )
         if log.cleaner_checkpoint is None:
             log.cleaner_checkpoint = cleanable.first_dirty
-            self.manager.checkpoint_cleaner_offsets()
+        self.manager.checkpoint_before_compaction(log)
         steps = compaction.steps()
         if self.random.random() < 0.3:
             for _ in range(self.random.randint(0, 20)):
@@ -288,7 +288,7 @@ class Walk:
             return  # a segment has gone meanwhile: the cleaner will come again
         if clean_up_to is not None:
             log.cleaner_checkpoint = clean_up_to
-            self.manager.checkpoint_cleaner_offsets()
+            self.manager.checkpoint_after_compaction(log)
 
     def look(self, side: Side) -> None:
         self.check(side)

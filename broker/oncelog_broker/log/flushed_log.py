@@ -94,11 +94,14 @@ class FlushedLog(TrimmedLog):
         return start if start > 0 and not is_told else None
 
     def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
-        """Write the indexes and say what is to be synced; None if that is nothing. Raises KAFKA_STORAGE_ERROR.
+        """Write the indexes and say what is to be synced; None if that is nothing, or if its end is being cut. Raises
+        KAFKA_STORAGE_ERROR.
 
         `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
         """
         self._check_online()
+        if self.is_truncating:
+            return None  # where it ends is not known, and its files are another thread's
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         snapshots = self.producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._epochs.is_unsynced
@@ -125,9 +128,15 @@ class FlushedLog(TrimmedLog):
         return pending
 
     def finish_flush(self, pending: PendingFlush) -> None:
-        """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR."""
+        """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR.
+
+        Where the end is being cut meanwhile, they wait for the next flush: the recovery point was lowered for the cut,
+        and is not to be above the log's end after it.
+        """
         self._last_flush_ms = self._clock.now_ms()
         self._flushes.finish(pending)
+        if self.is_truncating:
+            return
         if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
             if pending.syncs_directory:
@@ -146,9 +155,9 @@ class FlushedLog(TrimmedLog):
         A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly.
         """
         try:
-            if self._offline is None and self._state() == self._untouched_state:
+            if self.may_be_changed and self._state() == self._untouched_state:
                 self._offline = CLOSED
-            if self._offline is None:
+            if self.may_be_changed:
                 self._local.active.index_max_timestamp()
                 self.producers.take_snapshot(self.log_end_offset)
                 self._local.directory_dirty = True

@@ -58,8 +58,9 @@ class TrimmedLog(ReadableLog):
         disk must lower them there now, since after a crash a log that ends below its recovery point counts as damaged,
         and what is below the cleaner checkpoint counts as compacted. May raise OSError."""
         self.after_truncation: Callable[[TrimmedLog], None] | None = None
-        """Called when the log begins before where it is noted to: whoever keeps that on disk must lower it there before
-        anything is appended, since after a crash a log that ends before its start is emptied. May raise OSError."""
+        """Called when the log begins before where it did, which may be noted: whoever keeps that on disk must lower it
+        there before anything is appended, since after a crash a log that ends before its start is emptied. May raise
+        OSError."""
         self.cleaner_checkpoint = cleaner_checkpoint
         """Up to where the log was compacted, as last noted; None if no compaction of it was ever begun."""
         self._refused_at = NOT_REFUSED
@@ -243,12 +244,13 @@ class TrimmedLog(ReadableLog):
 
     def _begin_at(self, offset: int) -> None:
         """The log start after a truncation. Raises OSError."""
-        self._log_start_offset = offset
+        before, self._log_start_offset = self._log_start_offset, offset
         self._synced_first = min(self._synced_first, offset)
-        if offset < self._noted_start:
-            self._noted_start = offset
+        # Also if `before` is not noted: another thread may be about to write it down, and to say so only then.
+        if offset < max(before, self._noted_start):
             if self.after_truncation is not None:
                 self.after_truncation(self)
+            self._noted_start = min(self._noted_start, offset)
 
     def _lower_checkpoints(self, offset: int) -> None:
         was_compacted = self.cleaner_checkpoint is not None and offset < self.cleaner_checkpoint

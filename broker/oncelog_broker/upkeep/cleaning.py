@@ -98,27 +98,34 @@ class LogCleaner:
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
         """Compact one log. False if that failed; the log line says why."""
-        log = partition.log
+        log, generation = partition.log, partition.log.generation
         started = self._clock.monotonic()
+
+        def is_as_it_was() -> bool:
+            """Else its end was cut: what is cleanable says nothing, and what came since may not be synced."""
+            return log.may_be_changed and log.generation == generation
+
         try:
             # What a compaction goes by must outlive it: the markers that decided what is dropped, and the producers'
             # last batches, which a snapshot tells better than what it leaves, and the log start, below which no key is
             # compared. And recovery takes a hole behind the recovery point for a loss.
             await flush(log)
-            await asyncio.to_thread(self._logs.checkpoint_recovery_points)
-            await asyncio.to_thread(self._logs.checkpoint_log_start_offsets)
-            compaction = self._compaction(log, cleanable)
-            throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
-            pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
+            if not is_as_it_was():
+                return False
             if log.cleaner_checkpoint is None:
                 # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
                 log.cleaner_checkpoint = cleanable.first_dirty
-                await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
+            await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
+            if not is_as_it_was():
+                return False
+            compaction = self._compaction(log, cleanable)
+            throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+            pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
             clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
-            if clean_up_to is None:
+            if clean_up_to is None or not is_as_it_was():
                 return False
             log.cleaner_checkpoint = clean_up_to
-            await asyncio.to_thread(self._logs.checkpoint_cleaner_offsets)
+            await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
             self._leave_alone(log, error)
             return False

@@ -1,6 +1,7 @@
 """The log cleaner: running steps between everything else that an event loop does, and what it notes."""
 
 import dataclasses
+import errno
 from types import SimpleNamespace
 
 import pytest
@@ -133,4 +134,74 @@ async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_pat
     partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     await cleaner_of(partition, logs, disk, clock).clean_due()
     assert noted == [(3, {("table", 0): 4}, {("table", 0): 1})]
+    logs.close()
+
+
+class OneFails(RealDisk):
+    """Of the data directories, one cannot be written; or a checkpoint cannot."""
+
+    __slots__ = ("failing",)
+
+    def __init__(self) -> None:
+        self.failing: str | None = None
+
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
+        if self.failing is not None and self.failing in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().replace_file(path, data, is_durable=is_durable, private=private)
+
+
+def full_table(logs, number=0):
+    """A log with something to compact."""
+    config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
+    log = make_log(logs, "table", number, None, config)
+    for _ in range(4):
+        put(log, (b"k", b"v"))
+    return log, Partition("table", bytes(16), number, log, broker_id=1, high_watermark=log.log_end_offset)
+
+
+async def test_a_disk_that_fails_keeps_no_log_of_another_one_from_being_compacted(tmp_path):
+    disk, clock = OneFails(), ManualClock()
+    logs = LogManager.open([tmp_path / "one", tmp_path / "two"], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    for log, partition in [full_table(logs, number) for number in (0, 1)]:
+        fails = "one" if "/two/" in log.directory else "two"
+        disk.failing = str(tmp_path / fails)
+        await cleaner_of(partition, logs, disk, clock).clean_due()
+        assert log.cleaner_checkpoint == 3
+        assert len(all_batches(log)) == 2
+    disk.failing = None
+    logs.close()
+
+
+async def test_nothing_is_compacted_before_it_is_noted_however_often_that_fails(tmp_path):
+    """After a crash, a segment that was emptied would be one that lost its records."""
+    disk, clock = OneFails(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    log, partition = full_table(logs)
+    disk.failing = CLEANER_OFFSET_CHECKPOINT
+    for _ in range(2):
+        await cleaner_of(partition, logs, disk, clock).clean_due()
+        assert len(all_batches(log)) == 4
+    disk.failing = None
+    logs.close()
+
+
+async def test_a_log_that_is_cut_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
+    """Behind the recovery point, what compaction leaves out is a loss."""
+    disk, clock = RealDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    log, partition = full_table(logs)
+    checkpoint = LogManager.checkpoint_before_compaction
+
+    def cut_and_grown(self, log):
+        checkpoint(self, log)
+        if log.generation == 0:
+            log.truncate_to(1)
+            for _ in range(4):
+                put(log, (b"k", b"v"))
+
+    monkeypatch.setattr(LogManager, "checkpoint_before_compaction", cut_and_grown)
+    await cleaner_of(partition, logs, disk, clock).clean_due()
+    assert log.recovery_point <= 1
+    assert len(all_batches(log)) == 5
     logs.close()

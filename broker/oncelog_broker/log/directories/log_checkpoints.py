@@ -49,9 +49,20 @@ class LogCheckpoints:
         """The log starts that the files do not tell. Each log learns whether its own was written."""
         raise_first(self._in_each(self._write_log_start_offsets_of))
 
-    def write_cleaner_offsets(self) -> None:
-        """Up to where each log was compacted."""
-        raise_first(self._in_each(self._write_cleaner_offsets_of))
+    def write_before_compaction(self, log: PartitionLog) -> None:
+        """What a start after a crash goes by where this log was compacted: up to where it is synced, where it begins,
+        and up to where it was compacted. Its data directory's alone: another one's disk may have failed."""
+        home = self._homes.get((log.topic, log.partition))
+        if home is not None:  # else it was deleted meanwhile
+            self._write_recovery_points_of(home)
+            self._write_log_start_offsets_of(home)
+            self._write_cleaner_offsets_of(home)
+
+    def write_after_compaction(self, log: PartitionLog) -> None:
+        """Up to where this log was compacted, with the others of its data directory."""
+        home = self._homes.get((log.topic, log.partition))
+        if home is not None:
+            self._write_cleaner_offsets_of(home)
 
     def write_at_the_end(self) -> dict[DataDirectory, OSError]:
         """What the next start goes by, when all logs are closed; where that failed."""

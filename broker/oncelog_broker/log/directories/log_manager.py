@@ -416,7 +416,7 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.
 
-        This and the next two may be called from a worker thread.
+        This and the next three may be called from a worker thread.
         """
         self._checkpoints.write_recovery_points()
 
@@ -424,9 +424,13 @@ class LogManager:
         """Write down the log starts that the files do not tell, even after a power cut. OSError."""
         self._checkpoints.write_log_start_offsets()
 
-    def checkpoint_cleaner_offsets(self) -> None:
-        """Write down up to where each log was compacted. OSError."""
-        self._checkpoints.write_cleaner_offsets()
+    def checkpoint_before_compaction(self, log: PartitionLog) -> None:
+        """Write down up to where this log is synced, where it begins, and up to where it was compacted. OSError."""
+        self._checkpoints.write_before_compaction(log)
+
+    def checkpoint_after_compaction(self, log: PartitionLog) -> None:
+        """Write down up to where this log was compacted. OSError."""
+        self._checkpoints.write_after_compaction(log)
 
     def begin_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """What writes these down, which may run in a worker thread. It raises OSError."""

@@ -20,6 +20,7 @@ from tests.support.storage import (
 from oncelog_broker.log.config import LOG_APPEND_TIME, LogConfig
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import RecordBatch, batches
@@ -545,6 +546,49 @@ class TestFlush:
         pending.sync()
         log.finish_flush(pending)
         assert log.recovery_point <= 5
+
+    def test_one_that_ends_while_the_end_is_being_cut_counts_for_nothing(self, tmp_path, log):
+        """A recovery point above the log's end would make damage of it, and records that a snapshot spoke of go."""
+        fill(log, 30)
+        pending = log.prepare_flush()
+        pending.sync()
+        log.flush(10)
+        log.delete_records_before(4)
+        bases = log.segment_base_offsets
+        log.before_truncation = lambda log: log.finish_flush(pending)
+        log.is_truncating = True
+        log.truncate_to(8)
+        log.is_truncating = False
+        assert (log.recovery_point, log.segment_base_offsets) == (8, bases[:1])
+        fill(log, 5, start=8)
+        kept = contents(log)
+        log.abandon()
+        log = open_log(tmp_path / "orders-0", recovery_point=log.recovery_point, log_start_offset=4)
+        assert contents(log) == kept
+
+    def test_none_begins_while_the_end_is_being_cut(self, tmp_path):
+        class WhileSynced(RealDisk):
+            """Begins a flush when a directory is synced, by which time the end is cut and nobody knows it yet."""
+
+            def sync_directory(self, path):
+                super().sync_directory(path)
+                if log.is_truncating:
+                    begun.append(log.prepare_flush())
+
+        begun = []
+        log = open_log(tmp_path / "orders-0", disk=WhileSynced())
+        fill(log, 30)
+        log.is_truncating = True
+        log.truncate_to(8)
+        log.is_truncating = False
+        assert begun
+        for pending in filter(None, begun):
+            pending.sync()
+            log.finish_flush(pending)
+        assert log.recovery_point <= log.log_end_offset
+        log.is_truncating = True
+        log.close()
+        assert not log.is_cleanly_closed
 
     def test_a_deletion_in_between_does_no_harm(self, log):
         fill(log, 40)

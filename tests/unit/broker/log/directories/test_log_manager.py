@@ -100,7 +100,7 @@ def test_up_to_where_a_log_was_compacted_is_remembered(start, tmp_path):
         log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
         fill(log, 4)
     manager.get("orders", 0).cleaner_checkpoint = 3
-    manager.checkpoint_cleaner_offsets()
+    manager.checkpoint_after_compaction(manager.get("orders", 0))
     assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
     crash(manager)
     again = start()

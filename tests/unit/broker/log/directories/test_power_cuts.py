@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from contextlib import suppress
 from random import Random
 
@@ -129,6 +130,43 @@ def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start)
     (log,) = start().logs()
     assert contents(log) == kept
     assert (log.log_start_offset, log.log_end_offset) == (5, 12)
+
+
+def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(start, tmp_path):
+    """The log is cut in one thread while another one has looked up where it begins."""
+
+    class CutsMeanwhile(RealDisk):
+        """Writes the log starts when the cut is done, or waits for them."""
+
+        def replace_file(self, path, data, **options):
+            if path.endswith("log-start-offset-checkpoint") and not cutting.ident:
+                cutting.start()
+                assert has_cut.wait(60)
+            super().replace_file(path, data, **options)
+
+    def cut():
+        log.truncate_to(5)
+        has_cut.set()
+
+    def after_truncation(log):
+        has_cut.set()
+        lower(log)
+
+    has_cut, cutting = threading.Event(), threading.Thread(target=cut)
+    manager = start(CutsMeanwhile())
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    lower, log.after_truncation = log.after_truncation, after_truncation
+    fill(log, 30)
+    log.delete_records_before(20)
+    manager.checkpoint_log_start_offsets()
+    cutting.join(60)
+    assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == ["orders 0 5"]
+    assert log.noted_start_offset == log.log_start_offset == 5
+    fill(log, 7)
+    kept = contents(log)
+    kill(manager)
+    (log,) = start().logs()
+    assert contents(log) == kept
 
 
 def test_a_log_that_returns_does_not_begin_before_its_start(start):
