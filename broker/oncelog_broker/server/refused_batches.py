@@ -8,6 +8,8 @@ nothing of a producer, it would take the later batch for its first one, and refu
 
 So a batch behind one that was refused is refused for the same reason, until that one came again. For some seconds only:
 whoever sends the first one to another broker instead is to hear what is really wrong with a later one. Pure.
+
+Anybody can have something noted here, of any producer and of topics that are not there: so it is little, and short.
 """
 
 from __future__ import annotations
@@ -15,14 +17,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.topic_names import MAX_TOPIC_NAME_CHARS
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
-"""The newest are remembered: three megabytes."""
+"""The newest are remembered: five megabytes."""
 REMEMBERED_SECONDS: Final = 10.0
 """Longer than what was sent with the refused one is on its way."""
+
+
+class Destination(NamedTuple):
+    """A partition as its producer names it, always alike: a broker that has not heard of it yet knows no other name."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
 
 
 class Refused(NamedTuple):
@@ -37,15 +47,18 @@ class RefusedBatches:
     """Partition and producer id -> what was refused with the lowest sequence. Times: monotonic, in seconds."""
 
     def __init__(self) -> None:
-        self._first: OrderedDict[tuple[TopicPartition, int], Refused] = OrderedDict()
+        self._first: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
+        """Those that were noted last come last."""
 
     def __len__(self) -> int:
         return len(self._first)
 
     def note(
-        self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
+        self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
     ) -> None:
         """A batch of `producer` that begins with `sequence` is refused for this `reason`, which passes."""
+        if len(where.topic) > MAX_TOPIC_NAME_CHARS:
+            return  # no such topic will ever be there
         key = where, producer.producer_id
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
@@ -55,22 +68,27 @@ class RefusedBatches:
         if len(self._first) > MAX_REFUSED:
             self._first.popitem(last=False)
 
-    def reason(
-        self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, now: float
-    ) -> ErrorCode | None:
+    def reason(self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, now: float) -> ErrorCode | None:
         """Why a batch that comes before the one that begins with `sequence` was refused; None: none was."""
         first = self._remembered((where, producer.producer_id), now)
         if first is None or first.epoch != producer.epoch or sequence <= first.sequence:
             return None
         return first.reason
 
-    def forget(self, where: TopicPartition, producer_id: int) -> None:
+    def forget(self, where: Destination, producer_id: int, now: float) -> None:
         """A batch of the producer is in the log, which knows from now on what comes next."""
         self._first.pop((where, producer_id), None)
+        oldest = next(iter(self._first.values()), None)
+        if oldest is not None and self._is_over(oldest, now):
+            self._first.popitem(last=False)  # so that there soon is nothing to look up for those who come next
 
-    def _remembered(self, key: tuple[TopicPartition, int], now: float) -> Refused | None:
+    def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
         first = self._first.get(key)
-        if first is not None and now - first.at > REMEMBERED_SECONDS:
+        if first is not None and self._is_over(first, now):
             del self._first[key]
             return None
         return first
+
+    @staticmethod
+    def _is_over(refused: Refused, now: float) -> bool:
+        return now - refused.at > REMEMBERED_SECONDS

@@ -35,6 +35,7 @@ from oncelog_broker.runtime.tasks import heard_or_not
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
+from oncelog_broker.server.refused_batches import Destination
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -217,25 +218,22 @@ class _Produce:
                 walk = context.in_slices(_wrong(partition.log.records_check(records)))
                 return then(walk, partial(self._append_walked, topic, data, answer))
             if context.services.refused_batches:
-                _check_comes_next(partition, records, context)
+                _check_comes_next(partition, _where(topic, data), records, context)
             if request.transactional_id is None:
                 appended = partition.append(records, required_acks=request.acks, records_checked=True)
             else:
                 outcome = _append_in_transaction(partition, records, request, request.transactional_id, context)
                 if isinstance(outcome, Future):
-                    return then(outcome, partial(self._note, answer, partition, records))
-                self._note(answer, partition, records, outcome)
+                    return then(outcome, partial(self._note, topic, data, answer, partition, records))
+                self._note(topic, data, answer, partition, records, outcome)
                 return None
         except KafkaError as error:
-            name = _name_of(topic, context) if partition is None else partition.topic
-            self._not_appended(
-                answer, partition, _in_order(TopicPartition(name, data.index), data.records, error, context)
-            )
+            self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, context))
             return None
         answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.log_start_offset
         if context.services.refused_batches:
-            _forget_refused(partition, records, context)
+            _forget_refused(_where(topic, data), records, context)
         if request.acks == ACKS_ALL and not partition.is_alone:
             self._replicate(answer, partition, answer.base_offset + _count(records))
         return None
@@ -250,15 +248,20 @@ class _Produce:
         return None
 
     def _note(
-        self, answer: PartitionResponse, partition: Partition, records: memoryview, appended: Appended | KafkaError
+        self,
+        topic: TopicData,
+        data: PartitionData,
+        answer: PartitionResponse,
+        partition: Partition,
+        records: memoryview,
+        appended: Appended | KafkaError,
     ) -> None:
         """An append that waited is done, or refused."""
         if isinstance(appended, KafkaError):
-            where = TopicPartition(partition.topic, partition.index)
-            self._not_appended(answer, partition, _in_order(where, records, appended, self._context))
+            self._not_appended(answer, partition, _in_order(_where(topic, data), records, appended, self._context))
             return
         if self._context.services.refused_batches:
-            _forget_refused(partition, records, self._context)
+            _forget_refused(_where(topic, data), records, self._context)
         answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.log_start_offset
         if self._request.acks == ACKS_ALL and not partition.is_alone:
@@ -430,19 +433,22 @@ def _checked(records: object, request: ProduceRequest, context: RequestContext) 
     return records
 
 
-def _check_comes_next(partition: Partition, records: memoryview, context: RequestContext) -> None:
+def _where(topic: TopicData, data: PartitionData) -> Destination:
+    return Destination(topic.name, topic.topic_id, data.index)
+
+
+def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RequestContext) -> None:
     """Raises KafkaError where the partition knows nothing of the producer, and a batch before this one was refused."""
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
     if producer.producer_id >= 0 and not partition.log.knows_producer(producer.producer_id):
         (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
-        where = TopicPartition(partition.topic, partition.index)
         services = context.services
         reason = services.refused_batches.reason(where, producer, sequence, services.clock.monotonic())
         if reason is not None:
             raise KafkaError(reason, FIRST_WAS_REFUSED)
 
 
-def _in_order(where: TopicPartition, records: object, error: KafkaError, context: RequestContext) -> KafkaError:
+def _in_order(where: Destination, records: object, error: KafkaError, context: RequestContext) -> KafkaError:
     """What a batch is told that is not appended: what the one before it was told, where only that keeps it out."""
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         return error
@@ -460,9 +466,10 @@ def _in_order(where: TopicPartition, records: object, error: KafkaError, context
     return error
 
 
-def _forget_refused(partition: Partition, records: memoryview, context: RequestContext) -> None:
+def _forget_refused(where: Destination, records: memoryview, context: RequestContext) -> None:
     producer_id, _ = PRODUCER.unpack_from(records, PRODUCER_AT)
-    context.services.refused_batches.forget(TopicPartition(partition.topic, partition.index), producer_id)
+    services = context.services
+    services.refused_batches.forget(where, producer_id, services.clock.monotonic())
 
 
 def _not_appended() -> NoReturn:

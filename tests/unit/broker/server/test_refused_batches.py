@@ -10,15 +10,14 @@ import pytest
 from tests.support.producers import sequenced
 from tests.support.served import FOLLOWER, LEADER, Client, Served, produce
 
-from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.server import refused_batches as module
-from oncelog_broker.server.refused_batches import REMEMBERED_SECONDS, RefusedBatches
+from oncelog_broker.server.refused_batches import REMEMBERED_SECONDS, Destination, RefusedBatches
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
-WHERE = TopicPartition("orders", 0)
+WHERE = Destination("orders", bytes(16), 0)
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -87,7 +86,7 @@ def test_the_first_one_of_the_newest_epoch_counts() -> None:
     refused.note(WHERE, older, 1, NOT_LEADER, 1.0)
     assert [refused.reason(WHERE, PRODUCER, sequence, 2.0) for sequence in (4, 5, 6)] == [None, None, NOT_LEADER]
     assert refused.reason(WHERE, newer, 6, 2.0) is None
-    assert refused.reason(TopicPartition("orders", 1), PRODUCER, 6, 2.0) is None
+    assert refused.reason(Destination("orders", bytes(16), 1), PRODUCER, 6, 2.0) is None
     refused.note(WHERE, newer, 0, NOT_LEADER, 3.0)
     assert refused.reason(WHERE, newer, 1, 4.0) is NOT_LEADER
     assert refused.reason(WHERE, PRODUCER, 6, 4.0) is None
@@ -100,3 +99,20 @@ def test_no_more_are_remembered_than_that(monkeypatch: pytest.MonkeyPatch) -> No
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, 0.0)
     assert len(refused) == 2
     assert refused.reason(WHERE, ProducerIdAndEpoch(0, 0), 1, 0.0) is None
+
+
+def test_nothing_is_remembered_of_a_name_that_no_topic_can_have() -> None:
+    """Whoever may send anything may name anything: of 32 KB each, ten thousand would be 300 MB."""
+    refused = RefusedBatches()
+    refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
+    assert not refused
+
+
+def test_what_is_over_is_forgotten_while_others_go_on() -> None:
+    """As long as something is remembered, each batch is looked at."""
+    refused = RefusedBatches()
+    for producer_id in range(3):
+        refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))
+    for _ in range(3):
+        refused.forget(WHERE, 9, REMEMBERED_SECONDS + 1.5)
+    assert len(refused) == 1
