@@ -368,9 +368,8 @@ def test_a_client_that_sends_no_more_gets_its_answers(secured: SecuredBroker) ->
 
 
 def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> None:
-    settings = {"connections.max.reauth.ms": "1500", "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
-
-    async def work(broker: SecuredBroker) -> None:
+    async def work(broker: SecuredBroker) -> bool:
+        """Whether it was the same connection all the time."""
         address = f"127.0.0.1:{broker.process.port}"
         async with Producer(address, **broker.settings("SASL_PLAINTEXT", "SCRAM-SHA-256")) as producer:
             await (await producer.send(topic, b"first"))
@@ -387,13 +386,20 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
 
             connection.log_in = counted  # type: ignore[method-assign]
             offsets = []
-            while logins < 3:
+            while logins < 3 and connection.is_open:
                 offsets.append((await (await producer.send(topic, b"more"))).offset)
             assert offsets == list(range(1, len(offsets) + 1))
-            assert connection.is_open, "the same connection all the time"
+            return connection.is_open
 
-    with SecuredBroker(tmp_path, settings) as broker:
-        asyncio.run(asyncio.wait_for(work(broker), TIMEOUT_SECONDS))
+    # A busy machine may stand still for what is left of a short session when the client logs in again.
+    for session_ms in (1500, 10_000):
+        settings = {"connections.max.reauth.ms": str(session_ms), "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+        directory = tmp_path / str(session_ms)
+        directory.mkdir()
+        with SecuredBroker(directory, settings) as broker:
+            if asyncio.run(asyncio.wait_for(work(broker), TIMEOUT_SECONDS)):
+                return
+    pytest.fail("the client did not log in in time")
 
 
 def test_who_does_not_log_in_again_is_cut_off(tmp_path: Path) -> None:

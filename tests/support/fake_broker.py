@@ -23,7 +23,7 @@ from oncelog_protocol.records.record import read_records
 from oncelog_protocol.schema import schema_of
 
 FETCH_POLL_SECONDS = 0.005
-LOOP_TURNS_TO_CLOSE = 5
+LOOP_TURNS_TO_CLOSE = 10
 SURELY_SECONDS = 10
 NODE = 1
 
@@ -112,6 +112,9 @@ class FakeBroker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._server is None:
+            writer.transport.abort()  # it came just before we stopped
+            return
         self._tasks.add(task)
         self._writers.add(writer)
         self.connections += 1

@@ -21,9 +21,10 @@ async def connected(broker: Any, timeout_s: float = 5.0) -> BrokerConnection:
 
 
 async def stopped(server: asyncio.Server) -> None:
+    """Also each connection that it has accepted, which a busy machine may begin with only now."""
     server.close()
-    for _ in range(5):  # its connections notice that we have gone
-        await asyncio.sleep(0.001)
+    while serving := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(serving)
 
 
 async def closed(connection: BrokerConnection) -> None:

@@ -423,13 +423,15 @@ class SlowReader:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        behind = await asyncio.open_connection("127.0.0.1", self._broker.port)
+        open_ends = [writer]
         try:
-            await asyncio.gather(self._pass_on(reader, behind[1], waits=True), self._pass_on(behind[0], writer))
+            answers, behind = await asyncio.open_connection("127.0.0.1", self._broker.port)
+            open_ends.append(behind)
+            await asyncio.gather(self._pass_on(reader, behind, waits=True), self._pass_on(answers, writer))
         except (asyncio.CancelledError, ConnectionError):
             pass
         finally:
-            for each in (writer, behind[1]):
+            for each in open_ends:
                 each.transport.abort()
 
     async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, waits: bool = False) -> None:
