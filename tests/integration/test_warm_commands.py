@@ -85,3 +85,4 @@ def test_who_has_waited_in_a_loop_that_is_over_can_still_end_it(tmp_path: Path, 
         child.process.send_signal(signal.SIGKILL)
         code = asyncio.run(child.ended()) if again else child.process.wait(60)
         assert code == -signal.SIGKILL
+        assert asyncio.run(child.ended()) == code, "also when it is known"

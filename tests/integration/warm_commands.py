@@ -278,11 +278,13 @@ class WarmProcess:
 
     async def ended(self) -> int:
         """The same, while the event loop goes on."""
-        if self.poll() is None and (self._waiting is None or self._waiting.get_loop().is_closed()):
+        if self.poll() is not None:
+            return self.wait(0)
+        if self._waiting is None or self._waiting.get_loop().is_closed():
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
             loop.add_reader(self._status, self.poll)
-        return self.wait(0) if self._waiting is None else await asyncio.shield(self._waiting)
+        return await asyncio.shield(self._waiting)
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
