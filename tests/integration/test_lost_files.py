@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from broker_process import BrokerFactory
+from foreign_clients import eventually
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
 
 from oncelog_protocol.api import ApiKey
@@ -36,7 +37,10 @@ def test_logs_that_an_older_metadata_store_does_not_know_are_kept_and_named(brok
         assert broker.stop() == 0
         metadata.write_bytes(older)
         broker.start()
-        (line,) = [line for line in broker.log.read_text().splitlines() if "logs that the metadata store" in line]
+        (line,) = eventually(
+            lambda: [line for line in broker.log.read_text().splitlines() if "logs that the metadata store" in line],
+            "it is logged",
+        )
         assert "the store lost its last writes" in line
         assert f"count=1 metadata={metadata}" in line
         (stray,) = broker.data.glob("new-0.*-stray")
@@ -58,7 +62,9 @@ def test_what_lost_records_stays_offline_and_the_rest_is_served(broker_factory: 
             assert produce(client, "directory") is ErrorCode.KAFKA_STORAGE_ERROR
             assert produce(client, "segment") is ErrorCode.KAFKA_STORAGE_ERROR
             assert produce(client, "whole") is ErrorCode.NONE
-        log = broker.log.read_text()
-        assert "directory-0 is missing, but the checkpoints say that there were records up to offset 10" in log
-        assert "00000000000000000000.log is empty: its records, from offset 0 to before" in log
+        for said in (
+            "directory-0 is missing, but the checkpoints say that there were records up to offset 10",
+            "00000000000000000000.log is empty: its records, from offset 0 to before",
+        ):
+            eventually(lambda said=said: said in broker.log.read_text(), said)
         assert not (broker.data / "directory-0").exists()

@@ -92,7 +92,9 @@ class LogContent:
         # Only what is decided is compacted, so no transaction that began there is open. Its marker may be gone, where
         # an older snapshot, taken for a damaged one, says that it is.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
-        self.producers.load(local.segments, local.log_end_offset, decided_up_to=compacted_up_to)
+        # A start that was killed while it emptied the log, as below, left a snapshot at the log start.
+        snapshots_up_to = max(local.log_end_offset, log_start_offset)
+        self.producers.load(local.segments, snapshots_up_to, decided_up_to=compacted_up_to)
         if log_start_offset > local.log_end_offset:
             logger.warning("%s: ends at %d, below its start; emptied", local.first.path, local.log_end_offset)
             self.producers.move_on_to(log_start_offset)

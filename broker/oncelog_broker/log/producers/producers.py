@@ -144,18 +144,19 @@ class LogProducers:
         """There is nothing yet, and the first record will have this offset."""
         self._saved_offset = offset
 
-    def load(self, segments: Sequence[Segment], log_end_offset: int, *, decided_up_to: int) -> None:
-        """The state as of the log's end; transactions that began below `decided_up_to` have ended. Raises OSError."""
+    def load(self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int) -> None:
+        """The state as of the log's end; transactions that began below `decided_up_to` have ended. Snapshots above
+        `snapshots_up_to` are removed. Raises OSError."""
         # Before anything is appended that they do not speak of: were they still there after a power cut, they would be
         # taken for snapshots of it.
-        names = self._snapshots.remove_above(log_end_offset)
+        names = self._snapshots.remove_above(snapshots_up_to)
         damaged = self.aborted.load(names)
         if damaged is not None:
             # For the transaction indexes alone: what a newer snapshot knows of producers may be nowhere else.
             self._restore(segments, names, damaged)
             self.aborted.mend()
             names = self._snapshots.file_names()
-        self._restore(segments, names, log_end_offset)
+        self._restore(segments, names, snapshots_up_to)
         self.state.end_transactions_before(decided_up_to)
         kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
         self._snapshots.remove_all_but(names, kept)

@@ -4,11 +4,12 @@ A kill is a log that is let go of without a word, and opened again from what the
 """
 
 import dataclasses
+import itertools
 from random import Random
 
 import pytest
 from tests.support.compacted import COMPACTED, clean, put
-from tests.support.crashing_disk import CrashingDisk
+from tests.support.crashing_disk import CrashingDisk, Killed
 from tests.support.producers import ABORT, COMMIT, all_aborted, committed, mark, produce, producer_state
 from tests.support.storage import NOW, SMALL, CountingDisk, append, fill, open_log
 
@@ -236,6 +237,29 @@ class TestPowerCuts:
             assert (log.log_start_offset, log.size_bytes) == (log.log_end_offset, 0)
             assert producer_state(log) == before
             lose_unsynced(disk)
+
+    def test_e16_producers_outlive_a_kill_while_the_log_is_emptied_that_ends_below_its_start(self):
+        """Where the newest segments are gone by then, the older ones say less."""
+        for changes in itertools.count():
+            disk = CrashingDisk(Random(1))
+            log = open_log("/orders-0", disk=disk)
+            write_history(log)
+            produce(log, 3, 0)
+            log.roll()
+            produce(log, 4, 0)
+            log.flush()
+            append(log)
+            start, before = log.log_end_offset, producer_state(log)
+            lose_unsynced(disk)
+            disk.changes_left = changes
+            try:
+                open_log("/orders-0", disk=disk, log_start_offset=start)
+                break
+            except Killed:
+                disk.kill()
+            log = open_log("/orders-0", disk=disk, log_start_offset=start)
+            assert producer_state(log) == before
+        assert changes > 3, "at each of its steps"
 
 
 class LosingAll(Random):
