@@ -136,9 +136,9 @@ def entry_after_marker(
     )
 
 
-def without_transaction(entry: bytes) -> bytes:
-    """The entry with no transaction open."""
-    return entry[: SNAPSHOT_ENTRY.size - _OFFSET.size] + _OFFSET.pack(NO_OFFSET) + entry[SNAPSHOT_ENTRY.size :]
+def with_transaction_from(entry: bytes, first_offset: int) -> bytes:
+    """The entry with a transaction open that began there; with none, if it is `NO_OFFSET`."""
+    return entry[: SNAPSHOT_ENTRY.size - _OFFSET.size] + _OFFSET.pack(first_offset) + entry[SNAPSHOT_ENTRY.size :]
 
 
 def past_batches(entry: bytes) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from oncelog_broker.log.config import LONG_MAX, LogConfig
@@ -39,6 +40,7 @@ from oncelog_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_V2,
+    TRANSACTIONAL_BIT,
     CorruptBatch,
     RecordBatch,
 )
@@ -157,7 +159,8 @@ class LogProducers:
             self.aborted.mend()
             names = self._snapshots.file_names()
         self._restore(segments, names, snapshots_up_to)
-        self.state.end_transactions_before(decided_up_to)
+        if self.state.first_unstable_offset < decided_up_to:
+            self.state.end_transactions_before(decided_up_to, _begun_from(segments, decided_up_to))
         kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
         self._snapshots.remove_all_but(names, kept)
 
@@ -217,11 +220,7 @@ class LogProducers:
     def _replay(self, segment: Segment, start: int) -> Iterator[EndedTransaction]:
         """Follow the batches of `segment` from offset `start` on."""
         try:
-            position = 0
-            if start > segment.base_offset:
-                first = next(segment.batches_from(start), None)
-                position = segment.size if first is None else first.position
-            for at, header in _producer_batches(segment.file, position, segment.size):
+            for at, header in _producer_batches_from(segment, start):
                 control = None
                 if header[ATTRIBUTES] & CONTROL_BIT:
                     control = RecordBatch(segment.file.read(at, header[BATCH_LENGTH] + LOG_OVERHEAD))
@@ -231,6 +230,30 @@ class LogProducers:
         except CorruptBatch as error:
             # Whoever reads the batch will be told; what is behind it in this segment cannot be followed.
             logger.warning("%s: its producers are not known from there on: %s", segment.path, error)
+
+
+def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
+    """By producer id, where an open transaction begins: its first batch that is not below `offset`."""
+    begun: dict[int, int] = {}
+    for segment in segments:
+        if segment.next_offset > offset:
+            with suppress(CorruptBatch):  # as told by the replay
+                for _, header in _producer_batches_from(segment, offset):
+                    if header[ATTRIBUTES] & CONTROL_BIT:
+                        begun.pop(header[PRODUCER_ID], None)
+                    elif header[ATTRIBUTES] & TRANSACTIONAL_BIT:
+                        begun.setdefault(header[PRODUCER_ID], header[FIRST_OFFSET])
+    return begun
+
+
+def _producer_batches_from(segment: Segment, start: int) -> Iterator[tuple[int, HeaderFields]]:
+    """(position, header) of the batches that have a producer id and end at or after offset `start`. Raises
+    CorruptBatch, OSError."""
+    position = 0
+    if start > segment.base_offset:
+        first = next(segment.batches_from(start), None)
+        position = segment.size if first is None else first.position
+    return _producer_batches(segment.file, position, segment.size)
 
 
 def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int, HeaderFields]]:

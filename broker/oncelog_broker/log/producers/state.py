@@ -8,9 +8,10 @@ Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from oncelog_broker.log.config import KAFKA, LEGACY_2_0, LONG_MAX, LogConfig
@@ -39,7 +40,7 @@ from oncelog_broker.log.producers.entry import (
     entry_after_marker,
     past_batches,
     remembers_past,
-    without_transaction,
+    with_transaction_from,
 )
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -383,13 +384,18 @@ class ProducerState:
         self._unreplicated = []
         self._find_first_unstable()
 
-    def end_transactions_before(self, offset: int) -> None:
-        """Transactions that began below `offset` have ended, though their markers are not to be found any more."""
+    def end_transactions_before(self, offset: int, begun: Mapping[int, int]) -> None:
+        """Transactions that began below `offset` have ended, though their markers are not to be found any more; the
+        same producers may have open ones that began later, by producer id `begun`."""
         for producer_id, first_offset in list(self._open.items()):
             if first_offset < offset:
-                del self._open[producer_id]
                 self._end_streak(producer_id)
-                self._entries[producer_id] = without_transaction(self._entries[producer_id])
+                began_at = begun.get(producer_id, NO_OFFSET)
+                self._entries[producer_id] = with_transaction_from(self._entries[producer_id], began_at)
+                del self._open[producer_id]
+                if began_at != NO_OFFSET:
+                    self._open[producer_id] = began_at
+        self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
         self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> Iterator[int]:

@@ -183,6 +183,39 @@ class TestDamage:
         assert committed(log) == [b"1", b"1", b"1"]
         log.close()
 
+    def test_s56_a_transaction_is_open_whose_producer_had_one_before_with_a_marker_that_was_compacted_away(
+        self, directory
+    ):
+        """An old snapshot, taken for a damaged one, says that the one before is open."""
+        config = dataclasses.replace(COMPACTED, delete_retention_ms=0)
+        log = open_log(directory, config)
+        put(log, (b"a", b"1"))
+        put(log, (b"b", b"aborted"), producer=(7, 0, 0), transactional=True)
+        log.roll()
+        put(log, (b"c", b"1"))
+        mark(log, 7, ABORT)
+        put(log, (b"d", b"1"), producer=(7, 0, 1))
+        log.roll()
+        log.flush()
+        decided = log.log_end_offset
+        for number in range(4):
+            assert clean_each_alone(log, now_ms=NOW + number) == decided
+        append(log)
+        begin = put(log, (b"e", b"1"), producer=(7, 0, 2), transactional=True)
+        put(log, (b"f", b"1"), producer=(7, 0, 3), transactional=True)
+        put(log, (b"g", b"1"), producer=(8, 0, 0), transactional=True)
+        log.flush()
+        end = log.log_end_offset
+        log.abandon()
+        max(directory.glob("*.snapshot")).write_bytes(b"damaged")
+        log = open_log(directory, config, cleaner_checkpoint=decided, recovery_point=end)
+        log.producers.state.on_high_watermark(end)
+        assert log.last_stable_offset(end) == begin
+        mark(log, 7, COMMIT)
+        log.producers.state.on_high_watermark(log.log_end_offset)
+        assert log.last_stable_offset(log.log_end_offset) == begin + 2
+        log.close()
+
     def test_what_is_removed_since_the_log_ends_before_it_stays_removed(self, directory):
         """After a power cut it would be taken for the state of what was appended since."""
         log = open_log(directory)
