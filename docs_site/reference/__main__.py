@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+
 from docs_site.reference.pages import DOCS, names, written
 
 
 def main() -> None:
+    argparse.ArgumentParser(prog="python -m docs_site.reference", description=__doc__).parse_args()
     for page in names():
         path, text = DOCS / page, written(page)
         if not path.exists() or path.read_text() != text:
