@@ -12,9 +12,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from oncelog_testing.control import CRASH_SECONDS, BrokerGone, Fault, ask
+
+if TYPE_CHECKING:
+    from oncelog_broker.local_cluster.ports import OwnPort
 
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
@@ -42,6 +45,7 @@ class Broker:
         self.name = name
         self.settings = {**QUICK_SETTINGS, **(settings or {})}
         self.port = 0
+        self._own_port: OwnPort | None = None
         self.control_url = ""
         """Of the HTTP control, of which `fail`, `pause` and `crash` are made."""
         self.ended_by_test: set[int | None] = set()
@@ -217,7 +221,8 @@ class Broker:
         """Start it, and let others be started meanwhile; `wait_ready` goes with it."""
         self._reap_if_ended()
         if not self.port:
-            self.port = _free_port()
+            self._own_port = _own_port()
+            self.port = self._own_port.number
         settings = {
             "log.dirs": str(self.directory / self.name),
             **self.settings,
@@ -248,7 +253,7 @@ class Broker:
             self.kill()
             if self._has_been_ready or attempt == PORT_ATTEMPTS or _is_free(self.port):
                 break
-            self.port = 0  # somebody else took it between our choice and the broker's start
+            self.port = 0  # a process that chooses otherwise than we do took it before the broker had it
             self.launch()
         raise BrokerStartError(f"{self.name} does not start: {self._last_words()}")
 
@@ -313,12 +318,10 @@ class Broker:
         self._end()
 
 
-def _free_port() -> int:
-    """Below those that outgoing connections get, so that a broker that was killed finds its port free."""
-    from oncelog_broker.local_cluster.ports import reserved_ports
+def _own_port() -> OwnPort:
+    from oncelog_broker.local_cluster.ports import own_ports
 
-    with reserved_ports(1) as (port,):
-        return port
+    return own_ports(1)[0]
 
 
 def _is_free(port: int) -> bool:

@@ -20,8 +20,8 @@ from foreign_clients import eventually
 from kazoo.client import KazooClient
 from raw_client import RawClient
 from secured_cluster import SECRETS, settings_of
-from tests.support.ports import LOOPBACK, OwnPort
 
+from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 from oncelog_broker.metadata import paths
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -85,9 +85,9 @@ class ReplicatedCluster:
         self._store: KazooClient | None = None
 
     def _broker(self, directory: Path, node_id: int, settings: dict[str, str]) -> BrokerProcess:
-        own_ports = [OwnPort(), OwnPort()]
-        self._own_ports += own_ports
-        port, peer_port = [each.number for each in own_ports]
+        both = own_ports(2)
+        self._own_ports += both
+        port, peer_port = [each.number for each in both]
         self.peer_ports[node_id] = peer_port
         # The last one is where BrokerProcess looks for it.
         listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"

@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import IO, ClassVar, Final
 from weakref import WeakSet
 
-from tests.support.ports import LOOPBACK, OwnPort
 from warm_commands import COMMAND, WarmProcess, warm
+
+from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 INTERNAL_PARTITIONS: Final = 5
 """Of each internal topic, unless a test says otherwise. To make and to open the fifty that are the default is most of
 what a short broker costs."""
-ANY_PORT: Final = f"PLAINTEXT://{LOOPBACK}:0"
+ANY_PORT: Final = re.compile(rf"(?<=//{re.escape(LOOPBACK)}:)0\b")
+"""In `listeners`."""
 DEFAULTS: Final = {
-    "listeners": ANY_PORT,
+    "listeners": f"PLAINTEXT://{LOOPBACK}:0",
     "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
     "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
 }
@@ -63,7 +65,8 @@ class BrokerProcess:
         self.output: IO[str] | None = None
         """Its standard output, while it runs."""
         self.port = 0
-        self._own_port: OwnPort | None = None
+        self._own_ports: list[OwnPort] = []
+        """Where others would give it any: after a kill it must come back where clients look for it."""
         self.start_line = ""
         self.log = data.parent / f"{data.name}.log"
 
@@ -78,19 +81,16 @@ class BrokerProcess:
 
     def start(self, fail_points: str = "") -> BrokerProcess:
         """`fail_points`: what ONCELOG_FAIL_POINTS is to be for this run of it."""
-        if self.settings["listeners"] == ANY_PORT:
-            # After a kill, it must come back where clients look for it.
-            self._own_port = OwnPort()
-            self.settings["listeners"] = f"PLAINTEXT://{LOOPBACK}:{self._own_port.number}"
+        self.settings["listeners"] = ANY_PORT.sub(lambda _: str(self._new_port()), self.settings["listeners"])
         self.process = self._started(fail_points)
         self.start_line = self._start_line()
-        match = re.search(r"127\.0\.0\.1:(\d+)", self.start_line)
-        assert match, f"no address in {self.start_line!r}; log: {self.log.read_text()}"
-        if self.settings["listeners"].endswith(":0"):
-            self.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{match[1]}"
         # Not what the line says, which with advertised.listeners is where a proxy is.
         self.port = int(self.settings["listeners"].rpartition(":")[2])
         return self
+
+    def _new_port(self) -> int:
+        self._own_ports += own_ports(1)
+        return self._own_ports[-1].number
 
     def _started(self, fail_points: str) -> subprocess.Popen[str] | WarmProcess:
         arguments = ["serve", "--data", str(self.data), "--log-level", self.log_level]

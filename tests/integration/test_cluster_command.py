@@ -15,11 +15,12 @@ from kazoo.client import KazooClient
 from tests.support.zookeeper.shared_server import ROOT
 
 from oncelog_broker.local_cluster.cluster import LocalCluster, MemberStatus
-from oncelog_broker.local_cluster.ports import is_free, reserved_ports
+from oncelog_broker.local_cluster.ports import is_free, own_ports
 from oncelog_broker.local_cluster.process import LocalProcess
 
 COMMAND = str(Path(sys.executable).parent / "oncelog")
 TIMEOUT_SECONDS = 100
+MOST_BROKERS = 3
 
 STAND_IN = """
 import sys
@@ -33,8 +34,9 @@ class Cluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with reserved_ports(1) as (port,):
-            self.port = port
+        self._own_ports = own_ports(MOST_BROKERS)
+        self.port = self._own_ports[0].number
+        """Of the first broker; the others' follow."""
 
     def run(self, command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """`code` is the exit code that is expected; nothing may ever print a traceback."""

@@ -24,7 +24,7 @@ from raw_transactions import RawTransactions
 from tests.support.storage import make_batch
 from tests.support.zookeeper.cutting_proxy import CuttingProxy
 
-from oncelog_broker.local_cluster.ports import reserved_ports
+from oncelog_broker.local_cluster.ports import own_ports
 from oncelog_broker.metrics.families import FAMILIES
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -305,10 +305,11 @@ def test_http_clients_that_do_not_behave_keep_nobody_from_anything(telling: Brok
 
 
 def test_a_broker_that_waits_for_its_metadata_lives_and_is_not_ready(tmp_path: Path) -> None:
-    with reserved_ports(2) as (port, nobody):
-        command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(tmp_path / "data")]
-        command += ["--http", str(port), "--set", f"zookeeper.connect=127.0.0.1:{nobody}"]
-        command += ["--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "zookeeper.connection.timeout.ms=120000"]
+    own = own_ports(2)
+    port, nobody = [each.number for each in own]
+    command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(tmp_path / "data")]
+    command += ["--http", str(port), "--set", f"zookeeper.connect=127.0.0.1:{nobody}"]
+    command += ["--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "zookeeper.connection.timeout.ms=120000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with process:
         try:

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tests.support.page_blocks import Block, blocks
 
+from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
+
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 PATIENCE_SECONDS = 300
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -21,12 +23,13 @@ KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class Reader:
-    """Somebody at a shell, with a broker in another terminal. Its port is any free one, the same again after a kill."""
+    """Somebody at a shell, with a broker in another terminal. Its port stays over a kill."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.broker: subprocess.Popen[str] | None = None
-        self.address = "127.0.0.1:0"
+        (self._own_port,) = own_ports(1)
+        self.address = f"{LOOPBACK}:{self._own_port.number}"
         self.serve = ""
         self.shown = ""
 
@@ -67,7 +70,7 @@ class Reader:
         assert self.broker.stdout is not None
         ready = re.search(r"ready on (\S+)", self.broker.stdout.readline())
         assert ready, "the broker does not start"
-        self.address = ready[1]
+        assert ready[1] == self.address
 
     def kill(self) -> None:
         if self.broker is not None:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from maven import HERE, jars, need
 
+from oncelog_broker.local_cluster.ports import OwnPort, own_ports
+
 NODE_ID = 7
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 60.0
@@ -64,6 +66,7 @@ class ApacheKafka:
         self.settings = {**SETTINGS, **(settings or {})}
         self.log = data.parent / f"{data.name}.kafka.log"
         self.port = 0
+        self._own_ports: list[OwnPort] = []
         self._class_path = f"{jars(HERE / 'broker' / 'pom.xml', release, 'kafka')}/*"
         self._properties = data.parent / f"{data.name}.properties"
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,7 +91,8 @@ class ApacheKafka:
 
     def start(self) -> ApacheKafka:
         if not self.port:
-            self.port, controller, sasl_port = _free_ports(3)
+            self._own_ports = own_ports(3)
+            self.port, controller, sasl_port = [each.number for each in self._own_ports]
             listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
             if self._has_logins:
                 self.sasl_port = sasl_port
@@ -154,14 +158,3 @@ class ApacheKafka:
     def __exit__(self, *_: object) -> None:
         if self.is_running:
             self.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -24,7 +24,7 @@ from foreign_clients import eventually
 from replicated_cluster import ReplicatedCluster
 from streams import Stream, committed_values, create, open_transactions, produce, values
 
-from oncelog_broker.local_cluster.ports import reserved_ports
+from oncelog_broker.local_cluster.ports import own_ports
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
 
@@ -233,8 +233,8 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
         return log.read_text
 
     try:
-        with reserved_ports(1) as ports:
-            port = str(ports[0])
+        (own_port,) = own_ports(1)
+        port = str(own_port.number)
         log = start("127.0.0.1", "Master", "--port", port, "--webui-port", "0")
         eventually(lambda: "I have been elected leader" in log(), "the master starts", START_SECONDS)
         url = f"spark://127.0.0.1:{port}"

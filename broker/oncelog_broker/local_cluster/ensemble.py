@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog_broker.local_cluster.java import Java
-from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
+from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.server_config import NO_SETTINGS, ServerPorts, Timing, server_config
 from oncelog_broker.local_cluster.zookeeper_jars import Jars
@@ -17,7 +17,7 @@ from oncelog_broker.local_cluster.zookeeper_jars import Jars
 SERVE_SECONDS: Final = 60.0
 """Until a server that was started must serve; some two seconds are usual."""
 PORT_ATTEMPTS: Final = 3
-"""A port that was free may be taken before the server has it."""
+"""A port that was free may be taken, by a process that chooses otherwise than we do, before the server has it."""
 POLL_SECONDS: Final = 0.03
 COMMAND_SECONDS: Final = 1.0
 """How long a server may take to answer a four-letter command: one that is paused never does."""
@@ -157,6 +157,8 @@ class Ensemble:
         self.servers = list(servers)
         self._on_launch = on_launch
         self._settings = settings
+        self._own_ports: list[OwnPort] = []
+        """Of the servers, where they were chosen here."""
 
     @property
     def connect_string(self) -> str:
@@ -220,8 +222,9 @@ class Ensemble:
 
     def _choose_ports(self) -> None:
         per_server = 1 if self.size == 1 else len(ServerPorts._fields)
-        with reserved_ports(per_server * self.size) as numbers:
-            ports = [ServerPorts(*numbers[each : each + per_server]) for each in range(0, len(numbers), per_server)]
+        self._own_ports = own_ports(per_server * self.size)
+        numbers = [each.number for each in self._own_ports]
+        ports = [ServerPorts(*numbers[each : each + per_server]) for each in range(0, len(numbers), per_server)]
         self.servers = []
         for number, each in enumerate(ports, 1):
             server = ZooKeeperServer(self.directory / f"zookeeper-{number}", each.client)

@@ -18,7 +18,7 @@ from frame_proxy import FrameProxy
 from raw_client import RawClient
 
 from kill_matrix.questions import Questions
-from kill_matrix.stage import SETTINGS, Stage, free_port
+from kill_matrix.stage import SETTINGS, Stage
 from oncelog.fail_points.point import FAIL_POINTS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
@@ -133,7 +133,6 @@ class ClusterStage(Stage):
         for node_id, broker in self.brokers.items():
             await self._asked_by[node_id].start()
             await self.proxies[node_id].start()
-            broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
             broker.settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{self.proxies[node_id].port}"
         await self.start_broker()
         for node_id, broker in self.brokers.items():

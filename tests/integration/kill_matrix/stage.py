@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -62,7 +61,6 @@ class Stage:
     async def __aenter__(self) -> Self:
         await self.questions.start()
         await self.proxy.start()
-        self.broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
         self.broker.settings["advertised.listeners"] = f"PLAINTEXT://{self.address}"
         await self.start_broker()
         self.proxy.forward_to(self.broker.port)
@@ -116,10 +114,3 @@ class Stage:
             await asyncio.to_thread(self.broker.stop)
         await self.proxy.close()
         await self.questions.close()
-
-
-def free_port() -> int:
-    """One that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

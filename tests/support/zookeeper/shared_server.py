@@ -17,7 +17,7 @@ from tests.support.certificates import WEEK, Certificate
 
 from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
-from oncelog_broker.local_cluster.ports import LOOPBACK, reserved_ports
+from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
 from oncelog_broker.local_cluster.process import LocalProcess, started_at
 from oncelog_broker.local_cluster.server_config import Timing
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
@@ -61,13 +61,13 @@ def shared_address(directory: Path, run: int, *, has_tls: bool = False) -> str:
 def keep(directory: Path, run: LocalProcess, *, has_tls: bool) -> None:
     java, jars = find_java(), provide_jars(print)
     print(f"Java {java.version}: {java.origin}; ZooKeeper: {jars.origin}", flush=True)
-    with reserved_ports(1) as (secure_port,):
-        settings = tls_settings(directory, secure_port) if has_tls else {}
+    (secure_port,) = own_ports(1)
+    settings = tls_settings(directory, secure_port.number) if has_tls else {}
     ensemble = Ensemble(directory, java, jars, timing=SHORT, is_synced=False, dies_with_us=True, settings=settings)
     try:
         ensemble.start()
         unfinished = directory / "address.unfinished"
-        with_tls = f" {LOOPBACK}:{secure_port}" if has_tls else ""
+        with_tls = f" {LOOPBACK}:{secure_port.number}" if has_tls else ""
         unfinished.write_text(ensemble.connect_string + with_tls)
         unfinished.rename(directory / "address")
         while not run.wait(LOOK_SECONDS):

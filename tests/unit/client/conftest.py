@@ -12,6 +12,8 @@ from tests.support.fake_broker import LOOP_TURNS_TO_CLOSE, FakeBroker
 from tests.support.fake_transactions import FakeCoordinator, HangUp
 from tests.support.virtual_time import VirtualTimeLoop
 
+from oncelog_broker.local_cluster.ports import own_ports
+
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
     """Every test with a loop runs on both: they differ in timers, and in what a transport is. One that lets a timeout
@@ -23,11 +25,16 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 @pytest.fixture
 async def fake_broker() -> AsyncIterator[FakeBroker]:
-    """A broker with the topic "topic" of one partition. The loop must not have complained when the test is over."""
+    """A broker with the topic "topic" of one partition. The loop must not have complained when the test is over.
+
+    Its port is its own also while it is stopped.
+    """
     complaints: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     broker = FakeBroker()
+    (own_port,) = own_ports(1)
+    broker.port = own_port.number
     await broker.start()
     yield broker
     await broker.stop()
