@@ -89,7 +89,6 @@ class ReplicatedCluster:
         self._own_ports += both
         port, peer_port = [each.number for each in both]
         self.peer_ports[node_id] = peer_port
-        # The last one is where BrokerProcess looks for it.
         listeners = f"PEER://{LOOPBACK}:{peer_port},PLAINTEXT://{LOOPBACK}:{port}"
         own = {"node.id": str(node_id), "zookeeper.connect": self.zookeeper, "listeners": listeners}
         secured = settings_of(directory, self.zookeeper)

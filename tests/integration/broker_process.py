@@ -65,6 +65,7 @@ class BrokerProcess:
         self.output: IO[str] | None = None
         """Its standard output, while it runs."""
         self.port = 0
+        """Of the listener PLAINTEXT, or else of the first one."""
         self._own_ports: list[OwnPort] = []
         """Where others would give it any: after a kill it must come back where clients look for it."""
         self.start_line = ""
@@ -85,7 +86,9 @@ class BrokerProcess:
         self.process = self._started(fail_points)
         self.start_line = self._start_line()
         # Not what the line says, which with advertised.listeners is where a proxy is.
-        self.port = int(self.settings["listeners"].rpartition(":")[2])
+        addresses = dict(listener.split("://") for listener in self.settings["listeners"].split(","))
+        address = addresses.get("PLAINTEXT") or next(iter(addresses.values()))
+        self.port = int(address.rpartition(":")[2])
         return self
 
     def _new_port(self) -> int:
