@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Self
 
 from recording_clients import Loop
+from tests.support.loop_turns import settle
 
 from oncelog_broker.replication.peers import Purpose
 
@@ -108,7 +109,9 @@ class PeerNetwork:
     async def _stop(self) -> None:
         for server in self._servers:
             server.close()
+        await settle()
         await self._end(list(self._connections))
+        await settle()
 
     async def _end(self, connections: Collection[asyncio.Task[None]]) -> None:
         for connection in connections:

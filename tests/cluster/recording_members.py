@@ -16,6 +16,9 @@ from oncelog_testing.history.recorder import History
 
 MEMBER_SESSION_MS = 6000
 POLL_SECONDS = 0.2
+STANDS_STILL = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE)
+"""What librdkafka 2.16 tells when these answer its OffsetFetch: it does not ask again, and reads nothing of what it was
+assigned until the group rebalances. Of other errors it goes on by itself."""
 RECORDS_PER_POLL = 20
 
 
@@ -118,19 +121,27 @@ class LibrdkafkaMember(Member):
         }
         if self.instance is not None:
             settings["group.instance.id"] = self.instance
-        consumer = confluent_kafka.Consumer(settings)
-        consumer.subscribe([self.topic], on_assign=lambda *_: self.forget(), on_revoke=lambda *_: self.forget())
-        try:
-            while not self.is_over:
-                self._take(consumer, consumer.consume(RECORDS_PER_POLL, POLL_SECONDS))
-        finally:
-            consumer.close()
+        while not self.is_over:
+            consumer = confluent_kafka.Consumer(settings)
+            consumer.subscribe([self.topic], on_assign=lambda *_: self.forget(), on_revoke=lambda *_: self.forget())
+            try:
+                self._read(consumer)
+            finally:
+                consumer.close()
+
+    def _read(self, consumer: confluent_kafka.Consumer) -> None:
+        """Until it is over, or the consumer reads no more."""
+        while not self.is_over:
+            messages = consumer.consume(RECORDS_PER_POLL, POLL_SECONDS)
+            self._take(consumer, messages)
+            if any(message.error() and message.error().code() in STANDS_STILL for message in messages):
+                return
 
     def _take(self, consumer: confluent_kafka.Consumer, messages: list[Any]) -> None:
         offsets: dict[Place, int] = {}
         for message in messages:
             if message.error():
-                continue  # it goes on by itself
+                continue
             place = Place(message.topic(), message.partition())
             self.note(place, [(message.offset(), message.value())])
             offsets[place] = message.offset() + 1

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from struct import Struct
 
+from tests.support.loop_turns import settle
+
 from oncelog_protocol.api import ApiKey
 
 SIZE = Struct(">i")
@@ -38,6 +40,7 @@ class FrameProxy:
         self._loses = loses
         self._target = 0
         self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._to_mark: list[tuple[Collection[ApiKey], Callable[[_Connection, Request], None]]] = []
         self.port = 0
         self.versions: dict[int, int] = {}
@@ -55,9 +58,12 @@ class FrameProxy:
 
     async def close(self) -> None:
         self._server.close()
-        tasks = [connection.task for connection in self._connections]
-        self.cut()
+        await settle()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks)
+        await settle()
 
     # --- faults
 
@@ -89,11 +95,19 @@ class FrameProxy:
     # --- frames
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         try:
-            from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
+            await self._pass_all(from_client, to_client)
+        except (OSError, asyncio.CancelledError):
             to_client.transport.abort()
-            return
+        finally:
+            self._tasks.discard(task)
+
+    async def _pass_all(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        """Raises OSError where the broker cannot be reached."""
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._target)
         connection = _Connection(to_client, to_broker)
         self._connections.add(connection)
         directions = [
@@ -143,9 +157,6 @@ class _Connection:
         self.to_client = to_client
         self.to_broker = to_broker
         self.in_flight: deque[Request] = deque()
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
 
     def abort(self) -> None:
         self.to_client.transport.abort()

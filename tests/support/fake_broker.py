@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.fake_transactions import HangUp
+from tests.support.loop_turns import settle
 
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import codec
@@ -23,7 +24,6 @@ from oncelog_protocol.records.record import read_records
 from oncelog_protocol.schema import schema_of
 
 FETCH_POLL_SECONDS = 0.005
-LOOP_TURNS_TO_CLOSE = 10
 SURELY_SECONDS = 10
 NODE = 1
 
@@ -76,6 +76,7 @@ class FakeBroker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await settle()
 
     def hang_up(self) -> None:
         for writer in self._writers:

@@ -148,17 +148,24 @@ class ZooKeeperStore:
         return self._refused or ("none" if self._session is None else self._session.trouble)
 
     async def end_session(self, key: SessionKey) -> None:
-        ended = _Ended()
-        session = ZooKeeperSession(self._servers, self._session_timeout, ended, self._clock, key, self._access)
-        session.start()
         try:
             async with asyncio.timeout(self._lease.timeout):
-                await ended.decided
+                while not await self._is_over(key):
+                    pass  # whoever has it may have taken it back before it was closed
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be ended") from error
+        await self.sync()  # its nodes are gone for us, too
+
+    async def _is_over(self, key: SessionKey) -> bool:
+        """Whether the servers do not know it any more. As long as they do, it is taken over and closed; what they have
+        heard of that, the next call tells."""
+        taken = _Taken()
+        session = ZooKeeperSession(self._servers, self._session_timeout, taken, self._clock, key, self._access)
+        session.start()
+        try:
+            return await taken.is_over
         finally:
             await session.close()
-        await self.sync()  # its nodes are gone for us, too
 
     @property
     def session_timeout(self) -> float:
@@ -486,24 +493,27 @@ def parse_connect(connect: str) -> tuple[str, str]:
     return servers, chroot
 
 
-class _Ended:
-    """Waits until a session is ours or over."""
+class _Taken:
+    """Waits until a session is ours, or over."""
 
     def __init__(self) -> None:
-        self.decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def on_connected(self, session: ZooKeeperSession, connected: Connected) -> None:
-        self.on_over(session)
+        self._decide(False)
 
     def on_disconnected(self, session: ZooKeeperSession) -> None:
         pass
 
     def on_over(self, session: ZooKeeperSession) -> None:
-        if not self.decided.done():
-            self.decided.set_result(None)
+        self._decide(True)
 
     def on_changed(self, path: str) -> None:
         pass
+
+    def _decide(self, is_over: bool) -> None:
+        if not self.is_over.done():
+            self.is_over.set_result(is_over)
 
 
 _UNREACHABLE = (kazoo.ConnectionLoss, kazoo.SessionExpiredError, kazoo.ConnectionClosedError)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
+from tests.support.loop_turns import settle
 from tests.support.zookeeper.frames import SIZE, Direction, Frame, FrameReader
 
 T = TypeVar("T")
@@ -215,12 +216,12 @@ class CuttingProxy:
 
     async def _close(self) -> None:
         self._server.close()
+        await settle()
         self._cut_all()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for _ in range(3):
-            await asyncio.sleep(0)  # the transports close
+        await settle()
 
     def _cut_all(self) -> None:
         for connection in self._open:

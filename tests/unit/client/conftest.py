@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.support.fake_broker import LOOP_TURNS_TO_CLOSE, FakeBroker
+from tests.support.fake_broker import FakeBroker
 from tests.support.fake_transactions import FakeCoordinator, HangUp
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -38,8 +38,6 @@ async def fake_broker() -> AsyncIterator[FakeBroker]:
     await broker.start()
     yield broker
     await broker.stop()
-    for _ in range(LOOP_TURNS_TO_CLOSE):
-        await asyncio.sleep(0)
     assert not complaints
 
 

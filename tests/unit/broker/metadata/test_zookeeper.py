@@ -168,6 +168,15 @@ async def test_an_ended_session_is_told_and_another_one_begun_with_nothing_of_it
     assert again.ephemeral_owner == store.session_id
 
 
+async def test_a_session_whose_end_is_lost_on_the_way_is_ended_all_the_same(open_zookeeper, zookeeper_proxy):
+    store, other = await open_zookeeper(), await open_zookeeper(zookeeper_proxy)
+    await store.create("/brief", ephemeral=True)
+    lost = zookeeper_proxy.cut_when(lambda frame: frame.op == Op.CLOSE_SESSION, Moment.BEFORE)
+    await other.end_session(store.session_key)
+    assert lost.count == 1
+    assert await other.exists("/brief") is None
+
+
 @pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.soak)])
 async def test_however_often_sessions_end_one_is_begun(open_zookeeper, times):
     store, other = await open_zookeeper(), await open_zookeeper()

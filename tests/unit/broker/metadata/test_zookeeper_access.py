@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from pathlib import Path
 
 import pytest
@@ -247,7 +248,7 @@ def test_what_is_set_of_tls_is_what_is_done(tmp_path):
     tls = tls_to_zookeeper(config)
     context = tls()
     assert not context.check_hostname
-    assert context.maximum_version == context.minimum_version == context.maximum_version.TLSv1_2
+    assert context.maximum_version == context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert "ECDHE-ECDSA-AES256-GCM-SHA384" in [each["name"] for each in context.get_ciphers()]
     access = configured_access(config, tls)
     assert access.protects_nodes
