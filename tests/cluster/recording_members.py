@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import confluent_kafka
@@ -37,6 +37,8 @@ class Member(Background):
         self.topic = topic
         self.instance = instance
         self._readings: dict[Place, Reading] = {}
+        self._unsure: dict[Place, int] = {}
+        """Offsets whose commit has failed: they go with the next one, or the last ones of all would never be there."""
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
         """A poll gave these. Where they do not go on behind the last ones the group has sent it elsewhere."""
@@ -48,17 +50,35 @@ class Member(Background):
     def forget(self) -> None:
         """What it has is taken away, or it is given more: whatever it reads next may begin anywhere."""
         self._readings.clear()
+        self._unsure.clear()
+
+    def to_commit(self, read: dict[Place, int]) -> dict[Place, int]:
+        """`read`: what the last poll has reached."""
+        return {**self._unsure, **read}
 
     def commits(self, offsets: dict[Place, int]) -> list[Commit]:
         return [self.history.commit(self.group, place, offset) for place, offset in offsets.items()]
 
     def committed(self, commits: list[Commit]) -> None:
+        self._unsure.clear()
         for commit in commits:
             self.history.commit_answered(commit)
 
     def perhaps_committed(self, commits: list[Commit]) -> None:
         for commit in commits:
+            self._unsure[commit.place] = commit.offset
             self.history.commit_answered(commit, Outcome.UNKNOWN)
+
+
+class Forgets(oncelog.RebalanceListener):
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    async def on_assigned(self, partitions: Collection[oncelog.TopicPartition]) -> None:
+        self._member.forget()
+
+    async def on_revoked(self, partitions: Collection[oncelog.TopicPartition]) -> None:
+        self._member.forget()
 
 
 class OncelogMember(Member):
@@ -80,18 +100,15 @@ class OncelogMember(Member):
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         ) as consumer:
-            consumer.subscribe([self.topic])
-            assigned: set[oncelog.TopicPartition] = set()
+            consumer.subscribe([self.topic], listener=Forgets(self))
             while not self.is_over:
                 found = await consumer.poll(int(POLL_SECONDS * 1000), RECORDS_PER_POLL)
-                if consumer.assignment() != assigned:
-                    assigned = set(consumer.assignment())
-                    self.forget()
                 offsets = {}
                 for (topic, index), records in found.items():
                     place = Place(topic, index)
                     self.note(place, [(record.offset, bytes(record.value or b"")) for record in records])
                     offsets[place] = records[-1].offset + 1
+                offsets = self.to_commit(offsets)
                 if not offsets:
                     continue
                 commits = self.commits(offsets)
@@ -145,6 +162,7 @@ class LibrdkafkaMember(Member):
             place = Place(message.topic(), message.partition())
             self.note(place, [(message.offset(), message.value())])
             offsets[place] = message.offset() + 1
+        offsets = self.to_commit(offsets)
         if not offsets:
             return
         commits = self.commits(offsets)
