@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,8 +15,13 @@ import oncelog
 from oncelog_testing.history.events import Commit, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 
+_log = logging.getLogger("group members")
+"""What a test that fails shows of its members, with what librdkafka tells of partitions and offsets."""
+_log.setLevel(logging.DEBUG)
+
 MEMBER_SESSION_MS = 6000
 POLL_SECONDS = 0.2
+SYSLOG_DEBUG = 7
 STANDS_STILL = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE)
 """What librdkafka 2.16 tells when these answer its OffsetFetch: it does not ask again, and reads nothing of what it was
 assigned until the group rebalances. Of other errors it goes on by itself."""
@@ -44,11 +50,13 @@ class Member(Background):
         """A poll gave these. Where they do not go on behind the last ones the group has sent it elsewhere."""
         reading = self._readings.get(place)
         if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:
+            _log.debug("%s reads %s from %d on", self.name, place, records[0][0])
             reading = self._readings[place] = self.history.reading(self.name, place)
         reading.records += records
 
     def forget(self) -> None:
         """What it has is taken away, or it is given more: whatever it reads next may begin anywhere."""
+        _log.debug("%s is given partitions, or they are taken away", self.name)
         self._readings.clear()
         self._unsure.clear()
 
@@ -57,6 +65,7 @@ class Member(Background):
         return {**self._unsure, **read}
 
     def commits(self, offsets: dict[Place, int]) -> list[Commit]:
+        _log.debug("%s commits %s", self.name, offsets)
         return [self.history.commit(self.group, place, offset) for place, offset in offsets.items()]
 
     def committed(self, commits: list[Commit]) -> None:
@@ -65,6 +74,7 @@ class Member(Background):
             self.history.commit_answered(commit)
 
     def perhaps_committed(self, commits: list[Commit]) -> None:
+        _log.debug("%s has perhaps committed", self.name)
         for commit in commits:
             self._unsure[commit.place] = commit.offset
             self.history.commit_answered(commit, Outcome.UNKNOWN)
@@ -134,12 +144,13 @@ class LibrdkafkaMember(Member):
             "fetch.wait.max.ms": 200,
             "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": REFRESH_MS,
-            "log_level": 0,
+            "log_level": SYSLOG_DEBUG,
+            "debug": "cgrp,topic",
         }
         if self.instance is not None:
             settings["group.instance.id"] = self.instance
         while not self.is_over:
-            consumer = confluent_kafka.Consumer(settings)
+            consumer = confluent_kafka.Consumer(settings, logger=_log)
             consumer.subscribe([self.topic], on_assign=lambda *_: self.forget(), on_revoke=lambda *_: self.forget())
             try:
                 self._read(consumer)
