@@ -148,22 +148,23 @@ class ZooKeeperStore:
         return self._refused or ("none" if self._session is None else self._session.trouble)
 
     async def end_session(self, key: SessionKey) -> None:
+        until = asyncio.get_running_loop().time() + self._lease.timeout
         try:
-            async with asyncio.timeout(self._lease.timeout):
-                while not await self._is_over(key):
-                    pass  # whoever has it may have taken it back before it was closed
+            while not await self._is_over(key, until):
+                pass  # whoever has it may have taken it back before it was closed
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be ended") from error
         await self.sync()  # its nodes are gone for us, too
 
-    async def _is_over(self, key: SessionKey) -> bool:
+    async def _is_over(self, key: SessionKey, until: float) -> bool:
         """Whether the servers do not know it any more. As long as they do, it is taken over and closed; what they have
-        heard of that, the next call tells."""
+        heard of that, the next call tells. Raises TimeoutError where they have not said it `until`, by the loop."""
         taken = _Taken()
         session = ZooKeeperSession(self._servers, self._session_timeout, taken, self._clock, key, self._access)
         session.start()
         try:
-            return await taken.is_over
+            async with asyncio.timeout_at(until):
+                return await taken.is_over
         finally:
             await session.close()
 
