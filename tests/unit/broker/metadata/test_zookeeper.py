@@ -1,6 +1,7 @@
 """The ZooKeeper store where connections break and sessions end; what else it does is in `test_store_contract.py`."""
 
 import asyncio
+import itertools
 import math
 import re
 import socket
@@ -229,15 +230,24 @@ async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zo
     clock = SystemClock()
     store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
-    await store.create("/brief", ephemeral=True)
+    numbers = itertools.count()
+
+    async def create():
+        """Under a new name each time: a server that stands still for a moment costs a session so short its
+        connection."""
+        path = f"/brief{next(numbers)}"
+        await store.create(path, ephemeral=True)
+        return path
+
+    brief = await until_answered(create)
     gone_at = asyncio.get_running_loop().create_future()
 
     async def look():
-        if not gone_at.done() and await other.exists("/brief") is None:
+        if not gone_at.done() and await other.exists(brief) is None:
             gone_at.set_result(clock.uptime())
 
     looks = []
-    other.watch("/brief", lambda _: looks.append(asyncio.ensure_future(look())))
+    other.watch(brief, lambda _: looks.append(asyncio.ensure_future(look())))
     heard = Heard(store)
 
     async def ask():
