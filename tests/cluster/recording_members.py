@@ -28,6 +28,24 @@ assigned until the group rebalances. Of other errors it goes on by itself."""
 RECORDS_PER_POLL = 20
 
 
+def begin_at_zero(addresses: str, history: History, group: str, places: Collection[Place]) -> None:
+    """Commit offset 0 in each of these, before the group's first member comes.
+
+    Where nothing is committed, librdkafka 2.16 asks the leader for the first offset. If the partition is taken away
+    before the answer comes, it asks again, reads what is another member's by then, and hands that out when it is given
+    the partition once more, wherever it should go on. It commits what it was handed: the group's offset goes back.
+    """
+    commits = [history.commit(group, place, 0) for place in places]
+
+    async def commit() -> None:
+        async with oncelog.Admin(addresses) as admin:
+            await admin.groups.alter_offsets(group, {oncelog.TopicPartition(*place): 0 for place in places})
+
+    asyncio.run(commit())
+    for each in commits:
+        history.commit_answered(each)
+
+
 class Member(Background):
     """Reads a topic and commits after each poll what that gave it."""
 

@@ -8,7 +8,7 @@ import pytest
 from final_state import settle_and_check
 from raw_transactions import committed_offset
 from recording_clients import PRODUCERS, Writer
-from recording_members import MEMBERS
+from recording_members import MEMBERS, begin_at_zero
 from replicated_cluster import ReplicatedCluster
 
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -31,6 +31,7 @@ def test_c29_the_coordinator_of_a_group_is_killed(
     of the group commits, every record is read."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(PARTITIONS)]
+    begin_at_zero(cluster.addresses, history, topic, places)
     members = [
         MEMBERS[library](cluster.addresses, history, f"{library}-{number}", topic, topic, instance)
         for number, (library, instance) in enumerate(zip(libraries, INSTANCES, strict=True))

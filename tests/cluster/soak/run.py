@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from final_state import note_content, note_replicas
 from recording_clients import PRODUCERS
+from recording_members import begin_at_zero
 from replicated_cluster import BROKERS
 
 from oncelog_testing.history.checker import violations
@@ -151,6 +152,8 @@ class Run:
             )
         self.group = Group(MEMBERS, cluster.addresses, LINES, history, progress, seed)
         groups = dict.fromkeys((MEMBERS, *(f"copiers-{library}" for library in PIPELINES)), self.lines)
+        for group in groups:
+            begin_at_zero(cluster.addresses, history, group, self.lines)
         self.offsets = OffsetObserver(cluster, groups, history)
         self.use = UseObserver(cluster, progress)
         leaders = [LeaderObserver(cluster, node_id, self.places, history) for node_id in BROKERS]
