@@ -110,7 +110,7 @@ class PartitionController(Settling):
         raise Unsettled("proposals were refused by the store again and again")
 
     async def _reassign(self, wanted: Sequence[Wanted], may_change_replication_factor: bool) -> list[KafkaError | None]:
-        await self._brokers_changed()  # one that is to hold something may have come just now
+        await self._look_for_brokers()  # one that is to hold something may have come just now
         errors: list[KafkaError | None] = [None] * len(wanted)
         pending = list(range(len(wanted)))
         tried: dict[PartitionKey, ReplicaAssignment | None] = {}
@@ -166,8 +166,7 @@ class PartitionController(Settling):
     async def _elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        if self._must_read_all:
-            await self._settle(())
+        await self._look_for_brokers()  # whoever asks may have seen a leader die of whom we have not heard
         outcomes: dict[PartitionKey, KafkaError | None] = {}
         pending = set(self.view.states if keys is None else keys)
         tried: set[PartitionKey] = set()

@@ -113,6 +113,12 @@ class Settling:
         changed = await reading.read_brokers(self._store, self.view)
         return await self._settle(self.view.keys_on(changed))
 
+    async def _look_for_brokers(self) -> None:
+        """Take over who came and went, as far as anybody can know of it who asks now: what they saw they may have from
+        another server of the store."""
+        await self._store.sync()
+        await self._brokers_changed()
+
     async def _topics_changed(self, names: Collection[str]) -> None:
         if not self._must_read_all:
             await reading.read_topics(self._store, self.view, names, self.pause)

@@ -454,6 +454,20 @@ async def test_preferred_leaders_come_back_where_they_are_in_sync(cluster, term,
     assert (await cluster.states())[1] == (2, 2, (3, 1, 2))
 
 
+async def test_who_asks_for_an_election_may_know_of_a_death_before_the_controller(cluster, term, topic, monkeypatch):
+    """Its server of the store has not shown it yet. Nothing would be elected, and nobody would ask again."""
+    await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (2,)))])
+    assert (await cluster.states())[1] == (2, 0, (2,))
+
+    async def catch_up():
+        cluster.stop(2)
+
+    monkeypatch.setattr(cluster.sessions[1], "sync", catch_up)
+    key = PartitionKey("t", 1)
+    assert await term.elect(ElectionType.UNCLEAN, [key]) == {key: None}
+    assert (await cluster.states())[1] == (3, 2, (3,))
+
+
 @pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
 async def test_an_election_whose_reply_is_lost_took_place_once(cluster, term, topic, lost):
     await term.alter(2, term.view.brokers[2].epoch, [(topic.topic_id, 1, proposal(2, (3, 1)))])
