@@ -69,7 +69,7 @@ class Ledger:
 
 
 class Member(RebalanceListener):
-    """A consumer with a task that polls it. `is_polling` False: it does something else for a while."""
+    """A consumer with a task that polls it. `is_polling` False: it does something else for a while (see `rest`)."""
 
     def __init__(self, name: str, address: str, group: str, ledger: Ledger, **options: Any) -> None:
         self.name = name
@@ -77,6 +77,7 @@ class Member(RebalanceListener):
         self.consumer = Consumer(address, group_id=group, **{**QUICK, **options})
         self.calls: list[tuple[str, tuple[TopicPartition, ...]]] = []
         self.is_polling = True
+        self.rests = False
         self.polls = 0
         self.count = 0
         self._task: asyncio.Task[None] | None = None
@@ -103,7 +104,8 @@ class Member(RebalanceListener):
 
     async def _run(self) -> None:
         while True:
-            if not self.is_polling:
+            self.rests = not self.is_polling
+            if self.rests:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             for records in (await self.consumer.poll(POLL_MS)).values():
@@ -111,6 +113,11 @@ class Member(RebalanceListener):
                     self.ledger.record(self.name, record)
                     self.count += 1
             self.polls += 1
+
+    async def rest(self) -> None:
+        """Poll no more until `is_polling` again. Returns when the last poll is over: it may join a rebalance."""
+        self.is_polling = False
+        await until(lambda: self.rests, f"the last poll of {self.name} is over")
 
     @property
     def generation(self) -> int:
