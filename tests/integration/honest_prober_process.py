@@ -30,8 +30,8 @@ STDIN = 0
 COMMAND_BYTES = 100
 """More than any. Nobody sends one before the last was answered."""
 INTERVAL_SECONDS = 0.005
-PATIENCE_SECONDS = 20.0
-"""A request that takes longer has failed; so has one whose connection ends."""
+PATIENCE_SECONDS = 60.0
+"""A request that takes longer has failed; so has one whose connection ends. A busy machine may need half of that."""
 RARELY = 24
 """One tick in so many is a connection of its own, another one a frame that is not small."""
 TOPIC = "honest-prober"
@@ -97,8 +97,9 @@ class Prober:
 
     def _fetch(self) -> None:
         offset, value = self.produced
-        (batch,) = self._client("fetch").fetch(TOPIC, 0, offset)
-        assert [record.value for record in read_records(batch)] == [value]
+        batches = self._client("fetch").fetch(TOPIC, 0, offset)
+        # There are more where the answer to a later Produce was lost.
+        assert [record.value for batch in batches[:1] for record in read_records(batch)] == [value]
 
     def _connect(self) -> None:
         with RawClient(self.port, timeout=PATIENCE_SECONDS) as client:

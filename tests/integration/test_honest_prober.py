@@ -33,9 +33,17 @@ threading.Thread(target=compute, daemon=True).start()
 COMPUTES = "while time.thread_time() - began < 0.5: pass"
 SLEEPS = "time.sleep(0.5)"
 A_LOOP_THAT = """
-import time
+import os, select, stat, time
+from contextlib import suppress
 from oncelog_broker.server.handlers import describe_cluster
+def sockets():
+    for each in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(each).st_mode):
+                yield each
 def handle(request, context, real=describe_cluster.handle):
+    # Until the prober's next request is there, unless it is in the loop's hands already: the machine may be busy.
+    select.select(list(sockets()), [], [], 5)
     began = time.thread_time()
     {}
     return real(request, context)
@@ -96,7 +104,6 @@ def test_other_work_excuses_no_broker_that_stands_still(
             raw.call(DescribeClusterRequest(include_cluster_authorized_operations=False), ApiKey.DESCRIBE_CLUSTER, 0)
         stalled = prober.now()
         waits = prober.stop()
-    # Not all of it: on a busy machine the prober may be late, too, to send the request that has to wait.
     assert waits.net.worst >= 2 * MAX_WORST_MS
     assert waits.between(0, stalled).worst_sample() == waits.worst_sample()
     assert not waits.failures
