@@ -6,11 +6,8 @@ import http.client
 import json
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from oncelog_testing.broker import Broker
 
 ANSWER_SECONDS: Final = 60.0
 """For an answer of the control; a busy machine may take some seconds."""
@@ -45,10 +42,24 @@ def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float 
     return content
 
 
+class ControlledBroker(Protocol):
+    """The broker in which a fault is set (`broker.Broker`)."""
+
+    name: str
+    ended_by_test: set[int | None]
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def wait_ended(self, seconds: float) -> bool: ...
+
+    def ask(self, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any: ...
+
+
 class Fault:
     """Something that is to go wrong in a broker. As a context manager it is taken back at the end of the block."""
 
-    def __init__(self, broker: Broker, number: int, order: dict[str, Any]) -> None:
+    def __init__(self, broker: ControlledBroker, number: int, order: dict[str, Any]) -> None:
         self._broker = broker
         self._number = number
         self._order = order

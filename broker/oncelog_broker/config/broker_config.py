@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from oncelog_broker.config.broker_keys import BROKER_ID, BROKER_KEYS, LOG_DIR, LOG_DIRS, NODE_ID
 from oncelog_broker.config.declared import ConfigKey, ConfigSource, InvalidConfig, unknown_key
-from oncelog_broker.config.overrides import ListenerConfig, override_key
+from oncelog_broker.config.overrides import override_key
 
 T = TypeVar("T")
 
@@ -68,10 +68,6 @@ class BrokerConfig:
         """The same start-up settings below these dynamic ones (typed values)."""
         static = self._layers[-1][1]
         return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default, overrides=self.overrides)
-
-    def of_listener(self, listener: str, mechanism: str | None = None) -> ListenerConfig:
-        """What holds for one listener, and one of its SASL mechanisms."""
-        return ListenerConfig(self, listener, mechanism)
 
     def settings(self, key: ConfigKey[Any]) -> Iterator[tuple[ConfigSource, object]]:
         """Every value given for `key` with its source, the one that holds first, the default last if there is one."""

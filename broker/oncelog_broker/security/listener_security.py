@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.listeners import Listener
-from oncelog_broker.config.overrides import ListenerConfig
 from oncelog_broker.config.secret import Secret
 from oncelog_broker.security.principal import ANONYMOUS, USER_TYPE, Principal
 from oncelog_broker.security.sasl.credentials import ScramCredential, parse_credential
@@ -64,7 +64,7 @@ class ListenerSecurity:
         """`login_key`: a secret of the cluster, asked once the listener serves."""
         protocol = listener.security_protocol
         self.name = listener.name
-        self._config = config.of_listener(listener.name)
+        self._config = ListenerConfig(config, listener.name)
         self._users = users
         self._login_key = login_key
         self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None

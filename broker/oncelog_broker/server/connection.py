@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from oncelog_broker.security.authorizer.authorizer import Rights
 from oncelog_broker.security.principal import ANONYMOUS, Principal
+from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.gate import LOGIN_SECONDS, Gate
@@ -38,9 +39,6 @@ from oncelog_broker.server.limits import (
 from oncelog_broker.server.receiving import FrameRefused, ReceiveBuffer
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
-
-if TYPE_CHECKING:
-    from oncelog_broker.server.metered import ClientLimits
 
 logger = logging.getLogger(__name__)
 

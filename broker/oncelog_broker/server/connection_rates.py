@@ -11,6 +11,7 @@ import asyncio
 from typing import Final
 
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
 from oncelog_broker.config.quota_keys import (
     MAX_CONNECTION_CREATION_RATE,
@@ -93,7 +94,7 @@ class ConnectionRates:
     def pace(self, listener: str) -> Pace | None:
         """How fast connections may come to a listener. None: as fast as they like."""
         config = self._config
-        of_listener = config.of_listener(listener)
+        of_listener = ListenerConfig(config, listener)
         is_own = of_listener.name_of(MAX_CONNECTION_CREATION_RATE) != MAX_CONNECTION_CREATION_RATE.name
         rates = [_Rate(of_listener[MAX_CONNECTION_CREATION_RATE])] if is_own else []
         if not (has_brokers_only_listener(config) and inter_broker_listener(config) == listener):

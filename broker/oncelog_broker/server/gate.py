@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.security.principal import Principal
 from oncelog_broker.security.sasl.exchange import Phase, SaslExchange
 from oncelog_broker.security.sasl.mechanism import Refused
+from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.known_header import PREFIX
 from oncelog_broker.server.receiving import SIZE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError, MalformedMessage
-
-if TYPE_CHECKING:
-    from oncelog_broker.server.connection import BrokerConnection
+from oncelog_protocol.wire_writers import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,24 @@ R = TypeVar("R")
 
 LOGIN_SECONDS: Final = 30.0
 """From the first byte to being logged in. Kafka has no such limit."""
+
+
+class GatedConnection(Protocol):
+    """What a gate asks of its connection (`connection.BrokerConnection`)."""
+
+    client_host: str
+
+    def authenticated(self, principal: Principal, *, may_expire: bool) -> None: ...
+
+    def close_after_answer(self) -> None: ...
+
+    def respond(self, parts: list[Buffer], /) -> None: ...
+
+    def wait_for(self, answer: asyncio.Future[Any], *, reads_frame: bool, holds_back: bool) -> Slot: ...
+
+    def finish(self, slot: Slot, /) -> None: ...
+
+    def cancelled(self, slot: Slot, /) -> None: ...
 
 
 class Gate:
@@ -53,7 +71,7 @@ class Gate:
         """Whether it takes too long to log in. `now` is the loop's time."""
         return not self.exchange.is_done and now > self._until
 
-    def lets_in(self, connection: BrokerConnection, frame: memoryview) -> bool:
+    def lets_in(self, connection: GatedConnection, frame: memoryview) -> bool:
         """Whether the frame is a request that may be handled; False where it was a token, which is answered. Raises
         MalformedMessage where it may not be: the connection is closed, as Kafka does."""
         if self.exchange.phase is Phase.RAW_TOKENS:
@@ -69,7 +87,7 @@ class Gate:
             raise MalformedMessage(f"{name} after the end of the session: it should have authenticated again")
         raise MalformedMessage(f"{name} before it was authenticated")
 
-    def authenticate(self, connection: BrokerConnection, token: bytes) -> tuple[bytes, int]:
+    def authenticate(self, connection: GatedConnection, token: bytes) -> tuple[bytes, int]:
         """The answer to a token, and for how many milliseconds the login holds. Raises KafkaError; after Refused the
         answer is to be given by `refusal`."""
         try:
@@ -84,7 +102,7 @@ class Gate:
             connection.authenticated(progress.principal, may_expire=progress.session_lifetime_ms > 0)
         return progress.token, progress.session_lifetime_ms
 
-    def refusal(self, connection: BrokerConnection, response: R) -> asyncio.Future[R]:
+    def refusal(self, connection: GatedConnection, response: R) -> asyncio.Future[R]:
         """`response`, after a while; then the connection is closed. Whoever guesses passwords has to wait."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
@@ -97,7 +115,7 @@ class Gate:
         loop.call_later(self._failed_delay_seconds, give)
         return answer
 
-    def _take_raw(self, connection: BrokerConnection, token: bytes) -> None:
+    def _take_raw(self, connection: GatedConnection, token: bytes) -> None:
         try:
             answer, _ = self.authenticate(connection, token)
         except KafkaError as error:

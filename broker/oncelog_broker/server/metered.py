@@ -10,12 +10,12 @@ from __future__ import annotations
 import types
 from collections.abc import Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer.rules import Rule
-from oncelog_broker.security.principal import Principal
+from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.security.quotas.limits import Limit
 from oncelog_broker.server.context import RequestContext
 from oncelog_protocol.api import ApiKey
@@ -25,28 +25,20 @@ from oncelog_protocol.quotas import QuotaKey
 if TYPE_CHECKING:
     import asyncio
 
-    from oncelog_broker.server.throttling import Throttling
-
 R = TypeVar("R")
 
 STRICT_SINCE: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
 """From this version on a client knows THROTTLING_QUOTA_EXCEEDED; others are throttled after what they did (KIP-599)."""
 
 
-class ClientLimits(NamedTuple):
-    """The quotas that hold for a client, as long as they stay as they are and it is the same client."""
+class QuotaUse(Protocol):
+    """Where what is used is counted: `throttling`."""
 
-    epoch: object
-    principal: Principal
-    client_id: str | None
-    produce: Limit | None = None
-    fetch: Limit | None = None
-    request: Limit | None = None
-    mutation: Limit | None = None
+    def wait(self, key: QuotaKey, limit: Limit) -> float: ...
 
-    @property
-    def are_none(self) -> bool:
-        return self.produce is self.fetch is self.request is self.mutation is None
+    def use(self, key: QuotaKey, limit: Limit, amount: float) -> float: ...
+
+    def count_processor(self, context: MeteredContext) -> float: ...
 
 
 class MeteredContext(RequestContext):
@@ -63,7 +55,7 @@ class MeteredContext(RequestContext):
         "waits_to_mutate",
     )
 
-    def __init__(self, *args: Any, throttling: Throttling, limits: ClientLimits, request_bytes: int) -> None:
+    def __init__(self, *args: Any, throttling: QuotaUse, limits: ClientLimits, request_bytes: int) -> None:
         super().__init__(*args)
         self._throttling = throttling
         self.limits = limits

@@ -31,6 +31,7 @@ from oncelog_broker.metadata.quotas import MAX_NAME_CHARS, Quotas
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.security.quotas.limits import Limit, limit_for
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.security.quotas.usage import Usage
@@ -38,7 +39,7 @@ from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION
 from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
-from oncelog_broker.server.metered import ClientLimits, MeteredContext
+from oncelog_broker.server.metered import MeteredContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse

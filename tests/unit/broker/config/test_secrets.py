@@ -9,6 +9,7 @@ import pytest
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import ConfigType, InvalidConfig
+from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.load import environment_settings, load_broker_config
 from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.resolve import describe_broker
@@ -79,12 +80,13 @@ def test_the_listeners_own_value_goes_first_and_the_mechanisms_before_that():
         }
     )
     key = keys.CONNECTIONS_MAX_REAUTH_MS
-    assert config.of_listener("INSIDE", "PLAIN")[key] == 1
-    assert config.of_listener("OUTSIDE")[key] == 2
-    assert config.of_listener("OUTSIDE", "SCRAM-SHA-256")[key] == 2
-    assert config.of_listener("OUTSIDE", "PLAIN")[key] == 3
+    assert ListenerConfig(config, "INSIDE", "PLAIN")[key] == 1
+    assert ListenerConfig(config, "OUTSIDE")[key] == 2
+    assert ListenerConfig(config, "OUTSIDE", "SCRAM-SHA-256")[key] == 2
+    assert ListenerConfig(config, "OUTSIDE", "PLAIN")[key] == 3
     assert (
-        config.of_listener("OUTSIDE", "PLAIN").name_of(key) == "listener.name.outside.plain.connections.max.reauth.ms"
+        ListenerConfig(config, "OUTSIDE", "PLAIN").name_of(key)
+        == "listener.name.outside.plain.connections.max.reauth.ms"
     )
 
 

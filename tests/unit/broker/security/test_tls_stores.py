@@ -10,6 +10,7 @@ from tests.support.certificates import Certificate
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.security.tls.contexts import TlsContext, client_context, openssl_name, server_context
 
 AUTHORITY = Certificate.authority()
@@ -41,36 +42,36 @@ def trusting() -> ssl.SSLContext:
 
 def test_a_pem_file(tmp_path: Path) -> None:
     config = configured(ssl_keystore_location=SERVER.store(tmp_path / "store.pem"))
-    assert shake(server_context(config.of_listener("SSL")), trusting()).version() == "TLSv1.3"
+    assert shake(server_context(ListenerConfig(config, "SSL")), trusting()).version() == "TLSv1.3"
 
 
 def test_an_encrypted_key(tmp_path: Path) -> None:
     location = SERVER.store(tmp_path / "store.pem", "secret")
     shake(
-        server_context(configured(ssl_keystore_location=location, ssl_key_password="secret").of_listener("A")),
+        server_context(ListenerConfig(configured(ssl_keystore_location=location, ssl_key_password="secret"), "A")),
         trusting(),
     )
     with pytest.raises(InvalidConfig, match=r"is ssl\.key\.password right"):
-        server_context(configured(ssl_keystore_location=location, ssl_key_password="other").of_listener("A"))
+        server_context(ListenerConfig(configured(ssl_keystore_location=location, ssl_key_password="other"), "A"))
     with pytest.raises(InvalidConfig, match=r"is ssl\.key\.password right"):
-        server_context(configured(ssl_keystore_location=location).of_listener("A"))
+        server_context(ListenerConfig(configured(ssl_keystore_location=location), "A"))
 
 
 def test_pkcs12(tmp_path: Path) -> None:
     location = SERVER.pkcs12(tmp_path / "store.p12", "secret")
     settings = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": location, "ssl.keystore.password": "secret"}
-    shake(server_context(BrokerConfig.of(settings).of_listener("A")), trusting())
+    shake(server_context(ListenerConfig(BrokerConfig.of(settings), "A")), trusting())
     with pytest.raises(InvalidConfig, match="another password") as raised:
-        server_context(BrokerConfig.of({**settings, "ssl.keystore.password": "hunter2"}).of_listener("A"))
+        server_context(ListenerConfig(BrokerConfig.of({**settings, "ssl.keystore.password": "hunter2"}), "A"))
     assert "hunter2" not in str(raised.value)
 
 
 def test_key_and_certificates_in_the_settings_themselves() -> None:
     one_line = SERVER.pem.replace("\n", "\\n")
     config = configured(ssl_keystore_key=SERVER.key_pem(), ssl_keystore_certificate_chain=one_line)
-    shake(server_context(config.of_listener("A")), trusting())
+    shake(server_context(ListenerConfig(config, "A")), trusting())
     with pytest.raises(InvalidConfig, match="go together"):
-        server_context(configured(ssl_keystore_key=SERVER.key_pem()).of_listener("A"))
+        server_context(ListenerConfig(configured(ssl_keystore_key=SERVER.key_pem()), "A"))
 
 
 def test_a_listener_has_its_own_store_before_the_common_one(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_listener_has_its_own_store_before_the_common_one(tmp_path: Path) -> N
         }
     )
     for name, common_name in (("OUTSIDE", "other"), ("INSIDE", "broker")):
-        context = server_context(config.of_listener(name))
+        context = server_context(ListenerConfig(config, name))
         client = trusting()
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         ours = context.wrap_bio(to_server, to_client, server_side=True)
@@ -105,7 +106,7 @@ def test_certificates_of_clients(auth: str, tmp_path: Path) -> None:
         ssl_truststore_certificates=AUTHORITY.pem,
         ssl_client_auth=auth,
     )
-    context = server_context(config.of_listener("A"))
+    context = server_context(ListenerConfig(config, "A"))
     if auth == "required":
         with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
             shake(context, trusting())
@@ -123,14 +124,14 @@ def test_certificates_of_clients(auth: str, tmp_path: Path) -> None:
 
 def test_brokers_check_the_names_of_others_unless_they_are_told_not_to(tmp_path: Path) -> None:
     settings = {"ssl.truststore.certificates": AUTHORITY.pem}
-    assert client_context(BrokerConfig.of(settings).of_listener("A")).check_hostname
+    assert client_context(ListenerConfig(BrokerConfig.of(settings), "A")).check_hostname
     settings["ssl.endpoint.identification.algorithm"] = ""
-    assert not client_context(BrokerConfig.of(settings).of_listener("A")).check_hostname
+    assert not client_context(ListenerConfig(BrokerConfig.of(settings), "A")).check_hostname
 
 
 def test_only_the_protocols_that_are_enabled(tmp_path: Path) -> None:
     config = configured(ssl_keystore_location=SERVER.store(tmp_path / "a.pem"), ssl_enabled_protocols="TLSv1.2")
-    assert shake(server_context(config.of_listener("A")), trusting()).version() == "TLSv1.2"
+    assert shake(server_context(ListenerConfig(config, "A")), trusting()).version() == "TLSv1.2"
 
 
 def test_cipher_suites_by_javas_names(tmp_path: Path) -> None:
@@ -140,10 +141,10 @@ def test_cipher_suites_by_javas_names(tmp_path: Path) -> None:
     location = SERVER.store(tmp_path / "a.pem")
     wanted = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     config = configured(ssl_keystore_location=location, ssl_enabled_protocols="TLSv1.2", ssl_cipher_suites=wanted)
-    shaken = shake(server_context(config.of_listener("A")), trusting())
+    shaken = shake(server_context(ListenerConfig(config, "A")), trusting())
     assert (shaken.cipher() or ("",))[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
     with pytest.raises(InvalidConfig, match="none of these cipher suites"):
-        server_context(configured(ssl_keystore_location=location, ssl_cipher_suites="NONSENSE").of_listener("A"))
+        server_context(ListenerConfig(configured(ssl_keystore_location=location, ssl_cipher_suites="NONSENSE"), "A"))
 
 
 @pytest.mark.parametrize(
@@ -156,12 +157,12 @@ def test_cipher_suites_by_javas_names(tmp_path: Path) -> None:
 )
 def test_what_is_said_of_a_store_that_is_none(settings: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
-        server_context(BrokerConfig.of(settings).of_listener("A"))
+        server_context(ListenerConfig(BrokerConfig.of(settings), "A"))
 
 
 def test_a_changed_file_is_taken_over_and_a_broken_one_is_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "store.pem"
-    context = TlsContext(configured(ssl_keystore_location=SERVER.store(path)).of_listener("A"))
+    context = TlsContext(ListenerConfig(configured(ssl_keystore_location=SERVER.store(path)), "A"))
     first = context.server
     assert not context.check()
     path.write_text("nonsense")

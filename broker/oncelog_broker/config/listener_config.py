@@ -1,0 +1,36 @@
+"""What holds for one listener, and one of its SASL mechanisms: a value is looked for among the mechanism's own
+(`overrides`), then among the listener's, then under the key itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.declared import ConfigKey
+from oncelog_broker.config.overrides import PREFIX
+
+T = TypeVar("T")
+
+
+class ListenerConfig:
+    """`of_listener[SSL_CLIENT_AUTH]` is what holds for one listener, and one of its mechanisms."""
+
+    def __init__(self, config: BrokerConfig, listener: str, mechanism: str | None = None) -> None:
+        self._config = config
+        self.listener = listener
+        self._prefixes = [f"{PREFIX}{listener.lower()}."]
+        if mechanism is not None:
+            self._prefixes.insert(0, f"{self._prefixes[0]}{mechanism.lower()}.")
+
+    def name_of(self, key: ConfigKey[Any]) -> str:
+        """Under which name the value that holds was given; for messages."""
+        names = [prefix + key.name for prefix in self._prefixes]
+        return next((name for name in names if name in self._config.overrides), key.name)
+
+    def __getitem__(self, key: ConfigKey[T]) -> T:
+        value: T = self._config.overrides.get(self.name_of(key), self._config[key])
+        return value
+
+    def with_mechanism(self, mechanism: str) -> ListenerConfig:
+        return ListenerConfig(self._config, self.listener, mechanism)
