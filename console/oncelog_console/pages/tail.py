@@ -63,8 +63,10 @@ class EventStream(Response):
         finally:
             for task in (sending, leaving):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            sent, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
             self._console.tails -= 1
+        if isinstance(sent, Exception):
+            raise sent  # the server tells it, and the browser connects again
         if is_over and self._has_begun:  # the browser connects again
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
