@@ -217,9 +217,16 @@ class TrimmedLog(ReadableLog):
 
         `log_end_offset` is then the end of the last batch that is left, perhaps below `offset`; the log start goes back
         with it if need be. Views that `read` gave of what is removed must not be touched. Raises KAFKA_STORAGE_ERROR.
+
+        Where there is nothing to be removed, a leader epoch without records may be: one in which this broker led, and
+        the disk took none. A leader that has not heard of it would have the log cut for it again and again.
         """
         self._check_online()
         if offset >= self.log_end_offset:
+            try:
+                self._epochs.truncate_from_end(self.log_end_offset)
+            except OSError as error:
+                raise self._fail("write the leader epochs of", error) from error
             return
         if offset <= self._log_start_offset:
             self.truncate_fully_and_start_at(offset)

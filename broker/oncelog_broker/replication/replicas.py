@@ -205,6 +205,14 @@ class Replicas:
             if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
                 yield name, index
 
+    def fetch_no_failed(self) -> None:
+        """Fetch nothing more for logs that have failed. As long as nothing is written, a leader only hears where they
+        end: it would go on to count on what is given up when they are opened again, and want them in the ISR."""
+        if self.fetching is not None:
+            for partition in self._hosts.values():
+                if partition.log.is_offline:
+                    self.fetching.forget(partition)
+
     def open_again(self, name: str, index: int) -> None:
         """Try to open such a log again; it is followed from where it was synced."""
         key, topic = (name, index), self._image.topics[name]

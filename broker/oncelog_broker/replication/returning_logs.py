@@ -43,6 +43,7 @@ class ReturningLogs:
         """Try those again that have rested."""
         now, before, tried = self._clock.monotonic(), self._resting, 0
         self._resting = {}
+        self._replicas.fetch_no_failed()
         for key in list(self._replicas.offline_and_not_counted_on()):
             seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
             if until <= now and tried < LOGS_PER_LOOK:

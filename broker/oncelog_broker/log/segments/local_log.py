@@ -14,7 +14,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.segments.batch_scan import location_of
 from oncelog_broker.log.segments.reader import LogReader
 from oncelog_broker.log.segments.recovery import SegmentLoader, activate
-from oncelog_broker.log.segments.roll import RollParams, RollReason, roll_reason
+from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET, RollParams, RollReason, roll_reason
 from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX, Segment
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import File
@@ -117,7 +117,7 @@ class LocalLog:
                 self._append_run(records, run)
                 appended(run, self.active.base_offset)
                 run = []
-                self.roll()
+                self.roll(self._start_for(batch))
             run.append(batch)
         self._append_run(records, run)
         appended(run, self.active.base_offset)
@@ -134,17 +134,32 @@ class LocalLog:
         self.active.make()
         self.directory_dirty = True
 
-    def roll(self) -> None:
-        """Close the active segment and begin a new one; nothing happens if it is empty, or where this raises."""
-        if self.active.size == 0:
+    def _start_for(self, batch: RecordBatch) -> int:
+        """Where a segment begins that `batch` is the first of: at the log's end. Or with the batch, where compaction
+        has left a larger gap before it at the leader than an index can hold."""
+        end = self.log_end_offset
+        return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
+
+    def roll(self, start: int | None = None) -> None:
+        """Close the active segment and begin a new one at the log's end, or later, at `start`. Nothing happens if it is
+        empty and begins there, or where this raises."""
+        closed, start = self.active, self.log_end_offset if start is None else start
+        if closed.size == 0 and closed.base_offset == start:
             return
-        self.active.write_indexes()
-        segment = self._loader.create(self.log_end_offset, self._clock.now_ms())
-        self.active.seal()
-        self.on_roll(self.log_end_offset)
-        self._row.append(segment)
-        self._bases.append(segment.base_offset)
-        self._adopt_active(segment)
+        closed.write_indexes()
+        segment = self._loader.create(start, self._clock.now_ms())
+        if closed.size > 0:
+            closed.seal()
+        self.on_roll(start)
+        if closed.size > 0:
+            self._row.append(segment)
+            self._bases.append(start)
+            self._adopt_active(segment)
+        else:  # closed, it would count as one that has lost its records
+            self._row[-1], self._bases[-1] = segment, start
+            self._reader.forget_positions()
+            self._adopt_active(segment)
+            self._mark_deleted(closed, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX))
 
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0

@@ -9,6 +9,7 @@ it is with closed segments that lost records; `lost_segments` says which of them
 Behind the recovery point a segment begins where the one before it ends: holes are made by compaction, and that waits
 for a flush and for its recovery point. So a hole there is a lost end, though what follows it has reached the disk, and
 the log is cut in front of it too. Another's log, such as Kafka's, may have been compacted beyond its recovery point.
+And a follower takes on the holes that its leader has: within a segment, as long as that can hold the offsets behind.
 
 What is cut is synced at once: it must not come back, behind what is appended since, after a power cut.
 
@@ -21,6 +22,7 @@ import logging
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -220,12 +222,13 @@ class SegmentLoader:
                 self._discard(segments[number + 1 :])
                 return segments[: number + 1]
             if not is_last:
-                expected = segment.next_offset
-                if known.holes_are_losses and segments[number + 1].base_offset > max(expected, recovery_point):
+                expected, following = segment.next_offset, segments[number + 1]
+                is_loss = known.holes_are_losses and following.base_offset > max(expected, recovery_point)
+                if is_loss and not _is_out_of_reach(following, expected):
                     self._discard(segments[number + 1 :])
                     return segments[: number + 1]
                 segment.seal()
-                segment.next_offset = segments[number + 1].base_offset
+                segment.next_offset = following.base_offset
         return segments
 
     def _verify_segment(self, segment: Segment, recovery_point: int, epochs: LeaderEpochs) -> None:
@@ -273,6 +276,14 @@ def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
         raise CorruptBatch(f"offsets {batch.base_offset} to {batch.last_offset} after {segment.next_offset - 1}")
     if batch.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         raise CorruptBatch(f"offset {batch.last_offset} is too far from the segment's base offset")
+
+
+def _is_out_of_reach(segment: Segment, end: int) -> bool:
+    """Whether its first batch is so far behind `end` that no segment which begins there could hold it."""
+    with suppress(CorruptBatch):  # what becomes of it is seen when it is verified
+        for first in scan_headers(segment.file, 0, segment.size):
+            return first.last_offset - end > MAX_RELATIVE_OFFSET
+    return False
 
 
 def activate(segment: Segment) -> None:

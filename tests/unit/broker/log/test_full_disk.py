@@ -113,6 +113,22 @@ def test_no_room_for_a_leader_epoch(directory, monkeypatch):
     log.close()
 
 
+def test_a_leader_epoch_in_which_nothing_was_written_is_cut_off_with_nothing(directory):
+    disk = FaultyDisk()
+    log = open_log(directory, disk=disk)
+    fill(log, 2, epoch=1)
+    disk.full()
+    with pytest.raises(KafkaError, match="No space"):
+        append(log, b"x", epoch=2)
+    assert log.latest_epoch == 2
+    log.truncate_to(2)
+    assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0)]
+    log.abandon()
+    log = open_log(directory)
+    assert (log.latest_epoch, contents(log)) == (1, expected(2))
+    log.close()
+
+
 def test_a_write_that_is_cut_short_is_one_that_found_no_room(tmp_path, monkeypatch):
     file = RealDisk().open(str(tmp_path / "file"), create=True)
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, position: len(data) - 1)

@@ -19,10 +19,11 @@ from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.disk import RealFile
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.api import ApiKey
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 BOTH = (LEADER, FOLLOWER)
 LIMITS = FetchLimits(
@@ -154,6 +155,29 @@ async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypa
     assert threads
     assert threading.current_thread() not in threads
     assert not pair.follower.log.is_truncating
+
+
+async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows of an epoch that the next leader lacks, and has nothing to be cut off for that."""
+    pair.begin()
+    pair.produce(4)
+    await pair.until_the_same()
+    pair.fetchers.forget(pair.follower)
+    pair.follower.lead(1, (FOLLOWER,), BOTH)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(RealFile, "append", refuse)
+        with pytest.raises(KafkaError, match="No space"):
+            pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
+    pair.begin(epoch=2)
+    pair.produce(2)
+    await pair.until_the_same()
+    assert pair.follower.log.leader_epochs.entries == pair.leader.log.leader_epochs.entries
 
 
 async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(

@@ -112,6 +112,22 @@ async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host:
     assert list(host.logs.logs()) == [back.log]
 
 
+@pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
+async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
+    host: Host, isr: tuple[int, ...]
+) -> None:
+    """Its leader would take it for in sync, by what it ends with, just before that is given up."""
+    await host.show(OTHER, isr)
+    log = host.only.log
+    log.append_as_follower(make_batch())
+    host.disk.sync_fault = errno.EIO
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert host.followed.partitions == {host.only}
+    await host.look_for(1)
+    assert (log.is_offline, host.only.log, host.followed.partitions) == (True, log, set())
+
+
 @pytest.mark.parametrize("leader", [ME, OTHER, NO_LEADER])
 async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -> None:
     """In the ISR, or the last one that has it: what it acknowledged may be nowhere else."""

@@ -1,0 +1,115 @@
+"""A follower of a log that compaction has left gaps in, larger than an index of a segment can tell."""
+
+import errno
+
+import pytest
+from tests.support.producers import produce
+from tests.support.storage import FaultyDisk, contents, log_files, make_batch, open_log
+
+from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
+from oncelog_protocol.errors import KafkaError
+
+FAR = 3 * 2**30
+"""Behind what a segment that begins at 0 can hold."""
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "orders-0"
+
+
+def follow(log, *bases):
+    """Take a batch of one record at each offset, as one answer of the leader."""
+    log.append_as_follower(b"".join(make_batch(b"%070d" % base, base_offset=base) for base in bases))
+
+
+def expected(*bases):
+    return [(base, b"%070d" % base) for base in bases]
+
+
+def opened_again(log, directory, *, clean):
+    if clean:
+        log.close()
+    else:
+        log.abandon()
+    return open_log(directory, clean_shutdown=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_gap_at_the_start(directory, clean):
+    """A new replica of a topic of which the first records are gone."""
+    log = open_log(directory)
+    bases = [FAR + number for number in range(30)]
+    follow(log, *bases)
+    assert log.segment_base_offsets[0] == FAR
+    log = opened_again(log, directory, clean=clean)
+    assert contents(log) == expected(*bases)
+    assert (log.log_start_offset, log.log_end_offset) == (FAR, FAR + 30)
+    log.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_gap_between_records(directory, clean):
+    log = open_log(directory)
+    bases = [0, 1, FAR, FAR + 1, 3 * FAR, 3 * FAR + 7]
+    follow(log, *bases)
+    assert log.segment_base_offsets == [0, FAR, 3 * FAR]
+    assert contents(log) == expected(*bases)
+    log = opened_again(log, directory, clean=clean)
+    assert contents(log) == expected(*bases)
+    assert contents(log, start=5) == expected(*bases[2:]), "a reader in the gap goes on behind it"
+    log.truncate_to(FAR + 1)
+    assert (contents(log), log.log_end_offset) == (expected(*bases[:3]), FAR + 1)
+    log.close()
+
+
+def test_the_last_offset_that_fits(directory):
+    log = open_log(directory)
+    follow(log, 0, MAX_RELATIVE_OFFSET, MAX_RELATIVE_OFFSET + 1)
+    assert log.segment_base_offsets == [0, MAX_RELATIVE_OFFSET + 1]
+    log.close()
+
+
+def test_a_gap_behind_an_empty_segment_that_has_a_file(directory):
+    """What is known of producers as of its start outlives it."""
+    log = open_log(directory)
+    produce(log, 1, 0)
+    log.roll()
+    log.flush()
+    follow(log, FAR)
+    assert (log.segment_base_offsets, log_files(directory)) == ([0, FAR], [f"{base:020d}.log" for base in (0, FAR)])
+    log = opened_again(log, directory, clean=False)
+    assert log.knows_producer(1)
+    assert log.log_end_offset == FAR + 1
+    log.close()
+
+
+def test_an_end_that_is_lost_is_told_from_a_gap(directory):
+    """A power cut has taken the end of a segment, and not what follows it."""
+    log = open_log(directory)
+    follow(log, *range(30))
+    first, second = log.segment_base_offsets[:2]
+    log.abandon()
+    with open(directory / f"{first:020d}.log", "r+b") as file:
+        file.truncate(300)
+    log = open_log(directory)
+    assert log.log_end_offset < second
+    assert log.segment_base_offsets == [first]
+    log.close()
+
+
+def test_no_room_behind_a_gap(directory):
+    """Where the log ends is not what it was: it is opened again, which cuts what is not whole."""
+    disk = FaultyDisk()
+    log = open_log(directory, disk=disk)
+    follow(log, 0)
+    disk.append_fault = errno.ENOSPC
+    with pytest.raises(KafkaError, match="No space"):
+        follow(log, FAR)
+    assert log.is_offline
+    log.abandon()
+    log = open_log(directory)
+    assert (log.log_end_offset, contents(log)) == (1, expected(0))
+    follow(log, FAR)
+    assert contents(log) == expected(0, FAR)
+    log.close()
