@@ -163,12 +163,17 @@ class Consumer(Opened):
         group.subscribe(Interest.of(topics, pattern, self.config.exclude_internal_topics), listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop what was assigned by hand. Commits first where that is automatic."""
+        """Leave the group, or drop what was assigned by hand. Commits first where that is automatic.
+
+        If this is cancelled, or a callback fails, the rest is done at once.
+        """
         self._check_open()
-        if self._group is not None and self._group.is_subscribed:
-            await self._group.unsubscribe()
-        self._positions.assign(())
-        self._iterated = None
+        try:
+            if self._group is not None and self._group.is_subscribed:
+                await self._group.unsubscribe()
+        finally:
+            self._positions.assign(())  # the group has been told that others may have them
+            self._iterated = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those assigned before keep their position.

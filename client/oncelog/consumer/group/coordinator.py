@@ -254,9 +254,11 @@ class GroupCoordinator:
 
     async def unsubscribe(self) -> None:
         """Commit, give everything up, leave. Static members stay known to the coordinator (KIP-345)."""
-        await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
-        self._interest = Interest()
-        self._metadata.follow_all(False)
+        try:
+            await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
+        finally:
+            self._interest = Interest()
+            self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
         """As `unsubscribe`, within `timeout_s` but for callbacks, and stop. Raises what callbacks raise."""
