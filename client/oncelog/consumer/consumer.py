@@ -184,6 +184,8 @@ class Consumer(Opened):
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
         self._positions.assign([check_partition(TopicPartition(*partition)) for partition in partitions])
+        if self._group is not None:
+            self._group.assigned_by_hand()
         self._iterated = None
         if self._pool is not None and any(
             self._metadata.cluster.partition(*partition) is None for partition in self.assignment()
@@ -292,7 +294,7 @@ class Consumer(Opened):
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, or was when it read what it has lost.
+        """Who this consumer is in its group, or was when it read what it has lost or left.
 
         Raises ValueError without a group_id.
         """

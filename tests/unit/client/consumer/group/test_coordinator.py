@@ -427,6 +427,26 @@ async def test_who_is_cancelled_while_unsubscribing_reads_no_more_of_what_others
         assert len(fake_broker.requests_of(JoinGroupRequest)) > joined
 
 
+@pytest.mark.parametrize("leaves", ["unsubscribe", "close"])
+async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
+) -> None:
+    """A transaction may end later than its consumer: as somebody outside of the group it would be checked by nobody."""
+    listener = Listener()
+    consumer = consumer_of(fake_broker, fast)
+    await consumer.start()
+    consumer.subscribe(["topic"], listener=listener)
+    await poll_until(consumer, listener, "assigned 2")
+    member = consumer.group_metadata()
+    assert member == ("g", coordinator.generation, "me", None)
+    await getattr(consumer, leaves)()
+    assert consumer.group_metadata() == member
+    if leaves == "unsubscribe":
+        consumer.assign([PLACES[0]])
+        assert consumer.group_metadata() == ("g", -1, "", None)
+        await consumer.close()
+
+
 async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subscription(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
