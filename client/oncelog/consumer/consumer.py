@@ -163,12 +163,17 @@ class Consumer(Opened):
         group.subscribe(Interest.of(topics, pattern, self.config.exclude_internal_topics), listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop what was assigned by hand. Commits first where that is automatic."""
+        """Leave the group, or drop what was assigned by hand. Commits first where that is automatic.
+
+        If this is cancelled, or a callback fails, the rest is done at once.
+        """
         self._check_open()
-        if self._group is not None and self._group.is_subscribed:
-            await self._group.unsubscribe()
-        self._positions.assign(())
-        self._iterated = None
+        try:
+            if self._group is not None and self._group.is_subscribed:
+                await self._group.unsubscribe()
+        finally:
+            self._positions.assign(())  # the group has been told that others may have them
+            self._iterated = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those assigned before keep their position.
@@ -179,6 +184,8 @@ class Consumer(Opened):
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
         self._positions.assign([check_partition(TopicPartition(*partition)) for partition in partitions])
+        if self._group is not None:
+            self._group.assigned_by_hand()
         self._iterated = None
         if self._pool is not None and any(
             self._metadata.cluster.partition(*partition) is None for partition in self.assignment()
@@ -287,7 +294,7 @@ class Consumer(Opened):
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, or was when it read what it has lost.
+        """Who this consumer is in its group, or was when it read what it has lost or left.
 
         Raises ValueError without a group_id.
         """

@@ -256,13 +256,12 @@ class Accumulator:
         for piece in pieces:
             piece.close(self._compression)
         # From here on nothing can go wrong halfway.
+        self.incomplete[batch.number] += pieces  # first, or its number would go, and come again behind newer ones
         self._forget(batch)
         queue = self._landed(batch)
-        siblings = self.incomplete.setdefault(batch.number, [])
         queue.sequences.split(batch, pieces)
         for piece in pieces:
             self._reserve(piece, piece.size)
-            siblings.append(piece)
             self._insert(queue, piece)
 
     def expire(self, now: float) -> list[ProducerBatch]:

@@ -106,8 +106,8 @@ class GroupCoordinator:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom we read what we have. A member that was thrown out names the generation that it had: with none it
-        would count as a consumer outside of the group, whose offsets nobody checks (S46, S64)."""
+        """As whom we read what we have. A member that was thrown out, or has left, names the generation that it had:
+        with none it would count as a consumer outside of the group, whose offsets nobody checks (S46, S64)."""
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
 
@@ -120,6 +120,10 @@ class GroupCoordinator:
         self._metadata.request_refresh()
         self.metadata_changed()
         self._attend()
+
+    def assigned_by_hand(self) -> None:
+        """The application says itself what it reads."""
+        self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
         """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
@@ -254,9 +258,11 @@ class GroupCoordinator:
 
     async def unsubscribe(self) -> None:
         """Commit, give everything up, leave. Static members stay known to the coordinator (KIP-345)."""
-        await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
-        self._interest = Interest()
-        self._metadata.follow_all(False)
+        try:
+            await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
+        finally:
+            self._interest = Interest()
+            self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
         """As `unsubscribe`, within `timeout_s` but for callbacks, and stop. Raises what callbacks raise."""

@@ -192,12 +192,16 @@ class Membership:
         self._reset(NO_MEMBER_ID)
 
     def leave(self) -> None:
-        """For good, or until the next subscription."""
+        """For good, or until the next subscription. What was read before was read in `last_generation` all the same."""
         if self.state is not MemberState.FENCED:
             self._move(MemberState.LEFT)
-        self.generation = self.last_generation = Generation()
+        self.generation = Generation()
         self.is_lost = False
         self.rejoin_reason = None
+
+    def assign_by_hand(self) -> None:
+        """What is read from now on is read outside of the group."""
+        self.last_generation = Generation()
 
     def partitions_given_up(self) -> None:
         """What was lost is known to the application."""

@@ -202,6 +202,21 @@ def test_flush_knows_when_all_before_it_are_done() -> None:
     assert records.is_complete(number)
 
 
+def test_flush_waits_for_the_pieces_of_a_batch_also_where_others_have_come_after_it() -> None:
+    records = accumulator()
+    queue = filled(records, 1)
+    assert put(records, queue)
+    number = records.last_number
+    (batch,) = drain(records, 1.0)
+    assert put(records, records.queue("t", 1))
+    records.split(batch)
+    assert not records.is_complete(number)
+    for _ in range(2):
+        (piece,) = drain(records, 1.0)
+        records.complete(piece)
+    assert records.is_complete(number)
+
+
 @pytest.mark.parametrize(
     "reason", ["backoff", "its transaction", "no producer id", "an unresolved batch", "an old epoch"]
 )

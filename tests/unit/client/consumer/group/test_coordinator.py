@@ -387,6 +387,80 @@ async def test_a_close_that_is_cancelled_still_closes(
     assert len(asyncio.all_tasks()) <= 2 + fake_broker.connections
 
 
+@pytest.mark.parametrize("where", ["commit", "callback"])
+async def test_who_is_cancelled_while_unsubscribing_reads_no_more_of_what_others_get(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], where: str
+) -> None:
+    """It has left: to read on, and commit as a member of nothing, would be to read what others read."""
+    for _ in range(5):
+        fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        while not await consumer.poll(10, max_records=1):
+            pass
+        if where == "commit":
+            answered = asyncio.Event()
+
+            async def commit(request: Any) -> Any:
+                await answered.wait()
+                return coordinator.OffsetCommitRequest(request)
+
+            fake_broker.handlers[OffsetCommitRequest] = commit
+            leaving = asyncio.ensure_future(consumer.unsubscribe())
+            await fake_broker.received(OffsetCommitRequest)
+            leaving.cancel()
+            answered.set()
+        else:
+            listener.trouble["revoked"] = asyncio.CancelledError()
+            leaving = asyncio.ensure_future(consumer.unsubscribe())
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await fake_broker.received(LeaveGroupRequest)
+        assert consumer.assignment() == set()
+        assert await consumer.poll(10) == {}
+        joined = len(fake_broker.requests_of(JoinGroupRequest))
+        consumer.subscribe(["topic"], listener=listener)
+        del listener.calls[:]
+        await poll_until(consumer, listener, "assigned 2")
+        assert len(fake_broker.requests_of(JoinGroupRequest)) > joined
+
+
+@pytest.mark.parametrize("leaves", ["unsubscribe", "close"])
+async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
+) -> None:
+    """A transaction may end later than its consumer: as somebody outside of the group it would be checked by nobody."""
+    listener = Listener()
+    consumer = consumer_of(fake_broker, fast)
+    await consumer.start()
+    consumer.subscribe(["topic"], listener=listener)
+    await poll_until(consumer, listener, "assigned 2")
+    member = consumer.group_metadata()
+    assert member == ("g", coordinator.generation, "me", None)
+    await getattr(consumer, leaves)()
+    assert consumer.group_metadata() == member
+    if leaves == "unsubscribe":
+        consumer.assign([PLACES[0]])
+        assert consumer.group_metadata() == ("g", -1, "", None)
+        await consumer.close()
+
+
+async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subscription(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        listener.trouble["revoked"] = OSError("no disk")
+        with pytest.raises(OSError, match="no disk"):
+            await consumer.unsubscribe()
+        consumer.assign([PLACES[0]])
+        assert consumer.assignment() == {PLACES[0]}
+
+
 def test_strategies_are_checked_early() -> None:
     with pytest.raises(ConfigError, match="'fair'"):
         Consumer("h", group_id="g", partition_assignment_strategy=["fair"])

@@ -168,7 +168,7 @@ def test_leaving_forgets_all_but_being_fenced() -> None:
 
 
 @pytest.mark.parametrize("code", [None, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_s46_s64_who_was_thrown_out_is_known_by_its_last_generation(code: ErrorCode | None) -> None:
+def test_s46_s64_who_was_thrown_out_or_left_is_known_by_its_last_generation(code: ErrorCode | None) -> None:
     member = member_in(STABLE)
     if code is None:
         member.drop_out()
@@ -180,6 +180,8 @@ def test_s46_s64_who_was_thrown_out_is_known_by_its_last_generation(code: ErrorC
     member.complete(Generation(7, "another"))
     assert member.last_generation == Generation(7, "another")
     member.leave()
+    assert member.last_generation == Generation(7, "another")
+    member.assign_by_hand()
     assert member.last_generation == Generation()
 
 
