@@ -50,6 +50,9 @@ class Settling:
         self.pause = pause
         self._turn = asyncio.Lock()
         self._must_read_all = True
+        self.must_begin = True
+        """Whether what a term begins with is to be done, or to be done again. Not the same as `must_read_all`: anybody
+        who asks for something may be the one who reads everything."""
         self.on_trouble: Callable[[], None] = lambda: None
         """Called when the view is to be read again, or this term is over."""
 
@@ -60,7 +63,7 @@ class Settling:
 
     def distrust(self) -> None:
         """Something may have been missed: everything is read again, and before the next decision."""
-        self._must_read_all = True
+        self._must_read_all = self.must_begin = True
         self.on_trouble()
 
     # --- events; each returns when what follows from it is written. Raises Deposed, StoreUnavailable, Unsettled.
