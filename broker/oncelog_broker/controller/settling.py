@@ -91,6 +91,13 @@ class Settling:
         async with self._turn:
             await self._guarded(self._topics_changed(names))
 
+    async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
+        """A topic was marked as to be deleted. If everything is read just then, the marks may have been read before."""
+        async with self._turn:
+            known = self.view.topics.get(name)
+            if known is not None and known.topic_id == topic_id:
+                self.view.doomed.add(name)
+
     async def configs_changed(self, names: Collection[str]) -> None:
         """Settings of topics were changed."""
         async with self._turn:

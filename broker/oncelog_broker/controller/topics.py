@@ -223,7 +223,7 @@ class TopicController:
             pass
         mark = Create(paths.deletion(name), encode_mark(topic))
         await self._commit(term, [mark], partial(self._holds, mark.path, mark.data))
-        term.view.doomed.add(name)
+        await term.deletion_began(name, topic.topic_id)
 
     async def _delete_in_pieces(self, name: str, operations: Sequence[Operation], term: PartitionController) -> None:
         """Children come before parents in `operations`; the topic and its mark go last, together."""

@@ -1,5 +1,6 @@
 """Topics that are too large for one write: made and deleted in pieces, by whoever is controller meanwhile."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -168,3 +169,50 @@ async def test_partitions_are_added_in_pieces_too(cluster, topics):
 def test_ten_thousand_partitions_fit_into_the_write_that_makes_the_topic():
     topic = TopicAssignment(b"i" * 16, {p: ReplicaAssignment((1001, 1002, 1003)) for p in range(10_000)})
     assert len(encode_topic(topic)) < writer.MAX_MULTI_BYTES
+
+
+def before_the_next(cluster, path, interfere):
+    """`interfere` runs before the session of the controller writes to this path, once."""
+    session = cluster.sessions[1]
+    write = session.multi
+
+    async def multi(operations):
+        if session.multi is not write and any(operation.path == path for operation in operations):
+            session.multi = write
+            await interfere()
+        return await write(operations)
+
+    session.multi = multi
+
+
+async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
+    """The marks were read before it was marked, and its partitions are not to be led by what was read."""
+    await topics.create_topic("t", 10, 2)
+    session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()
+    children = session.children
+
+    async def slow_children(path):
+        try:
+            return await children(path)
+        finally:
+            if path == paths.DELETE_TOPICS:
+                have_been_read.set()
+                await go_on.wait()
+
+    session.children = slow_children
+    reading = asyncio.create_task(term.read_all())
+    await have_been_read.wait()
+    doomed = []
+
+    async def has_been_read():
+        await reading
+        doomed.append("t" in term.view.doomed)
+
+    def judge(path):
+        if path == paths.deletion("t"):
+            asyncio.get_running_loop().call_later(0.01, go_on.set)
+
+    cluster.shared.judges.append(judge)
+    before_the_next(cluster, paths.partition_state("t", 0), has_been_read)
+    await topics.delete_topic("t")
+    assert doomed == [True]
