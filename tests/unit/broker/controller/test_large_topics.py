@@ -185,6 +185,37 @@ def before_the_next(cluster, path, interfere):
     session.multi = multi
 
 
+async def test_a_deletion_is_of_the_topic_that_it_began_with(cluster, topics, term):
+    """The client asks again, is told that it is gone, and makes another one, before the first attempt looks again."""
+    await topics.create_topic("t", 10, 2)
+
+    async def made_anew():
+        await topics.delete_topic("t")
+        await topics.create_topic("t", 1, 2)
+
+    before_the_next(cluster, paths.partition_state("t", 5), made_anew)
+    with pytest.raises(KafkaError) as raised:
+        await topics.delete_topic("t")
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(await cluster.states()) == [0]
+
+
+async def test_deletions_go_on_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):
+    for name in ("a", "b", "c"):
+        created = await topics.create_topic(name, 10, 2)
+        await cluster.admin.create(paths.deletion(name), payloads.encode_mark(created), make_parents=True)
+    await term.read_all()
+
+    async def made_anew():
+        await topics.delete_topic("b")
+        await topics.create_topic("b", 1, 2)
+
+    before_the_next(cluster, paths.partition_state("a", 5), made_anew)
+    await topics.finish_deletions(term)
+    assert await cluster.admin.children(paths.TOPICS) == ["b"]
+    assert await cluster.admin.children(paths.DELETE_TOPICS) == []
+
+
 async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
     """The marks were read before it was marked, and its partitions are not to be led by what was read."""
     await topics.create_topic("t", 10, 2)
