@@ -208,16 +208,16 @@ class Elector:
 
     async def _work(self, term: PartitionController) -> None:
         """What the watches have said since the last time."""
-        is_new = term.must_read_all
+        must_begin, term.must_begin = term.must_begin, False
         brokers_are_stale, self._brokers_are_stale = self._brokers_are_stale, False
         configs, self._stale_configs = self._stale_configs, set()
-        if is_new:
+        if term.must_read_all:
             await term.read_all()
         if brokers_are_stale:
             await term.brokers_changed()
         if configs:
             await term.configs_changed(configs)
-        if is_new and self.on_term is not None:
+        if must_begin and self.on_term is not None:
             self._tasks.spawn("beginning of a term", self._begin_work(term, self.on_term))
 
     async def _begin_work(self, term: PartitionController, on_term: TermCallback) -> None:

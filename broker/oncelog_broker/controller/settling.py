@@ -50,6 +50,9 @@ class Settling:
         self.pause = pause
         self._turn = asyncio.Lock()
         self._must_read_all = True
+        self.must_begin = True
+        """Whether what a term begins with is to be done, or to be done again. Not the same as `must_read_all`: anybody
+        who asks for something may be the one who reads everything."""
         self.on_trouble: Callable[[], None] = lambda: None
         """Called when the view is to be read again, or this term is over."""
 
@@ -60,7 +63,7 @@ class Settling:
 
     def distrust(self) -> None:
         """Something may have been missed: everything is read again, and before the next decision."""
-        self._must_read_all = True
+        self._must_read_all = self.must_begin = True
         self.on_trouble()
 
     # --- events; each returns when what follows from it is written. Raises Deposed, StoreUnavailable, Unsettled.
@@ -87,6 +90,13 @@ class Settling:
         """Topics were created, deleted, or have got partitions."""
         async with self._turn:
             await self._guarded(self._topics_changed(names))
+
+    async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
+        """A topic was marked as to be deleted. If everything is read just then, the marks may have been read before."""
+        async with self._turn:
+            known = self.view.topics.get(name)
+            if known is not None and known.topic_id == topic_id:
+                self.view.doomed.add(name)
 
     async def configs_changed(self, names: Collection[str]) -> None:
         """Settings of topics were changed."""

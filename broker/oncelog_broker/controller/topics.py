@@ -122,12 +122,19 @@ class TopicController:
                 return topic
             raise too_contended(name, MAX_ATTEMPTS)
 
-    async def delete_topic(self, name: str) -> bytes | None:
-        """Delete a topic and its settings; the id that it had. UNKNOWN_TOPIC_OR_PARTITION."""
+    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> bytes | None:
+        """Delete a topic and its settings; the id that it had. `topic_id`: of the one that is meant, where that is
+        known. UNKNOWN_TOPIC_OR_PARTITION.
+
+        It stays the topic that it was at first: whoever ends the deletion before us frees the name for another one.
+        """
         term = self._term()
         with translated(name):
             for _ in range(MAX_ATTEMPTS):
                 topic, stat = await self._read_topic(name, term)
+                if topic_id not in (None, topic.topic_id):
+                    raise unknown_topic(name)
+                topic_id = topic.topic_id
                 operations = await self._deletion(name, stat, term)
                 mark = await self._store.exists(paths.deletion(name))
                 if mark is not None:
@@ -152,12 +159,19 @@ class TopicController:
         """Go on with the deletions that another controller has begun. KafkaError."""
         with translated(paths.DELETE_TOPICS):
             for name in await self._marks():
-                if name in term.view.doomed:
-                    logger.info("going on with the deletion of a topic", extra={"topic": name})
-                    await self.delete_topic(name)
-                else:  # the mark came late: that topic is gone, and another one may have its name
-                    path = paths.deletion(name)
-                    await self._commit(term, [Delete(path)], partial(self._lacks, path))
+                try:
+                    await self._finish_deletion(name, term)
+                except (KafkaError, NoNode) as error:  # who asked for it has asked again, and it is done
+                    if isinstance(error, KafkaError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise
+
+    async def _finish_deletion(self, name: str, term: PartitionController) -> None:
+        if name in term.view.doomed:
+            logger.info("going on with the deletion of a topic", extra={"topic": name})
+            await self.delete_topic(name, term.view.topics[name].topic_id)
+        else:  # the mark came late: that topic is gone, and another one may have its name
+            path = paths.deletion(name)
+            await self._commit(term, [Delete(path)], partial(self._lacks, path))
 
     async def create_partitions(
         self,
@@ -223,7 +237,7 @@ class TopicController:
             pass
         mark = Create(paths.deletion(name), encode_mark(topic))
         await self._commit(term, [mark], partial(self._holds, mark.path, mark.data))
-        term.view.doomed.add(name)
+        await term.deletion_began(name, topic.topic_id)
 
     async def _delete_in_pieces(self, name: str, operations: Sequence[Operation], term: PartitionController) -> None:
         """Children come before parents in `operations`; the topic and its mark go last, together."""

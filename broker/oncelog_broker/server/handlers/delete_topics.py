@@ -35,10 +35,11 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
         await pauses.here()
         code, message = ErrorCode.NONE, None
         try:
+            is_by_id = topic.name is None
             topic = _named(topic, context)
             context.require(rules.DELETE_TOPIC, topic.name or "")
             topic = _identified(topic, context.services.image)
-            await _delete(topic, request.timeout_ms, context)
+            await _delete(topic, is_by_id, request.timeout_ms, context)
         except KafkaError as error:
             code, message = error.code, error.message
         responses.append(TopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code, error_message=message))
@@ -69,9 +70,15 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
     return topic if found is None else TopicState(name=found.name, topic_id=found.topic_id)
 
 
-async def _delete(topic: TopicState, timeout_ms: int, context: RequestContext) -> None:
+async def _delete(topic: TopicState, is_by_id: bool, timeout_ms: int, context: RequestContext) -> None:
+    """`is_by_id`: another topic that has got the name meanwhile is not meant."""
     assert topic.name is not None
     known = context.services.image.topic(topic.name)
     with context.mutations(0 if known is None else len(known.partitions)):
-        topic_id = await context.services.topics.delete_topic(topic.name)
+        try:
+            topic_id = await context.services.topics.delete_topic(topic.name, topic.topic_id if is_by_id else None)
+        except KafkaError as error:
+            if is_by_id and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from error
+            raise
     await wait_until_shown(context.services.metadata, lacks_topic(topic.name, topic_id), timeout_ms)

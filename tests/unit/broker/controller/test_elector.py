@@ -291,3 +291,29 @@ async def test_preferred_leaders_are_elected_by_the_controller_alone_and_in_its_
         assert await cluster.state() == (1, 1, (1, 2))
         await balance_leaders(cluster.electors[1].term, 10)
         assert await cluster.state() == (2, 2, (1, 2))
+
+
+@virtually
+async def test_what_a_term_begins_with_is_begun_again_whoever_reads_the_view_first():
+    """A leader's request may be quicker than the controller, which sleeps for a while where the store has failed it."""
+    async with running() as cluster:
+        begun = []
+
+        async def begin(term):
+            begun.append(term)
+
+        await cluster.start(1, on_term=begin)
+        term = cluster.electors[1].term()
+        cluster.sessions[1].is_cut = True
+        term.distrust()
+        await cluster.until(_after(RETRY_SECONDS / 4))
+        cluster.sessions[1].reconnect()
+        await term.current_view()
+        assert not term.must_read_all
+
+        async def is_begun_twice():
+            return len(begun) == 2
+
+        await cluster.until(is_begun_twice)
+        await cluster.until(_after(3 * RETRY_SECONDS))
+        assert len(begun) == 2

@@ -1,5 +1,6 @@
 """Topics that are too large for one write: made and deleted in pieces, by whoever is controller meanwhile."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -168,3 +169,81 @@ async def test_partitions_are_added_in_pieces_too(cluster, topics):
 def test_ten_thousand_partitions_fit_into_the_write_that_makes_the_topic():
     topic = TopicAssignment(b"i" * 16, {p: ReplicaAssignment((1001, 1002, 1003)) for p in range(10_000)})
     assert len(encode_topic(topic)) < writer.MAX_MULTI_BYTES
+
+
+def before_the_next(cluster, path, interfere):
+    """`interfere` runs before the session of the controller writes to this path, once."""
+    session = cluster.sessions[1]
+    write = session.multi
+
+    async def multi(operations):
+        if session.multi is not write and any(operation.path == path for operation in operations):
+            session.multi = write
+            await interfere()
+        return await write(operations)
+
+    session.multi = multi
+
+
+async def test_a_deletion_is_of_the_topic_that_it_began_with(cluster, topics, term):
+    """The client asks again, is told that it is gone, and makes another one, before the first attempt looks again."""
+    await topics.create_topic("t", 10, 2)
+
+    async def made_anew():
+        await topics.delete_topic("t")
+        await topics.create_topic("t", 1, 2)
+
+    before_the_next(cluster, paths.partition_state("t", 5), made_anew)
+    with pytest.raises(KafkaError) as raised:
+        await topics.delete_topic("t")
+    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(await cluster.states()) == [0]
+
+
+async def test_deletions_go_on_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):
+    for name in ("a", "b", "c"):
+        created = await topics.create_topic(name, 10, 2)
+        await cluster.admin.create(paths.deletion(name), payloads.encode_mark(created), make_parents=True)
+    await term.read_all()
+
+    async def made_anew():
+        await topics.delete_topic("b")
+        await topics.create_topic("b", 1, 2)
+
+    before_the_next(cluster, paths.partition_state("a", 5), made_anew)
+    await topics.finish_deletions(term)
+    assert await cluster.admin.children(paths.TOPICS) == ["b"]
+    assert await cluster.admin.children(paths.DELETE_TOPICS) == []
+
+
+async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, topics, term):
+    """The marks were read before it was marked, and its partitions are not to be led by what was read."""
+    await topics.create_topic("t", 10, 2)
+    session, have_been_read, go_on = cluster.sessions[1], asyncio.Event(), asyncio.Event()
+    children = session.children
+
+    async def slow_children(path):
+        try:
+            return await children(path)
+        finally:
+            if path == paths.DELETE_TOPICS:
+                have_been_read.set()
+                await go_on.wait()
+
+    session.children = slow_children
+    reading = asyncio.create_task(term.read_all())
+    await have_been_read.wait()
+    doomed = []
+
+    async def has_been_read():
+        await reading
+        doomed.append("t" in term.view.doomed)
+
+    def judge(path):
+        if path == paths.deletion("t"):
+            asyncio.get_running_loop().call_later(0.01, go_on.set)
+
+    cluster.shared.judges.append(judge)
+    before_the_next(cluster, paths.partition_state("t", 0), has_been_read)
+    await topics.delete_topic("t")
+    assert doomed == [True]
