@@ -360,6 +360,13 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         return None if entry is None else describe(entry)
 
+    def takes_any_sequence(self, producer_id: int) -> bool:
+        """Whether nothing is known of what the producer has written: it is not known at all, or by a marker only."""
+        if producer_id in self._streaks:
+            return False
+        entry = self._entries.get(producer_id)
+        return entry is None or EXPECTED.unpack_from(entry)[-1] == ANY_SEQUENCE
+
     def producers(self) -> Iterator[ProducerStateEntry]:
         """For DescribeProducers. The state must not change meanwhile."""
         self._end_streaks()
