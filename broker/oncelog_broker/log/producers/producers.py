@@ -27,6 +27,7 @@ from oncelog_broker.log.header_fields import (
     HeaderFields,
 )
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.recent_ends import RecentEnds
 from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
 from oncelog_broker.log.producers.state import ProducerState
 from oncelog_broker.log.producers.transaction_index import TransactionIndexes
@@ -55,7 +56,7 @@ MAX_PENDING_SNAPSHOTS: Final = 8
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_pending", "_saved_offset", "_snapshots", "aborted", "state")
+    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "aborted", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
@@ -65,6 +66,7 @@ class LogProducers:
         """The state as of this offset is on the disk, or it is that of an empty log: replaying begins here."""
         self._pending: list[PendingSnapshot] = []
         """Taken later than that, oldest first, and not known to be on the disk."""
+        self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -111,6 +113,12 @@ class LogProducers:
             header[PRODUCER_ID], header[PRODUCER_EPOCH], marker, header[MAX_TIMESTAMP], header[FIRST_OFFSET]
         )
         return None if completed is None or marker.is_commit else completed
+
+    def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
+        """Forget those that have written nothing for so long, as `ProducerState.expire`. `now` is monotonic, in
+        seconds, `now_ms` wall time: both must say so."""
+        written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
+        return self.state.expire(now_ms, expiration_ms, written_below)
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
@@ -163,6 +171,7 @@ class LogProducers:
             self.state.end_transactions_before(decided_up_to, _begun_from(segments, decided_up_to))
         kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
         self._snapshots.remove_all_but(names, kept)
+        self._ends = RecentEnds(segments[-1].next_offset)
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
@@ -170,6 +179,7 @@ class LogProducers:
         names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
         self._restore(segments, names, log_end_offset)
+        self._ends.cut(log_end_offset)
 
     def move_on_to(self, offset: int) -> None:
         """All records are about to go, and the log to begin anew at `offset`, above its end: what is known of producers
@@ -186,6 +196,7 @@ class LogProducers:
         self.aborted.clear()
         self.state.restore(())
         self._saved_offset = -1
+        self._ends = RecentEnds()
 
     def forget_below(self, first_base: int) -> None:
         """The segments below are gone, with their files."""
