@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
+from weakref import ref
 
 from oncelog_broker.log.config import LONG_MAX, LogConfig
 from oncelog_broker.log.header_fields import (
@@ -56,7 +57,7 @@ MAX_PENDING_SNAPSHOTS: Final = 8
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "aborted", "state")
+    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "_taken", "aborted", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
@@ -66,6 +67,8 @@ class LogProducers:
         """The state as of this offset is on the disk, or it is that of an empty log: replaying begins here."""
         self._pending: list[PendingSnapshot] = []
         """Taken later than that, oldest first, and not known to be on the disk."""
+        self._taken: list[ref[PendingSnapshot]] = []
+        """Those, and what nobody waits for any more and a flush that is under way may be about to write."""
         self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
@@ -126,8 +129,9 @@ class LogProducers:
         """Remember the state, which is that as of `offset`, to be written with the next flush."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
-            self._pending = [*self._pending, self._snapshots.take(offset, self.state.image())]
-            del self._pending[:-MAX_PENDING_SNAPSHOTS]
+            snapshot = self._snapshots.take(offset, self.state.image())
+            self._taken = [*(taken for taken in self._taken if taken() is not None), ref(snapshot)]
+            self._pending = [*self._pending, snapshot][-MAX_PENDING_SNAPSHOTS:]
 
     @property
     def saved_up_to(self) -> int:
@@ -206,8 +210,9 @@ class LogProducers:
         self.aborted.forget_below(first_base)
 
     def _cancel_above(self, offset: int) -> None:
-        for snapshot in self._pending:
-            snapshot.is_cancelled = snapshot.offset > offset
+        for taken in self._taken:
+            if (snapshot := taken()) is not None and snapshot.offset > offset:
+                snapshot.is_cancelled = True
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
 
     def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:
