@@ -152,6 +152,10 @@ class LogProducers:
         self._saved_offset = max([self._saved_offset, *written])
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
 
+    def cancel_snapshots(self) -> None:
+        """None that is not in its file is to be written any more."""
+        self._cancel_above(-1)
+
     # --- restoring -----------------------------------------------------------------------------------------------
 
     def begin_at(self, offset: int) -> None:

@@ -144,6 +144,23 @@ class TestSegmentsThatGo:
         assert produce(log, 1, 1) == 2
         log.close()
 
+    def test_a_flush_writes_no_snapshot_into_the_log_that_comes_after(self, directory):
+        """A topic is deleted and made again while the disk is waited for, or a log whose disk failed is opened again:
+        it lies in the same directory."""
+        log = open_log(directory)
+        produce(log, 1, 0, transactional=True)
+        log.roll()
+        pending = log.prepare_flush()
+        log.abandon()
+        directory.rename(directory.with_name("deleted"))
+        log = open_log(directory)
+        pending.sync()
+        produce(log, 2, 0)
+        before = producer_state(log)
+        log = killed(log)
+        assert producer_state(log) == before
+        log.close()
+
     def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_goes_on(self, directory):
         """Its batches were deleted and its snapshots lost: what is left is the marker of its transaction."""
         log = open_log(directory)
