@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from broker_process import INTERNAL_PARTITIONS, BrokerFactory, BrokerProcess
@@ -34,6 +35,7 @@ from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.record import read_records
 
+Sabotage = Callable[[str], None]
 ENDS = pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 STABLE_SECONDS = 1.0
 """So soon all transactions are in the past, once nobody holds them up."""
@@ -376,6 +378,14 @@ def test_e8_ends_and_markers_that_race_complete_once(
 # --- time
 
 
+LONG_AGO = """
+from oncelog_broker.log.producers.recent_ends import RecentEnds
+
+RecentEnds.look = lambda self, log_end_offset, now, seconds: log_end_offset
+"""
+"""All that there is was written longer ago than producers are known."""
+
+
 def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
     """A plain producer of 2023 is forgotten when the broker has looked."""
     name = f"silent-{time.monotonic_ns()}"
@@ -392,7 +402,7 @@ def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
 
 @BOTH
 def test_e6_a_transaction_older_than_the_memory_of_producers(
-    broker_factory: BrokerFactory, topic: str, is_v2: bool
+    broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9144: everything that the partition knows of a producer is older than producer.id.expiration.ms when the
     coordinator aborts its transaction. The producer is known on, by the marker's time, and so are its epochs."""
@@ -401,6 +411,7 @@ def test_e6_a_transaction_older_than_the_memory_of_producers(
         "producer.id.expiration.check.interval.ms": "20",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "20",
     }
+    sabotage(LONG_AGO)
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)

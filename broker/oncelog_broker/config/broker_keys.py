@@ -413,7 +413,7 @@ PRODUCER_ID_EXPIRATION_MS = ConfigKey[int](
     "producer.id.expiration.ms",
     INT,
     86_400_000,
-    "A partition forgets a producer whose last record in it is older than this, unless it has a transaction open.",
+    "A partition forgets a producer that has written nothing into it for so long, unless it has a transaction open.",
     at_least(1),
     LOW,
     UpdateMode.CLUSTER_WIDE,

@@ -171,8 +171,10 @@ class FlushedLog(TrimmedLog):
         return self._log_start_offset, self.log_end_offset, self._local.active.base_offset, self.generation
 
     def abandon(self) -> None:
-        """Let go of the files without writing anything: for a log that is being deleted."""
+        """Let go of the files without writing anything, flushes under way included: for a log that is being deleted, or
+        opened anew. Another one may be in its directory soon."""
         self._offline = "deleted"
+        self.producers.cancel_snapshots()
         self._local.close()
 
     @property

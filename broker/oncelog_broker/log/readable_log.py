@@ -104,9 +104,9 @@ class ReadableLog:
         """Whether the producer has a transaction of just this epoch open here: it need not be verified (KIP-890)."""
         return self.producer_state.has_open_transaction(producer_id, producer_epoch)
 
-    def knows_producer(self, producer_id: int) -> bool:
-        """Whether anything is known of the producer: of one that is not, any sequence may come first (S9)."""
-        return self.producer_state.get(producer_id) is not None
+    def takes_any_sequence(self, producer_id: int) -> bool:
+        """Whether the producer's next batch may have any sequence, as nothing is known of those before it (S9, E16)."""
+        return self.producer_state.takes_any_sequence(producer_id)
 
     # --- reading -------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class HostedLogs:
         self._on_opened = on_opened
         self._asked: deque[WantedLog | UnwantedLog] = deque()
         self._pending: Counter[TopicPartition] = Counter()
+        self._is_cut = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
     def is_pending(self, key: TopicPartition) -> bool:
@@ -70,6 +71,10 @@ class HostedLogs:
     def delete(self, key: TopicPartition) -> None:
         """Delete a log, soon; a failure is logged, and the next start sets the log aside."""
         self._ask(UnwantedLog(key))
+
+    def on_truncated(self) -> None:
+        """The end of a log is cut, whose deletion may have waited for that."""
+        self._is_cut.set()
 
     def _ask_again(self, later: list[WantedLog]) -> None:
         for wanted in later:
@@ -120,6 +125,10 @@ class HostedLogs:
 
     async def _delete_some(self) -> None:
         unwanted = self._take(UnwantedLog)
+        # Whoever cuts the end of one finds its files by their names, which may soon be those of another log.
+        while any(self._logs.is_truncating(log.key) for log in unwanted):
+            self._is_cut.clear()
+            await self._is_cut.wait()
         moves = self._logs.begin_deletion([log.key for log in unwanted])
         try:
             await in_thread(moves.run)

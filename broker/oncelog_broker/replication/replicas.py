@@ -392,7 +392,8 @@ class Replicas:
                 fetch.hurry()
 
     def on_truncated(self, partition: Partition) -> None:
-        """The end of its log is cut: it may have been chosen to lead meanwhile."""
+        """The end of its log is cut: it may have been chosen to lead meanwhile, or be deleted."""
+        self._hosted.on_truncated()
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return

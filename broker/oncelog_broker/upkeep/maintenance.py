@@ -112,12 +112,12 @@ class LogMaintenance:
 
     async def expire_producer_ids(self) -> None:
         """Forget the producers that were silent for long, a slice at a time."""
-        now_ms = self._clock.now_ms()
+        now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
             if not log.may_be_changed:
                 continue
-            for _ in log.producers.state.expire(now_ms, expiration_ms):
+            for _ in log.producers.expire(log.log_end_offset, now_ms=now_ms, now=now, expiration_ms=expiration_ms):
                 await asyncio.sleep(0)
                 if log.is_truncating:
                     break

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from tests.support.logs import make_log
 from tests.support.producers import produce
 from tests.support.storage import SMALL, fill
 
+from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.log.producers.recent_ends import ENDS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
@@ -74,3 +78,59 @@ async def test_e16_retention_flushes_what_it_could_not_let_go_of(tmp_path: Path)
     assert (log.segment_base_offsets, log.size_bytes) == ([1], 0)
     assert log.producers.saved_up_to == 1
     logs.close()
+
+
+DAY_MS = 86_400_000
+LOOK_MS = 600_000
+
+
+class Expiring:
+    """A log whose silent producers are looked for, from time to time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = ManualClock()
+        self.logs = LogManager.open([directory], node_id=1, cluster_id="c", disk=RealDisk(), clock=self.clock)
+        self.log = make_log(self.logs, "orders", 0, None, SMALL)
+        config = {keys.PRODUCER_ID_EXPIRATION_MS: DAY_MS}
+        self.maintenance = LogMaintenance(lambda: config, self.logs, None, self.clock, None)  # type: ignore[arg-type,return-value]
+
+    async def look_for(self, time_ms: int) -> None:
+        for _ in range(time_ms // LOOK_MS):
+            self.clock.advance_ms(LOOK_MS)
+            await self.maintenance.expire_producer_ids()
+
+
+@pytest.fixture
+def expiring(tmp_path: Path) -> Iterator[Expiring]:
+    made = Expiring(tmp_path)
+    yield made
+    made.logs.close()
+
+
+@pytest.mark.parametrize("age_ms", [0, 365 * DAY_MS])
+async def test_s56_a_producer_that_writes_is_known_however_old_its_records_are(expiring: Expiring, age_ms: int) -> None:
+    """Else a batch whose answer was lost would be written twice, and one that is out of order taken."""
+    for sequence in range(4):
+        options = {"timestamp": expiring.clock.now_ms() - age_ms}
+        assert produce(expiring.log, 1, sequence, **options) == sequence
+        await expiring.look_for(DAY_MS // 2)
+        assert produce(expiring.log, 1, sequence, **options) == sequence, "sent again"
+    await expiring.look_for(DAY_MS // 2 + DAY_MS // ENDS + LOOK_MS)
+    assert list(expiring.log.producer_state.producers()) == []
+
+
+async def test_s56_no_clock_that_is_set_expires_a_producer(expiring: Expiring) -> None:
+    produce(expiring.log, 1, 0, timestamp=expiring.clock.now_ms())
+    expiring.clock._now_ms += 10 * DAY_MS
+    await expiring.look_for(DAY_MS // 2)
+    assert produce(expiring.log, 1, 0) == 0
+
+
+async def test_s56_after_a_truncation_it_is_known_what_was_written_since(expiring: Expiring) -> None:
+    for sequence in range(3):
+        produce(expiring.log, 1, sequence, timestamp=1)
+        await expiring.look_for(DAY_MS // 4)
+    expiring.log.truncate_to(1)
+    produce(expiring.log, 2, 0, timestamp=1)
+    await expiring.look_for(DAY_MS // 2)
+    assert [entry.producer_id for entry in expiring.log.producer_state.producers()] == [2]

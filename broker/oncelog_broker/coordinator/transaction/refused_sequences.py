@@ -4,9 +4,9 @@ A producer sends batch 0 and batch 1; the coordinator cannot be asked about the 
 a producer that a partition knows nothing about it takes any sequence, so it would take batch 1, and refuse batch 0 when
 that comes again: the transaction would have to abort. So until batch 0 is appended, what comes after it has to wait.
 
-Asked only about producers of which the log knows nothing: of others it knows which sequence comes next, and a late
-copy of an old batch, which is refused too, must hold up nobody. Kept for transactions V1 alone: under V2 the first
-batch in a partition has sequence 0, and that is checked. Pure.
+Asked only about producers of which the log knows nothing, or no more than that a transaction has ended: of others it
+knows which sequence comes next, and a late copy of an old batch, which is refused too, must hold up nobody. Kept for
+transactions V1 alone: under V2 the first batch in a partition has sequence 0, and that is checked. Pure.
 """
 
 from __future__ import annotations

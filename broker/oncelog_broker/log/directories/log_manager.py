@@ -286,6 +286,11 @@ class LogManager:
         for error in self.finish_deletion(moves).values():
             raise error
 
+    def is_truncating(self, key: TopicPartition) -> bool:
+        """Whether somebody is cutting the end of this log: it cannot be deleted meanwhile."""
+        log = self._logs.get(key)
+        return log is not None and log.is_truncating
+
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
         """Nothing uses these logs any more. `LogMoves.run` and `finish_deletion` must follow, before any is made anew.
 

@@ -42,8 +42,8 @@ PAST_BATCH: Final = Struct(">iqiq")
 EXPECTED: Final = Struct(">8xhi20xiqI")
 """Of an entry what a next batch is compared with: epoch, last sequence, coordinator epoch, first offset of the open
 transaction, how many sequences are known."""
-EXPIRY: Final = Struct(">26xqiq")
-"""Of an entry: timestamp, coordinator epoch, first offset of the open transaction."""
+EXPIRY: Final = Struct(">14xq4xqiq")
+"""Of an entry: last offset, timestamp, coordinator epoch, first offset of the open transaction."""
 WINDOW: Final = 5
 """Batches that are remembered: what an idempotent producer may have in flight (S14)."""
 MAX_KNOWN: Final = 2**30

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
+from weakref import ref
 
 from oncelog_broker.log.config import LONG_MAX, LogConfig
 from oncelog_broker.log.header_fields import (
@@ -27,6 +28,7 @@ from oncelog_broker.log.header_fields import (
     HeaderFields,
 )
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
+from oncelog_broker.log.producers.recent_ends import RecentEnds
 from oncelog_broker.log.producers.snapshot import PendingSnapshot, ProducerSnapshots
 from oncelog_broker.log.producers.state import ProducerState
 from oncelog_broker.log.producers.transaction_index import TransactionIndexes
@@ -55,7 +57,7 @@ MAX_PENDING_SNAPSHOTS: Final = 8
 class LogProducers:
     """The producer state of one log, with its snapshots and transaction indexes. Not thread-safe."""
 
-    __slots__ = ("_pending", "_saved_offset", "_snapshots", "aborted", "state")
+    __slots__ = ("_ends", "_pending", "_saved_offset", "_snapshots", "_taken", "aborted", "state")
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
         self.state = ProducerState(config)
@@ -65,6 +67,9 @@ class LogProducers:
         """The state as of this offset is on the disk, or it is that of an empty log: replaying begins here."""
         self._pending: list[PendingSnapshot] = []
         """Taken later than that, oldest first, and not known to be on the disk."""
+        self._taken: list[ref[PendingSnapshot]] = []
+        """Those, and what nobody waits for any more and a flush that is under way may be about to write."""
+        self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -112,14 +117,21 @@ class LogProducers:
         )
         return None if completed is None or marker.is_commit else completed
 
+    def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
+        """Forget those that have written nothing for so long, as `ProducerState.expire`. `now` is monotonic, in
+        seconds, `now_ms` wall time: both must say so."""
+        written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
+        return self.state.expire(now_ms, expiration_ms, written_below)
+
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
         """Remember the state, which is that as of `offset`, to be written with the next flush."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
-            self._pending = [*self._pending, self._snapshots.take(offset, self.state.image())]
-            del self._pending[:-MAX_PENDING_SNAPSHOTS]
+            snapshot = self._snapshots.take(offset, self.state.image())
+            self._taken = [*(taken for taken in self._taken if taken() is not None), ref(snapshot)]
+            self._pending = [*self._pending, snapshot][-MAX_PENDING_SNAPSHOTS:]
 
     @property
     def saved_up_to(self) -> int:
@@ -139,6 +151,10 @@ class LogProducers:
         written = [snapshot.offset for snapshot in self._pending if snapshot.is_written]
         self._saved_offset = max([self._saved_offset, *written])
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
+
+    def cancel_snapshots(self) -> None:
+        """None that is not in its file is to be written any more."""
+        self._cancel_above(-1)
 
     # --- restoring -----------------------------------------------------------------------------------------------
 
@@ -163,6 +179,7 @@ class LogProducers:
             self.state.end_transactions_before(decided_up_to, _begun_from(segments, decided_up_to))
         kept = {self._saved_offset, *(segment.base_offset for segment in segments)}
         self._snapshots.remove_all_but(names, kept)
+        self._ends = RecentEnds(segments[-1].next_offset)
 
     def truncate_to(self, segments: Sequence[Segment], log_end_offset: int) -> None:
         """The log ends at `log_end_offset` now; `segments` are those that are left. Raises OSError."""
@@ -170,6 +187,7 @@ class LogProducers:
         names = self._snapshots.remove_above(log_end_offset)
         self.aborted.truncate_to(log_end_offset, segments[-1].base_offset)
         self._restore(segments, names, log_end_offset)
+        self._ends.cut(log_end_offset)
 
     def move_on_to(self, offset: int) -> None:
         """All records are about to go, and the log to begin anew at `offset`, above its end: what is known of producers
@@ -186,6 +204,7 @@ class LogProducers:
         self.aborted.clear()
         self.state.restore(())
         self._saved_offset = -1
+        self._ends = RecentEnds()
 
     def forget_below(self, first_base: int) -> None:
         """The segments below are gone, with their files."""
@@ -195,8 +214,9 @@ class LogProducers:
         self.aborted.forget_below(first_base)
 
     def _cancel_above(self, offset: int) -> None:
-        for snapshot in self._pending:
-            snapshot.is_cancelled = snapshot.offset > offset
+        for taken in self._taken:
+            if (snapshot := taken()) is not None and snapshot.offset > offset:
+                snapshot.is_cancelled = True
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
 
     def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:

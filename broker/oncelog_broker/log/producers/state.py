@@ -360,6 +360,13 @@ class ProducerState:
         entry = self._entries.get(producer_id)
         return None if entry is None else describe(entry)
 
+    def takes_any_sequence(self, producer_id: int) -> bool:
+        """Whether nothing is known of what the producer has written: it is not known at all, or by a marker only."""
+        if producer_id in self._streaks:
+            return False
+        entry = self._entries.get(producer_id)
+        return entry is None or EXPECTED.unpack_from(entry)[-1] == ANY_SEQUENCE
+
     def producers(self) -> Iterator[ProducerStateEntry]:
         """For DescribeProducers. The state must not change meanwhile."""
         self._end_streaks()
@@ -398,11 +405,12 @@ class ProducerState:
         self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
         self._find_first_unstable()
 
-    def expire(self, now_ms: int, expiration_ms: int) -> Iterator[int]:
+    def expire(self, now_ms: int, expiration_ms: int, written_below: int = LONG_MAX) -> Iterator[int]:
         """Forget the producers that were silent for `expiration_ms`, by the timestamp of their last batch or marker.
 
-        Never one with an open transaction (S56). Yields, after every `EXPIRY_SLICE` producers, how many have gone so
-        far; in between, batches may be appended.
+        Only those whose last batch lies below `written_below`: what lies behind was written since, whatever its
+        timestamps are. Never one with an open transaction (S56). Yields, after every `EXPIRY_SLICE` producers, how many
+        have gone so far; in between, batches may be appended.
         """
         ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
         for start in range(0, len(ids), EXPIRY_SLICE):
@@ -411,8 +419,8 @@ class ProducerState:
                 entry = self._entries.get(producer_id)
                 if entry is None:
                     continue
-                timestamp, _, first_offset = EXPIRY.unpack_from(entry)
-                if timestamp <= newest and first_offset < 0:
+                last_offset, timestamp, _, first_offset = EXPIRY.unpack_from(entry)
+                if timestamp <= newest and first_offset < 0 and last_offset < written_below:
                     del self._entries[producer_id]
                     gone += 1
             yield gone

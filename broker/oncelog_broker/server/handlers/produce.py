@@ -438,9 +438,9 @@ def _where(topic: TopicData, data: PartitionData) -> Destination:
 
 
 def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RequestContext) -> None:
-    """Raises KafkaError where the partition knows nothing of the producer, and a batch before this one was refused."""
+    """Raises KafkaError where the partition would take any batch of the producer, and one before this was refused."""
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
-    if producer.producer_id >= 0 and not partition.log.knows_producer(producer.producer_id):
+    if producer.producer_id >= 0 and partition.log.takes_any_sequence(producer.producer_id):
         (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
         services = context.services
         reason = services.refused_batches.reason(where, producer, sequence, services.clock.monotonic())
@@ -506,7 +506,7 @@ def _append_in_transaction(
         verified: Answer[KafkaError | None] = check_in_transaction(
             services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
         )
-        if not is_v2 and not partition.log.knows_producer(producer.producer_id):
+        if not is_v2 and partition.log.takes_any_sequence(producer.producer_id):
             (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
             verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
         return then(verified, partial(append, guard))

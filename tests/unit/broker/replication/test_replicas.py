@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.support.hosted_partitions import EMPTY, WatchedDisk, replicated, show, topic
 from tests.support.logs import make_log
-from tests.support.storage import SMALL, make_batch, open_log
+from tests.support.storage import SMALL, contents, make_batch, open_log
 
 from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
 from oncelog_broker.log.config import LogConfig
@@ -177,6 +177,42 @@ async def test_a_topic_deleted_and_made_again_while_it_is_opened(
     assert replicas.leader("orders", 0).topic_id == bytes([2]) * 16
     assert logs.topic_id("orders", 0) == bytes([2]) * 16
     assert disk.events == ["made orders-0", "deleted orders-0", "made orders-0"]
+
+
+async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
+    """Else whoever cuts it would cut the log of a topic that is made again, which lies in its place."""
+    partition = await show(replicas, replicated(leader=2, epoch=0))
+    log, may_cut = partition.log, threading.Event()
+    for offset in range(5):
+        log.append_as_follower(make_batch(b"old", base_offset=offset))
+    log.flush()
+    log.is_truncating = True
+    is_cutting = threading.Event()
+
+    def wait(_: object) -> None:
+        is_cutting.set()
+        may_cut.wait(10)
+
+    log.before_truncation = wait
+    cutting = asyncio.ensure_future(asyncio.to_thread(log.truncate_to, 2))
+    await asyncio.to_thread(is_cutting.wait, 10)
+    before = EMPTY.with_topic(replicated(leader=2, epoch=0))
+    after = before.without_topic("orders").with_topic(topic("orders", 2))
+    replicas.on_image(before, after)
+    opened = asyncio.ensure_future(replicas.until_opened())
+    await asyncio.wait([opened], timeout=0.2)
+    was_opened = opened.done()
+    if was_opened:
+        for _ in range(5):
+            replicas.leader("orders", 0).append(memoryview(make_batch(b"new")), required_acks=1)
+    may_cut.set()
+    await asyncio.wait([cutting])
+    log.is_truncating = False
+    replicas.on_truncated(partition)
+    await opened
+    assert not was_opened, contents(replicas.leader("orders", 0).log)
+    replicas.leader("orders", 0).append(memoryview(make_batch(b"new")), required_acks=1)
+    assert contents(replicas.leader("orders", 0).log) == [(0, b"new")]
 
 
 async def test_a_topic_made_again_while_its_log_is_deleted(replicas: Replicas, disk: WatchedDisk) -> None:

@@ -15,6 +15,7 @@ from oncelog_broker.server import refused_batches as module
 from oncelog_broker.server.refused_batches import REMEMBERED_SECONDS, Destination, RefusedBatches
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
 WHERE = Destination("orders", bytes(16), 0)
@@ -66,6 +67,18 @@ async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) ->
     partition.leader = LEADER
     assert await sent(client, 1) == [(NOT_LEADER, -1)]
     assert await sent(client, 0, 1) == [(0, 0), (0, 1)]
+
+
+async def test_nor_is_it_where_a_marker_is_all_that_is_known_of_the_producer(served: Served) -> None:
+    """As of a transaction of which this partition got no record."""
+    client, (partition,) = Client(served), served.partitions
+    marker = EndTransactionMarker(ControlType.ABORT, 0)
+    partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)
+    partition.leader = FOLLOWER
+    assert await sent(client, 0) == [(NOT_LEADER, -1)]
+    partition.leader = LEADER
+    assert await sent(client, 1) == [(NOT_LEADER, -1)]
+    assert await sent(client, 0, 1) == [(0, 1), (0, 2)]
 
 
 async def test_a_batch_that_was_lost_is_told_as_lost_in_the_end(served: Served, clock: ManualClock) -> None:

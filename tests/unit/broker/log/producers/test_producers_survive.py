@@ -119,6 +119,48 @@ class TestSegmentsThatGo:
         log.delete_records_before(log.log_end_offset)
         assert_known(killed(log))
 
+    @pytest.mark.parametrize("rolls", [0, MAX_PENDING_SNAPSHOTS + 1])
+    @pytest.mark.parametrize("cuts", [(1,), (2, 1)])
+    def test_a_flush_writes_no_snapshot_of_what_is_cut_meanwhile(self, directory, rolls, cuts):
+        """However long it waits for the disk: the log would get other records there, and after the next start believe
+        what it knew of those that are gone."""
+        log = open_log(directory)
+        produce(log, 1, 0)
+        produce(log, 1, 1)
+        log.roll()
+        pending = log.prepare_flush()
+        for sequence in range(2, 2 + rolls):
+            produce(log, 1, sequence)
+            log.roll()
+        produce(log, 1, 2 + rolls)
+        for offset in cuts:
+            log.truncate_to(offset)
+        pending.sync()
+        log.finish_flush(pending)
+        produce(log, 2, 0)
+        before = producer_state(log)
+        log = killed(log)
+        assert producer_state(log) == before
+        assert produce(log, 1, 1) == 2
+        log.close()
+
+    def test_a_flush_writes_no_snapshot_into_the_log_that_comes_after(self, directory):
+        """A topic is deleted and made again while the disk is waited for, or a log whose disk failed is opened again:
+        it lies in the same directory."""
+        log = open_log(directory)
+        produce(log, 1, 0, transactional=True)
+        log.roll()
+        pending = log.prepare_flush()
+        log.abandon()
+        directory.rename(directory.with_name("deleted"))
+        log = open_log(directory)
+        pending.sync()
+        produce(log, 2, 0)
+        before = producer_state(log)
+        log = killed(log)
+        assert producer_state(log) == before
+        log.close()
+
     def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_goes_on(self, directory):
         """Its batches were deleted and its snapshots lost: what is left is the marker of its transaction."""
         log = open_log(directory)
