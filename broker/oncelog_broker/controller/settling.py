@@ -91,6 +91,13 @@ class Settling:
         async with self._turn:
             await self._guarded(self._topics_changed(names))
 
+    async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Make a topic by `write`, whose errors are raised. While nothing that was decided waits to be written: it may
+        be about an earlier topic of that name, and the versions of nodes begin anew with each."""
+        async with self._turn:
+            await write()
+            await self._guarded(self._topics_changed((name,)))
+
     async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
         """A topic was marked as to be deleted. If everything is read just then, the marks may have been read before."""
         async with self._turn:
