@@ -179,9 +179,13 @@ class Settling:
 
     async def _read_all(self) -> set[PartitionKey]:
         stopping = self.view.stopping
-        self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
+        self._must_read_all = False  # what is missed from here on has it read again
+        try:
+            self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
+        except BaseException:
+            self._must_read_all = True
+            raise
         self.view.note_stopping(stopping)
-        self._must_read_all = False
         found = set()
         for number, key in enumerate(self.view.keys()):
             found.add(key)

@@ -526,3 +526,20 @@ async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, top
     await term.alter(3, term.view.brokers[3].epoch, [(topic.topic_id, 1, proposal(3, (3, 1, 2), 1, 1))])
     (joined,) = (record for record in caplog.records if "in sync" in record.message)
     assert (joined.levelname, joined.broker, joined.count, joined.partitions) == ("INFO", 2, 1, "t-1")
+
+
+async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster, term, topic):
+    session, missed = cluster.sessions[1], []
+    children = session.children
+
+    async def while_something_is_missed(path):
+        if path == paths.DELETE_TOPICS and not missed:
+            missed.append(path)
+            term.distrust()
+        return await children(path)
+
+    session.children = while_something_is_missed
+    await term.read_all()
+    assert term.must_read_all
+    await term.read_all()
+    assert not term.must_read_all
