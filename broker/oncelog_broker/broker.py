@@ -448,7 +448,7 @@ class Broker:
             self.clock,
             self.tasks,
             self.slices.pauses().here,
-            lambda: self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
+            self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
         )
         self._undo.callback(self.elector.close)
         self.topics = TopicController(store, self.elector.term)

@@ -84,7 +84,7 @@ async def brokers(zookeeper: str, proxied: str) -> AsyncIterator[Cluster]:
         async def no_pause() -> None:
             return
 
-        elector = Elector(stores[1], 1, SystemClock(), tasks, no_pause, lambda: False)
+        elector = Elector(stores[1], 1, SystemClock(), tasks, no_pause, unclean_by_static=False)
         stack.callback(elector.close)
         yield Cluster(stores, elector)
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
+from oncelog_broker.controller import reading
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.settling import Unsettled
@@ -46,19 +48,21 @@ class Elector:
         clock: Clock,
         tasks: Tasks,
         pause: Pause,
-        unclean_by_default: Callable[[], bool],
+        unclean_by_static: bool,
     ) -> None:
+        """`unclean_by_static`: unclean.leader.election.enable, as the broker was started."""
         self._store = store
         self._node_id = node_id
         self._clock = clock
         self._tasks = tasks
         self._pause = pause
-        self._unclean_by_default = unclean_by_default
+        self._unclean_by_default = partial(reading.read_unclean_default, store, node_id, unclean_by_static)
         self._term: PartitionController | None = None
         self._stirred = asyncio.Event()
         self._brokers_are_stale = False
         self._epoch_is_stale = False
         self._stale_configs: set[str] = set()
+        self._default_is_stale = False
         self._watches: list[Unsubscribe] = []
         self._at_work = asyncio.Lock()
         self._is_closed = False
@@ -82,6 +86,7 @@ class Elector:
             self._store.watch(paths.CONTROLLER_EPOCH, self._on_epoch),
             self._store.watch(paths.BROKER_IDS, self._on_broker),
             self._store.watch(paths.TOPIC_CONFIGS, self._on_config),
+            self._store.watch(paths.BROKER_CONFIGS, self._on_broker_config),
             self._store.watch_session(self._on_session),
         ]
         try:
@@ -124,6 +129,10 @@ class Elector:
             self._stale_configs.add(name)
         elif self._term is not None:
             self._term.distrust()
+        self._stirred.set()
+
+    def _on_broker_config(self, path: str) -> None:
+        self._default_is_stale = True
         self._stirred.set()
 
     def _on_session(self, state: SessionState) -> None:
@@ -211,10 +220,13 @@ class Elector:
         must_begin, term.must_begin = term.must_begin, False
         brokers_are_stale, self._brokers_are_stale = self._brokers_are_stale, False
         configs, self._stale_configs = self._stale_configs, set()
+        default_is_stale, self._default_is_stale = self._default_is_stale, False
         if term.must_read_all:
             await term.read_all()
         if brokers_are_stale:
             await term.brokers_changed()
+        if default_is_stale:
+            await term.default_changed()
         if configs:
             await term.configs_changed(configs)
         if must_begin and self.on_term is not None:

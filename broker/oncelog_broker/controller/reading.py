@@ -42,6 +42,18 @@ async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause
     return view
 
 
+async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_static: bool) -> bool:
+    """Whether an unclean election is allowed in topics that say nothing of it: as the settings of this broker say, else
+    those of all brokers, else those that it was started with. From the store, for a broker elects before it has an
+    image. StoreUnavailable."""
+    nodes = [paths.broker_config(broker), paths.broker_config(None)]
+    for path, found in zip(nodes, await store.get_many(nodes), strict=True):
+        overrides = {} if found is None else _parsed(parse_config, found[0], path) or {}
+        if UNCLEAN_KEY in overrides:
+            return overrides[UNCLEAN_KEY].lower() == "true"
+    return unclean_by_static
+
+
 async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     """Take over who lives now; the ids of all that came, went, or came again. StoreUnavailable.
 

@@ -32,6 +32,10 @@ class Unsettled(Exception):
     """The same partitions were refused again and again."""
 
 
+async def _never() -> bool:
+    return False
+
+
 class Settling:
     """One term as controller, as far as events go; what somebody asks for is `partitions.PartitionController`."""
 
@@ -39,7 +43,7 @@ class Settling:
         self,
         store: MetadataStore,
         controllership: Controllership,
-        unclean_by_default: Callable[[], bool] = lambda: False,
+        unclean_by_default: Callable[[], Awaitable[bool]] = _never,
         pause: Pause = no_pause,
     ) -> None:
         self.controllership = controllership
@@ -91,6 +95,13 @@ class Settling:
         async with self._turn:
             await self._guarded(self._topics_changed(names))
 
+    async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Make a topic by `write`, whose errors are raised. While nothing that was decided waits to be written: it may
+        be about an earlier topic of that name, and the versions of nodes begin anew with each."""
+        async with self._turn:
+            await write()
+            await self._guarded(self._topics_changed((name,)))
+
     async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
         """A topic was marked as to be deleted. If everything is read just then, the marks may have been read before."""
         async with self._turn:
@@ -102,6 +113,11 @@ class Settling:
         """Settings of topics were changed."""
         async with self._turn:
             await self._guarded(self._configs_changed(names))
+
+    async def default_changed(self) -> None:
+        """Settings of brokers were changed, which may say something else of topics that say nothing."""
+        async with self._turn:
+            await self._guarded(self._default_changed())
 
     # --- with the turn taken
 
@@ -140,6 +156,12 @@ class Settling:
             changed = await reading.read_configs(self._store, self.view, names)
         await self._settle(self.view.keys_of(changed))
 
+    async def _default_changed(self) -> None:
+        if self._must_read_all:
+            return await self._settle(())
+        before, self.view.unclean_by_default = self.view.unclean_by_default, await self._unclean_by_default()
+        return await self._settle(() if self.view.unclean_by_default == before else self.view.keys())
+
     async def _settle(self, keys: Iterable[PartitionKey]) -> None:
         """Write what the machine wants of these partitions, until it wants nothing more."""
         pending = set(keys) if not self._must_read_all else await self._read_all()
@@ -157,9 +179,13 @@ class Settling:
 
     async def _read_all(self) -> set[PartitionKey]:
         stopping = self.view.stopping
-        self.view = await reading.read_view(self._store, self._unclean_by_default(), self.pause)
+        self._must_read_all = False  # what is missed from here on has it read again
+        try:
+            self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
+        except BaseException:
+            self._must_read_all = True
+            raise
         self.view.note_stopping(stopping)
-        self._must_read_all = False
         found = set()
         for number, key in enumerate(self.view.keys()):
             found.add(key)

@@ -13,12 +13,15 @@ and nobody knows whether the change was made.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
+from weakref import WeakValueDictionary
 
 from oncelog_broker.controller.assignment import Assignment, assign_replicas, check_assignment
 from oncelog_broker.controller.configs import commit
@@ -79,6 +82,15 @@ class TopicController:
         self._store = store
         self._term = term
         self._entropy = entropy
+        self._being_changed: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
+        """Our term, in which nobody else makes, changes or deletes a topic of that name meanwhile. The versions of
+        nodes begin anew with each topic: what was decided about one would be written into the next."""
+        async with self._being_changed.setdefault(name, asyncio.Lock()):
+            with translated(name):
+                yield self._term()
 
     async def create_topic(
         self,
@@ -94,9 +106,8 @@ class TopicController:
         An `assignment` made by hand stands instead of the two numbers. INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
         TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
-        term = self._term()
-        check_topic_may_be_made(name)
-        with translated(name):
+        async with self._changing(name) as term:
+            check_topic_may_be_made(name)
             for _ in range(MAX_ATTEMPTS):
                 if await self._store.exists(paths.topic(name)) is not None:
                     raise _already_exists(name)
@@ -111,30 +122,26 @@ class TopicController:
                 await term.pause()
                 operations = await self._creation(name, topic, placed, overrides or {}, term)
                 await term.pause()
+                is_there = partial(self._has_topic, name, topic.topic_id, term.pause)
                 try:
-                    await commit(self._store, operations, partial(self._has_topic, name, topic.topic_id, term.pause))
+                    await term.make_topic(name, partial(commit, self._store, operations, is_there))
                 except (NodeExists, BadVersion, NoNode) as error:
                     if error.path == paths.topic(name):
                         raise _already_exists(name) from error
                     await _look_again(error, term)
                     continue
-                await term.topics_changed((name,))
                 return topic
             raise too_contended(name, MAX_ATTEMPTS)
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None) -> bytes | None:
         """Delete a topic and its settings; the id that it had. `topic_id`: of the one that is meant, where that is
         known. UNKNOWN_TOPIC_OR_PARTITION.
-
-        It stays the topic that it was at first: whoever ends the deletion before us frees the name for another one.
         """
-        term = self._term()
-        with translated(name):
+        async with self._changing(name) as term:
             for _ in range(MAX_ATTEMPTS):
                 topic, stat = await self._read_topic(name, term)
                 if topic_id not in (None, topic.topic_id):
                     raise unknown_topic(name)
-                topic_id = topic.topic_id
                 operations = await self._deletion(name, stat, term)
                 mark = await self._store.exists(paths.deletion(name))
                 if mark is not None:
@@ -185,8 +192,7 @@ class TopicController:
         `assignment` lists the replicas of the new partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more
         than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS.
         """
-        term = self._term()
-        with translated(name):
+        async with self._changing(name) as term:
             for _ in range(MAX_ATTEMPTS):
                 before, stat = await self._read_topic(name, term)
                 if name in term.view.doomed:

@@ -8,6 +8,7 @@ from tests.support.virtual_time import run_virtually
 
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.balancing import balance_leaders
+from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import RETRY_SECONDS, Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata import paths, reader
@@ -27,11 +28,11 @@ class Cluster:
         self.tasks = Tasks()
         self.sessions, self.electors = {}, {}
 
-    async def start(self, *brokers, on_term=None):
+    async def start(self, *brokers, on_term=None, unclean=False):
         for broker in brokers:
             self.sessions[broker] = self.shared.connect()
             await self.register(broker)
-            elector = Elector(self.sessions[broker], broker, ManualClock(), self.tasks, _no_pause, lambda: False)
+            elector = Elector(self.sessions[broker], broker, ManualClock(), self.tasks, _no_pause, unclean)
             self.electors[broker] = elector
             topics = TopicController(self.sessions[broker], elector.term)
             elector.on_term = on_term or topics.finish_deletions
@@ -317,3 +318,44 @@ async def test_what_a_term_begins_with_is_begun_again_whoever_reads_the_view_fir
         await cluster.until(is_begun_twice)
         await cluster.until(_after(3 * RETRY_SECONDS))
         assert len(begun) == 2
+
+
+async def _without_a_leader(cluster, *brokers):
+    """Of these brokers the last one was alone in sync, and has died."""
+    topic = await cluster.topics(1).create_topic("t", -1, -1, assignment={0: [brokers[-1], *brokers[:-1]]})
+    term = cluster.electors[1].term()
+    alone = Proposal(brokers[-1], 0, 0, [Member(brokers[-1])])
+    await term.alter(brokers[-1], term.view.brokers[brokers[-1]].epoch, [(topic.topic_id, 0, alone)])
+    cluster.electors.pop(brokers[-1]).close()
+    cluster.sessions[brokers[-1]].expire()
+
+
+@pytest.mark.parametrize("broker", [None, 1])
+def test_that_unclean_elections_are_allowed_by_default_is_heard(broker):
+    async def scenario():
+        async with running(1, 2) as cluster:
+            await _without_a_leader(cluster, 1, 2)
+            allowed = {"unclean.leader.election.enable": "true"}
+            await cluster.until(_after(RETRY_SECONDS))
+            assert await cluster.state() == (-1, 1, (2,))
+            await ConfigController(cluster.admin).alter_broker_config(broker, lambda _: allowed)
+
+            async def elected():
+                return await cluster.state() == (1, 2, (1,))
+
+            await cluster.until(elected)
+
+    run_virtually(scenario())
+
+
+@virtually
+async def test_the_first_election_of_a_broker_knows_what_its_cluster_allows_by_default():
+    """It has no image yet when it becomes controller."""
+    async with running(1, 2) as cluster:
+        await _without_a_leader(cluster, 1, 2)
+        forbidden = {"unclean.leader.election.enable": "false"}
+        await ConfigController(cluster.admin).alter_broker_config(None, lambda _: forbidden)
+        cluster.electors.pop(1).close()
+        cluster.sessions[1].expire()
+        await cluster.start(1, unclean=True)
+        assert await cluster.state() == (-1, 1, (2,))

@@ -185,19 +185,22 @@ def before_the_next(cluster, path, interfere):
     session.multi = multi
 
 
-async def test_a_deletion_is_of_the_topic_that_it_began_with(cluster, topics, term):
-    """The client asks again, is told that it is gone, and makes another one, before the first attempt looks again."""
-    await topics.create_topic("t", 10, 2)
+async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, topics, term):
+    """The client has asked again, and auto-creation would make another one as soon as it is gone."""
+    first = await topics.create_topic("t", 10, 2)
+    others = []
 
-    async def made_anew():
-        await topics.delete_topic("t")
-        await topics.create_topic("t", 1, 2)
+    async def asked_again_and_made_anew():
+        for change in (topics.delete_topic("t", first.topic_id), topics.create_topic("t", 10, 2)):
+            others.append(asyncio.create_task(change))
+            await asyncio.sleep(0.01)
 
-    before_the_next(cluster, paths.partition_state("t", 5), made_anew)
-    with pytest.raises(KafkaError) as raised:
-        await topics.delete_topic("t")
-    assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert list(await cluster.states()) == [0]
+    before_the_next(cluster, paths.partition_state("t", 5), asked_again_and_made_anew)
+    assert await topics.delete_topic("t") == first.topic_id
+    refused, second = await asyncio.gather(*others, return_exceptions=True)
+    assert refused.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert all(leader > 0 for leader, _, _ in (await cluster.states()).values())
+    assert len(second.partitions) == len(await cluster.states()) == 10
 
 
 async def test_deletions_go_on_though_one_of_them_was_ended_by_somebody_else(cluster, topics, term):

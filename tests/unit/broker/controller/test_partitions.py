@@ -357,6 +357,40 @@ async def test_a_topic_that_goes_while_its_proposals_are_written(cluster, term, 
     assert all(isinstance(answer, KafkaError) for answer in answers)
 
 
+async def test_what_was_decided_of_an_earlier_topic_is_not_written_into_the_next(cluster, term, monkeypatch):
+    """Both begin with version 0 of their nodes. A broker dies, and while the elections are written the topic goes, and
+    is made again (clients at work have that done at once), on other brokers."""
+    monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", 1)
+    topics = TopicController(cluster.sessions[1], lambda: term)
+    for name in ("t", "u"):
+        await topics.create_topic(name, -1, -1, assignment={0: [2, 1]})
+    changes = []
+
+    async def made_anew(name):
+        for change in (topics.delete_topic(name), topics.create_topic(name, -1, -1, assignment={0: [3]})):
+            changes.append(asyncio.create_task(change))
+            await asyncio.sleep(0.01)
+
+    session = cluster.sessions[1]
+    write = session.multi
+
+    async def multi(operations):
+        session.multi = write
+        stats = await write(operations)
+        (first,) = (name for name in ("t", "u") if any(o.path == paths.partition_state(name, 0) for o in operations))
+        await made_anew("u" if first == "t" else "t")
+        return stats
+
+    cluster.stop(2)
+    session.multi = multi
+    await term.brokers_changed()
+    await asyncio.gather(*changes)
+    assert sorted([*(await cluster.states("t")).values(), *(await cluster.states("u")).values()]) == [
+        (1, 1, (1,)),
+        (3, 0, (3,)),
+    ]
+
+
 async def test_an_expansion_does_not_get_in_who_was_registered_anew_unnoticed(cluster, term, topic):
     """The controller has not heard of the bounce: the write itself finds it (KIP-903)."""
     await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
@@ -492,3 +526,20 @@ async def test_who_left_an_isr_and_who_is_back_is_a_line_each(cluster, term, top
     await term.alter(3, term.view.brokers[3].epoch, [(topic.topic_id, 1, proposal(3, (3, 1, 2), 1, 1))])
     (joined,) = (record for record in caplog.records if "in sync" in record.message)
     assert (joined.levelname, joined.broker, joined.count, joined.partitions) == ("INFO", 2, 1, "t-1")
+
+
+async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster, term, topic):
+    session, missed = cluster.sessions[1], []
+    children = session.children
+
+    async def while_something_is_missed(path):
+        if path == paths.DELETE_TOPICS and not missed:
+            missed.append(path)
+            term.distrust()
+        return await children(path)
+
+    session.children = while_something_is_missed
+    await term.read_all()
+    assert term.must_read_all
+    await term.read_all()
+    assert not term.must_read_all
