@@ -211,6 +211,13 @@ class CoordinatorRuntime(Generic[M]):
             return NO_LEADER
         return self._image_topic.partitions[index].leader
 
+    def leader_epoch_of(self, key: str) -> int:
+        """The leader epoch of the partition that keeps `key`, by the image; -1 where none is known."""
+        index = self.partition_of(key)
+        if index is None or self._image_topic is None:
+            return -1
+        return self._image_topic.partitions[index].leader_epoch
+
     def shard(self, key: str) -> Shard[M]:
         """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         index = self.partition_of(key)
