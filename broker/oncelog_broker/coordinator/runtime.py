@@ -298,6 +298,14 @@ class CoordinatorRuntime(Generic[M]):
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
 
+    def all_shards(self) -> list[Shard[M]]:
+        """A snapshot: those that are being loaded, or failed to, and those behind a shut gate, too."""
+        return list(self._shards.values())
+
+    def may_step(self, shard: Shard[M]) -> bool:
+        """Whether a step of `shard` can be taken now: it is current and loaded, and nobody else may coordinate."""
+        return self.is_current(shard) and shard.is_loaded and self._may_lead()
+
     def loaded_shards(self) -> list[Shard[M]]:
         """A snapshot, for background work that lets others in between. None while others may coordinate."""
         if not self._may_lead():
