@@ -41,7 +41,7 @@ REASON_BYTES = 255
 CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer unsubscribed", "no poll in time"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Handover:
     """A new assignment on its way to the application; what is done of it stays done if a callback is cancelled."""
 
@@ -49,7 +49,6 @@ class _Handover:
     assigned: tuple[TopicPartition, ...]
     revoked: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]
-    is_revoked: bool = False
 
 
 class GroupCoordinator:
@@ -216,9 +215,8 @@ class GroupCoordinator:
 
     async def _hand_over(self, handover: _Handover) -> None:
         """Make a new assignment ours."""
-        if not handover.is_revoked:
-            await self._give_up(handover.revoked, self._listener.on_revoked)
-            handover.is_revoked = True
+        # Those that are not given up yet: it is not begun again with what a callback has failed for.
+        await self._give_up(self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked)
         if self._membership.is_lost:
             return
         self._positions.assign([*self._kept(handover.assigned), *handover.added])

@@ -210,6 +210,24 @@ async def test_cooperative_members_give_up_only_what_goes(
     assert owned == [0, 0, 2, 1]  # it joins once more, so that others can have what it gave up
 
 
+async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_not_called_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    listener = Listener()
+    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    async with consumer_of(fake_broker, fast, **options) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        coordinator.assigned = PLACES[:1]
+        listener.trouble["revoked"] = OSError("no disk")
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        with pytest.raises(OSError, match="no disk"):
+            while True:
+                await consumer.poll(1000)
+        assert consumer.assignment() == {PLACES[0]}
+        await poll_until(consumer, listener, "assigned 2", "revoked 1", "assigned 0", "assigned 0")
+
+
 COMMIT_ERRORS = [
     (ErrorCode.REBALANCE_IN_PROGRESS, CommitFailed),
     (ErrorCode.ILLEGAL_GENERATION, CommitFailed),
