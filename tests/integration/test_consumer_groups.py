@@ -10,7 +10,7 @@ from broker_process import BrokerFactory, BrokerProcess
 from group_members import QUICK, Group, Member, Writer, group_of, until
 
 from oncelog import Admin, Consumer, KafkaError, NewTopic, OffsetAndMetadata, RebalanceListener, TopicPartition
-from oncelog.errors import CommitFailed, FencedInstance, OffsetOutOfRange
+from oncelog.errors import CommitFailed, ErrorCode, FencedInstance, OffsetOutOfRange
 
 PARTITIONS = 6
 STRATEGIES = [("range",), ("roundrobin",), ("sticky",), ("cooperative-sticky",), ("range", "cooperative-sticky")]
@@ -334,6 +334,27 @@ async def test_a_cancelled_poll_loses_nothing(broker: BrokerProcess, group: Grou
             except TimeoutError:
                 continue
         assert sorted(taken) == [(partition, offset) for partition in range(PARTITIONS) for offset in range(10)]
+
+
+async def test_what_a_group_has_committed_is_found_whatever_is_asked_of_internal_topics(
+    broker_factory: BrokerFactory, topic: str
+) -> None:
+    """With another number of partitions each group, and each transactional id, would be looked for elsewhere."""
+    broker = broker_factory({"offsets.topic.num.partitions": "3"}).start()
+    await create(broker.address, topic)
+    places = {TopicPartition(topic, 0): 0}
+    groups = [f"{topic}-{number}" for number in range(5)]
+    async with Admin(broker.address) as admin:
+        for group_id in groups:
+            async with Consumer(broker.address, group_id=group_id, enable_auto_commit=False) as consumer:
+                consumer.assign(places)
+                await consumer.commit(dict.fromkeys(places, 7))
+        with pytest.raises(KafkaError) as raised:
+            await admin.create_partitions({"__consumer_offsets": 50})
+        assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        for group_id in groups:
+            async with Consumer(broker.address, group_id=group_id, enable_auto_commit=False) as consumer:
+                assert [found and found.offset for found in (await consumer.committed(places)).values()] == [7]
 
 
 async def test_positions_survive_the_broker(broker_factory: BrokerFactory, topic: str) -> None:

@@ -56,7 +56,7 @@ from oncelog_broker.metadata.store import (
     Stat,
     StoreUnavailable,
 )
-from oncelog_broker.metadata.topic_names import check_no_collision, check_topic_may_be_made
+from oncelog_broker.metadata.topic_names import check_may_grow, check_no_collision, check_topic_may_be_made
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
 from oncelog_broker.runtime.slices import Pause, with_pauses
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -190,9 +190,11 @@ class TopicController:
         """Let a topic have `count` partitions in all; the topic as it is, or would be, then.
 
         `assignment` lists the replicas of the new partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more
-        than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS.
+        than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS;
+        INVALID_TOPIC_EXCEPTION for an internal one.
         """
         async with self._changing(name) as term:
+            check_may_grow(name)
             for _ in range(MAX_ATTEMPTS):
                 before, stat = await self._read_topic(name, term)
                 if name in term.view.doomed:

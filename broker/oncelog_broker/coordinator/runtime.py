@@ -211,6 +211,13 @@ class CoordinatorRuntime(Generic[M]):
             return NO_LEADER
         return self._image_topic.partitions[index].leader
 
+    def leader_epoch_of(self, key: str) -> int:
+        """The leader epoch of the partition that keeps `key`, by the image; -1 where none is known."""
+        index = self.partition_of(key)
+        if index is None or self._image_topic is None:
+            return -1
+        return self._image_topic.partitions[index].leader_epoch
+
     def shard(self, key: str) -> Shard[M]:
         """The loaded shard that keeps `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         index = self.partition_of(key)
@@ -290,6 +297,14 @@ class CoordinatorRuntime(Generic[M]):
         """The shard of a partition that this broker leads and has loaded."""
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
+
+    def all_shards(self) -> list[Shard[M]]:
+        """A snapshot: those that are being loaded, or failed to, and those behind a shut gate, too."""
+        return list(self._shards.values())
+
+    def may_step(self, shard: Shard[M]) -> bool:
+        """Whether a step of `shard` can be taken now: it is current and loaded, and nobody else may coordinate."""
+        return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
     def loaded_shards(self) -> list[Shard[M]]:
         """A snapshot, for background work that lets others in between. None while others may coordinate."""

@@ -51,6 +51,15 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with the topic '{other}'.")
 
 
+def check_may_grow(name: str) -> None:
+    """KafkaError INVALID_TOPIC_EXCEPTION for a topic whose number of partitions says where coordinators keep what:
+    groups would lose what they have committed, and transactional ids their owners."""
+    if is_internal(name):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"The number of partitions of the internal {name} cannot be changed."
+        )
+
+
 def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 

@@ -497,6 +497,7 @@ class Consumer(Opened):
 
     async def _wait_for_data(self, deadline: float) -> bool:
         """Fetch, and wait for something to happen; False when `deadline` has passed. Raises errors of partitions."""
+        self._check_open()  # who has closed us while the group was attended to found nobody to wake
         self._positions.raise_errors()
         self._starts.look_up()
         loop = asyncio.get_running_loop()

@@ -29,8 +29,12 @@ class ColumnWaiter:
         self.set_results(result, 1)
 
     def set_results(self, first: RecordMetadata, count: int) -> None:
-        """`count` records one after another are there, the first of them at `first`."""
-        if self._first is None:
+        """`count` records one after another are there, the first of them at `first`.
+
+        A batch may be acknowledged before one that was sent earlier: after a change of leaders, say. The first record
+        has the smallest offset of all; where one is not known (-1), neither is which that is.
+        """
+        if self._first is None or first.offset < self._first.offset:
             self._first = first
         self._left -= count
         if not self._left:

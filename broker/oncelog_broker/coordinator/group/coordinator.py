@@ -17,7 +17,7 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
-from oncelog_broker.coordinator.runtime import CoordinatorRuntime
+from oncelog_broker.coordinator.runtime import CoordinatorRuntime, StepFailed
 from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
@@ -33,6 +33,11 @@ logger = logging.getLogger(__name__)
 
 GROUPS_PER_SLICE: Final = 50
 """Groups looked at for expired offsets before other work gets its turn."""
+
+
+FORGET_RETRY_SECONDS: Final = 0.1
+"""How soon offsets of deleted topics are looked for again where they could not be removed; twice as long each time."""
+FORGET_MAX_RETRY_SECONDS: Final = 10.0
 
 
 class GroupCoordinator:
@@ -68,18 +73,34 @@ class GroupCoordinator:
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
-            shards = [(shard, shard.partition.log.log_end_offset) for shard in self.runtime.loaded_shards()]
+            # Nobody may be told of it again: an image that comes after a session in doubt comes before the gate opens.
+            shards = [(shard, shard.partition.log.log_end_offset) for shard in self.runtime.all_shards()]
             self._tasks.spawn("offsets of deleted topics", self._forget_topics(gone, shards))
 
     async def _forget_topics(self, topics: frozenset[str], shards: Sequence[tuple[Shard[GroupMachine], int]]) -> None:
-        for shard, before in shards:
-            try:
-                while self.runtime.is_current(shard):
-                    if not self.runtime.step(shard, partial(_forget, topics, before)):
-                        break
-                    await asyncio.sleep(0)
-            except KafkaError as error:
-                logger.error("offsets of deleted topics stay", extra={"topics": sorted(topics), "reason": error})
+        """In each shard as soon as that can be logged, for as long as it is ours."""
+        pause = FORGET_RETRY_SECONDS
+        while True:
+            shards = [
+                (shard, before) for shard, before in shards if not await self._has_forgotten(topics, shard, before)
+            ]
+            if not shards:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, FORGET_MAX_RETRY_SECONDS)
+
+    async def _has_forgotten(self, topics: frozenset[str], shard: Shard[GroupMachine], before: int) -> bool:
+        """Forget the topics in one shard. Whether that is done, or no longer ours to do."""
+        try:
+            while self.runtime.may_step(shard):
+                if not self.runtime.step(shard, partial(_forget, topics, before)):
+                    return True
+                await asyncio.sleep(0)
+        except StepFailed:
+            return True  # it would fail again
+        except KafkaError as error:
+            logger.error("offsets of deleted topics stay", extra={"topics": sorted(topics), "reason": error})
+        return not self.runtime.is_current(shard)
 
     def start(self) -> None:
         """Begin the background work; it ends with the broker's tasks."""

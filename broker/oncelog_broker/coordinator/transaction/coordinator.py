@@ -106,6 +106,10 @@ class TransactionCoordinator:
         leader = self.runtime.leader_of(transactional_id)
         return None if leader in (NO_LEADER, self._node_id) else leader
 
+    def epoch_of(self, transactional_id: str) -> int:
+        """The epoch of who coordinates a transactional id, as far as is known here; -1 where nobody is."""
+        return self.runtime.leader_epoch_of(transactional_id)
+
     # --- requests
 
     def init_producer_id(

@@ -177,7 +177,12 @@ class TransactionMachine:
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers, when the decision is logged, with whom to go on as (S38). Raises as `end_v1`, `end_v2`."""
+        """Answers, when the decision is logged, with whom to go on as (S38). Raises as `end_v1`, `end_v2`.
+
+        Before V2 one that was made already is logged again: the epoch is that of the next transaction, too, and who has
+        not heard yet that another broker coordinates may have the one before in mind. What it cannot log it must not
+        confirm.
+        """
         before = self._known(transactional_id)
         if client_transaction_version >= TRANSACTIONS_V2:
             after = end_v2(before, asking, commits, self._now_ms(), spare_producer_id)
@@ -185,8 +190,9 @@ class TransactionMachine:
             after = end_v1(before, asking, commits, self._now_ms())
         effects = Effects()
         effects.reply(waiter, after.producer_when_complete)
-        if after is not before:
+        if after is not before or client_transaction_version < TRANSACTIONS_V2:
             effects.append(TransactionRecord(transactional_id, after))
+        if after is not before:
             self._end(effects, after)
         return effects
 

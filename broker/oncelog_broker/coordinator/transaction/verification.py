@@ -6,6 +6,9 @@ asked whether the partition is in the transaction; for producers that work by tr
 
 The coordinator may be another broker, and the answer may come late. Who appends by it takes a guard first
 (`replication/verification_guards.py`), so that a marker between question and append does not let the append in (E3).
+
+It may also be the coordinator of the past, where the image here is late: what it takes for open a later one may have
+ended. Where the marker of that is in the log already, the log knows of a later coordinator than the image does.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Final
 
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.log.producers.entry import NO_COORDINATOR_EPOCH
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, then
@@ -42,17 +46,23 @@ def check_in_transaction(
     Else why not: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING;
     CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS where it helps to come again.
     """
-    unknown = [
-        TopicPartition(partition.topic, partition.index)
-        for partition in partitions
-        if not partition.log.has_open_transaction(*producer)
-    ]
-    if not unknown or not (registers or coordinator.verifies):
+    not_open = [partition for partition in partitions if not partition.log.has_open_transaction(*producer)]
+    if not not_open or not (registers or coordinator.verifies):
         return None
+    epoch = coordinator.epoch_of(transactional_id)
+    if any(_last_coordinator(partition, producer) > epoch for partition in not_open):
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
+    unknown = [TopicPartition(partition.topic, partition.index) for partition in not_open]
     answer = no_longer_than(
         ANSWER_SECONDS, _ask(coordinator, transactional_id, producer, unknown, registers), deadlines
     )
     return then(answer, partial(_error_of, producer, unknown, registers))
+
+
+def _last_coordinator(partition: Partition, producer: ProducerIdAndEpoch) -> int:
+    """The epoch of the coordinator that has ended a transaction of this producer there last; -1 where none has."""
+    known = partition.log.producer_state.get(producer.producer_id)
+    return NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
 
 
 def _error_of(

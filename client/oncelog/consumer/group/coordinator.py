@@ -41,7 +41,7 @@ REASON_BYTES = 255
 CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer unsubscribed", "no poll in time"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Handover:
     """A new assignment on its way to the application; what is done of it stays done if a callback is cancelled."""
 
@@ -49,7 +49,6 @@ class _Handover:
     assigned: tuple[TopicPartition, ...]
     revoked: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]
-    is_revoked: bool = False
 
 
 class GroupCoordinator:
@@ -152,9 +151,9 @@ class GroupCoordinator:
         self.auto_commit.poll()
         if not self._interest:
             return
-        if self._membership.state is MemberState.FENCED:
-            raise error_for(ErrorCode.FENCED_INSTANCE_ID)
         while True:
+            if self._membership.state is MemberState.FENCED:
+                raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             if self._join_task is not None:
                 if not self._join_task.done():
                     return
@@ -165,7 +164,9 @@ class GroupCoordinator:
                 return
             if not self._is_prepared:
                 await self._prepare()
-            self._is_prepared = False
+            is_prepared, self._is_prepared = self._is_prepared, False
+            if not is_prepared:
+                continue
             self._join_task = asyncio.ensure_future(self._join())
             self._join_task.add_done_callback(lambda _: self._attend())
 
@@ -212,14 +213,14 @@ class GroupCoordinator:
         else:
             unwanted = {partition for partition in owned if partition.topic not in self._topics}
             await self._give_up(unwanted, self._listener.on_revoked)
-        self._is_prepared = True
+        # Not where another task has left the group, or closed the consumer, meanwhile; nor where we are fenced.
+        self._is_prepared = self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
         """Make a new assignment ours."""
-        if not handover.is_revoked:
-            await self._give_up(handover.revoked, self._listener.on_revoked)
-            handover.is_revoked = True
-        if self._membership.is_lost:
+        # Those that are not given up yet: it is not begun again with what a callback has failed for.
+        await self._give_up(self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked)
+        if self._membership.is_lost or self._handover is not handover:
             return
         self._positions.assign([*self._kept(handover.assigned), *handover.added])
         self.auto_commit.forget(handover.added)
@@ -277,11 +278,7 @@ class GroupCoordinator:
 
     async def _leave(self, reason: str, timeout_s: float) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
-        if self._join_task is not None:
-            task, self._join_task = self._join_task, None
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            self._membership.give_up_joining()
+        await self._stop_joining()
         membership, owned = self._membership, self._positions.assignment
         try:
             if not self._interest:
@@ -301,10 +298,18 @@ class GroupCoordinator:
             self._is_prepared = False
             self._topics = frozenset()
             self._assigned, self._assigned_in = (), NO_GENERATION
+            await self._stop_joining()  # a poll may have begun again while a callback was waited for
             await self._heartbeat.stop()
             if not was_fenced:
                 left_s = deadline - asyncio.get_running_loop().time()
                 await self._send_leave(generation, reason, max(0.0, left_s))
+
+    async def _stop_joining(self) -> None:
+        if self._join_task is not None:
+            task, self._join_task = self._join_task, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._membership.give_up_joining()
 
     async def _send_leave(self, generation: Generation, reason: str, timeout_s: float) -> None:
         config = self._config

@@ -33,6 +33,9 @@ class Coordinator:
     def elsewhere(self, transactional_id: str) -> int | None:
         return None
 
+    def epoch_of(self, transactional_id: str) -> int:
+        return 0
+
     def verify(self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Any) -> Any:
         return self._question()
 

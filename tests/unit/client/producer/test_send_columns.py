@@ -11,7 +11,11 @@ from tests.support.transactional_producers import P0, started
 
 from oncelog import Producer
 from oncelog.errors import ErrorCode, InvalidTransactionState, KafkaError, StaleMetadata
+from oncelog.producer.batch import ProducerBatch
+from oncelog.producer.column_waiter import ColumnWaiter
+from oncelog.producer.record_metadata import RecordMetadata
 from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_protocol.records.builder import RecordBatchBuilder
 
 KEYS = [None if number % 3 else b"k%d" % number for number in range(500)]
 VALUES = [None if number % 7 == 0 else b"v" * number for number in range(500)]
@@ -42,6 +46,22 @@ async def test_columns_are_written_as_sends_would_be(fake_broker: Any) -> None:
         one = await producer.send_columns("topic", 0, [b"v"])
         await producer.flush()
         assert (await one).offset == 1000
+
+
+@pytest.mark.parametrize(("second", "first"), [(7, 5), (7, -1), (-1, 5)])
+async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledged_first(
+    second: int, first: int
+) -> None:
+    """The answer to the first batch is lost, say, and its leader has moved: the second one is written, and told, before
+    the first is known to be there. A broker that only knows that it has a batch (-1) does not say where."""
+    future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+    waiter = ColumnWaiter(future, 4)
+    for offset in (second, first):
+        batch = ProducerBatch("topic", 0, (1,), RecordBatchBuilder(1000), 0.0, 1.0)
+        assert batch.append(1000, None, b"a", (), waiter)
+        assert batch.extend(1000, None, [b"b"], waiter) == 1
+        batch.acknowledge(offset)
+    assert (await future).offset == min(second, first)
 
 
 @pytest.mark.parametrize("keys", [None, [b"k" * (number % 5) for number in range(3000)]], ids=["values", "keys"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -109,6 +110,29 @@ async def test_s40_a_marker_that_a_log_fences_between_two_terms_goes_on_in_the_l
     decision.on_answer(decision, Outcome.FENCED)
     assert decision.coordinator_epoch == before + 2
     assert caplog.text.count("knows a later coordinator") == 1
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_s38_a_coordinator_of_the_past_confirms_no_end_of_which_it_knows_nothing(
+    transactions: TransactionCoordinator, internal_topic: Any, commits: bool
+) -> None:
+    """It has ended one like it. The next one, before V2 of the same epoch, was begun at its successor, whom neither it
+    nor the producer's way back to it has heard of; who is told that it is done goes on without it."""
+    open_all(transactions, {})
+    producer = ProducerIdAndEpoch(100, 0)
+    assert transactions.end_txn("a", producer, commits, TRANSACTIONS_V1) == producer
+    assert states(transactions)["a"] is (S.COMPLETE_COMMIT if commits else S.COMPLETE_ABORT)
+    partition = transactions.runtime.shard("a").partition
+    partition.lead(partition.leader_epoch, (1, 2), (1, 2), partition_epoch=1)
+    partition.on_follower_fetch(2, partition.log.log_end_offset)
+    assert partition.high_watermark == partition.log.log_end_offset, "the other one has all that was done"
+    said = transactions.end_txn("a", producer, commits, TRANSACTIONS_V1)
+    assert isinstance(said, asyncio.Future), "confirmed without asking anybody"
+    transactions.on_image(internal_topic.resign())
+    answer = await said
+    assert isinstance(answer, KafkaError)
+    assert answer.code is ErrorCode.NOT_COORDINATOR
+    await internal_topic.tasks.close()
 
 
 async def test_s42_one_that_cannot_be_aborted_keeps_none_of_the_others_waiting(

@@ -64,6 +64,7 @@ class Runtime:
             topic="__consumer_offsets", index=0, guards=VerificationGuards(), log=SimpleNamespace()
         )
         self.partition.log.has_open_transaction = lambda *_: False
+        self.partition.log.producer_state = {}
         self.sizes: list[int] = []
         self.after_step: Any = lambda: None
         self.refusal: KafkaError | None = None
@@ -117,6 +118,9 @@ class Coordinator:
 
     def elsewhere(self, transactional_id: str) -> None:
         """It is this broker that coordinates all."""
+
+    def epoch_of(self, transactional_id: str) -> int:
+        return 0
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from oncelog.cluster import TopicPartition
 from oncelog.consumer.consumer import Consumer
 from oncelog.consumer.group.interest import RebalanceListener
 from oncelog.consumer.group.subscription import Subscription, encode_assignment
-from oncelog.errors import CommitFailed, ConfigError, FencedInstance, KafkaError
+from oncelog.errors import ClientClosed, CommitFailed, ConfigError, FencedInstance, KafkaError
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
@@ -208,6 +208,24 @@ async def test_cooperative_members_give_up_only_what_goes(
         for request in fake_broker.requests_of(JoinGroupRequest)
     ]
     assert owned == [0, 0, 2, 1]  # it joins once more, so that others can have what it gave up
+
+
+async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_not_called_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    listener = Listener()
+    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    async with consumer_of(fake_broker, fast, **options) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+        coordinator.assigned = PLACES[:1]
+        listener.trouble["revoked"] = OSError("no disk")
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        with pytest.raises(OSError, match="no disk"):
+            while True:
+                await consumer.poll(1000)
+        assert consumer.assignment() == {PLACES[0]}
+        await poll_until(consumer, listener, "assigned 2", "revoked 1", "assigned 0", "assigned 0")
 
 
 COMMIT_ERRORS = [
@@ -459,6 +477,101 @@ async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subsc
             await consumer.unsubscribe()
         consumer.assign([PLACES[0]])
         assert consumer.assignment() == {PLACES[0]}
+
+
+class Holding(Listener):
+    """Its first callback for what is given up waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await super().on_revoked(partitions)
+        if not self.entered.is_set():
+            self.entered.set()
+            await self.goes_on.wait()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("leaves", ["close", "unsubscribe"])
+async def test_who_leaves_while_a_poll_gives_partitions_up_neither_joins_nor_reads_again(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str, strategy: str
+) -> None:
+    listener = Holding()
+    consumer = consumer_of(fake_broker, fast, partition_assignment_strategy=[strategy])
+    await consumer.start()
+    consumer.subscribe(["topic"], listener=listener)
+    await poll_until(consumer, listener, "assigned 2")
+    coordinator.assigned = (TopicPartition("topic", 2),)
+    coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+    polling = asyncio.ensure_future(consumer.poll(60_000))
+    await listener.entered.wait()
+    await getattr(consumer, leaves)()
+    joined = len(fake_broker.requests_of(JoinGroupRequest))
+    listener.goes_on.set()
+    if leaves == "close":
+        async with asyncio.timeout(5):
+            with pytest.raises(ClientClosed):
+                await polling
+    else:
+        await asyncio.sleep(0.05)
+        polling.cancel()
+    assert consumer.assignment() == set()
+    assert len(fake_broker.requests_of(JoinGroupRequest)) == joined
+    if leaves == "unsubscribe":
+        await asyncio.gather(polling, return_exceptions=True)
+        coordinator.assigned = PLACES
+        consumer.subscribe(["topic"], listener=listener)
+        del listener.calls[:]
+        await poll_until(consumer, listener, "assigned 2")
+    await consumer.close()
+    await asyncio.gather(polling, return_exceptions=True)
+    assert len(asyncio.all_tasks()) <= 2 + fake_broker.connections
+
+
+@pytest.mark.parametrize("leaves", ["close", "unsubscribe"])
+async def test_who_leaves_ends_a_join_that_a_poll_has_begun_meanwhile(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
+) -> None:
+    class HoldingBoth(Listener):
+        """The callback of the poll goes on first, then that of who leaves."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.turns = [asyncio.Event(), asyncio.Event()]
+            self.entered = [asyncio.Event(), asyncio.Event()]
+
+        async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            number = sum(event.is_set() for event in self.entered)
+            self.entered[number].set()
+            await self.turns[number].wait()
+
+    listener = HoldingBoth()
+    consumer = consumer_of(fake_broker, fast)
+    await consumer.start()
+    consumer.subscribe(["topic"], listener=listener)
+    await poll_until(consumer, listener, "assigned 2")
+    coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+    joined = len(fake_broker.requests_of(JoinGroupRequest))
+    fake_broker.handlers[JoinGroupRequest] = lambda request: None  # the others do not come
+    polling = asyncio.ensure_future(consumer.poll(60_000))
+    await listener.entered[0].wait()
+    leaving = asyncio.ensure_future(getattr(consumer, leaves)())
+    await listener.entered[1].wait()
+    listener.turns[0].set()
+    await fake_broker.received(JoinGroupRequest, joined + 1)
+    listener.turns[1].set()
+    await leaving
+    assert len(fake_broker.requests_of(LeaveGroupRequest)) == 1
+    await consumer.close()
+    async with asyncio.timeout(5):
+        with pytest.raises(ClientClosed):
+            await polling
+    assert len(fake_broker.requests_of(JoinGroupRequest)) == joined + 1
+    assert len(asyncio.all_tasks()) <= 2 + fake_broker.connections
+    assert not [task for task in asyncio.all_tasks() if "GroupCoordinator._join" in repr(task)]
 
 
 def test_strategies_are_checked_early() -> None:

@@ -1,0 +1,155 @@
+"""The rim of groups: offsets of topics that were deleted, whatever keeps them from being removed at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group import coordinator as module
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.records import offset_record
+from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+GROUP = "g"
+TOPICS = ("deleted", "kept")
+
+
+@pytest.fixture
+def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
+    monkeypatch.setattr(module, "FORGET_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(module, "FORGET_MAX_RETRY_SECONDS", 0.001)
+    return GroupCoordinator(
+        BrokerConfig.of({}),
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.slices,
+        internal_topic.deadlines,
+    )
+
+
+def with_topics(image: ClusterImage, *names: str) -> ClusterImage:
+    state = PartitionState((1,), (1,), 1, 0, 0)
+    for number, name in enumerate(names, 1):
+        image = image.with_topic(Topic(name, bytes([number]) * 16, {0: state}))
+    return image
+
+
+def commit(groups: GroupCoordinator, topic: str, offset: int) -> None:
+    effects = Effects()
+    effects.append(offset_record(GROUP, topic, 0, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0)))
+    groups.runtime.step(groups.runtime.shard(GROUP), lambda machine: effects)
+
+
+def committed(groups: GroupCoordinator) -> dict[str, int]:
+    offsets = groups.runtime.all_shards()[0].machine.offsets
+    return {topic: found.offset for topic in TOPICS if (found := offsets.get(GROUP, topic, 0)) is not None}
+
+
+async def until_gone(groups: GroupCoordinator) -> None:
+    async with asyncio.timeout(10):
+        while "deleted" in committed(groups):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.001)
+
+
+def both_committed(groups: GroupCoordinator, internal_topic: Any) -> tuple[ClusterImage, ClusterImage]:
+    """The image, and the one after a topic was deleted."""
+    before = with_topics(internal_topic.lead(), *TOPICS)
+    groups.on_image(ClusterImage(""), before)
+    for topic in TOPICS:
+        commit(groups, topic, 5)
+    return before, before.without_topic("deleted")
+
+
+async def test_the_offsets_of_a_deleted_topic_go(groups: GroupCoordinator, internal_topic: Any) -> None:
+    groups.on_image(*both_committed(groups, internal_topic))
+    await until_gone(groups)
+    assert committed(groups) == {"kept": 5}
+    await internal_topic.tasks.close()
+
+
+async def test_they_go_when_the_gate_opens_that_was_shut_when_the_image_came(
+    groups: GroupCoordinator, internal_topic: Any
+) -> None:
+    """So it is with what was deleted while the session was in doubt: the cluster is read again, then the gate opens."""
+    before, after = both_committed(groups, internal_topic)
+    internal_topic.may_lead = lambda: False
+    groups.on_image(before, after)
+    await asyncio.sleep(0.01)
+    assert committed(groups) == {"deleted": 5, "kept": 5}
+    internal_topic.may_lead = None
+    await until_gone(groups)
+    assert committed(groups) == {"kept": 5}
+    await internal_topic.tasks.close()
+
+
+async def test_they_go_when_the_log_is_loaded(groups: GroupCoordinator, internal_topic: Any) -> None:
+    before, after = both_committed(groups, internal_topic)
+    groups.close()
+    groups.runtime.on_opened({"__consumer_offsets"})
+    (shard,) = groups.runtime.all_shards()
+    assert not shard.is_loaded
+    groups.on_image(before, after)
+    async with asyncio.timeout(10):
+        while not shard.is_loaded:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.001)
+    await until_gone(groups)
+    assert committed(groups) == {"kept": 5}
+    await internal_topic.tasks.close()
+
+
+async def test_they_go_when_as_many_replicas_are_in_sync_as_it_takes(
+    groups: GroupCoordinator, internal_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = both_committed(groups, internal_topic)
+    partition = groups.runtime.shard(GROUP).partition
+    append, refusals = type(partition).append, [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+
+    def refusing(self: Any, *arguments: Any, **options: Any) -> Any:
+        if refusals:
+            raise KafkaError(refusals.pop())
+        return append(self, *arguments, **options)
+
+    monkeypatch.setattr(type(partition), "append", refusing)
+    groups.on_image(before, after)
+    await until_gone(groups)
+    assert not refusals
+    await internal_topic.tasks.close()
+
+
+async def test_what_is_committed_of_the_next_topic_of_that_name_stays(
+    groups: GroupCoordinator, internal_topic: Any
+) -> None:
+    before, after = both_committed(groups, internal_topic)
+    internal_topic.may_lead = lambda: False
+    groups.on_image(before, after)
+    await asyncio.sleep(0.01)
+    internal_topic.may_lead = None
+    commit(groups, "deleted", 1)
+    await asyncio.sleep(0.05)
+    assert committed(groups) == {"deleted": 1, "kept": 5}
+    await internal_topic.tasks.close()
+
+
+async def test_a_step_that_fails_unthought_of_is_not_tried_again(
+    groups: GroupCoordinator, internal_topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = both_committed(groups, internal_topic)
+    tried: list[int] = []
+
+    def raising(self: GroupMachine, topics: frozenset[str], limit: int) -> Effects:
+        tried.append(limit)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(GroupMachine, "forget_topics", raising)
+    groups.on_image(before, after)
+    await asyncio.sleep(0.05)
+    assert tried == [2]
+    await internal_topic.tasks.close()

@@ -1,0 +1,98 @@
+"""Who is let into a transaction by a coordinator that may not be it any more (E2, KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.memory_peers import MemoryPeers
+from tests.support.producers import ABORT, sequenced
+from tests.support.storage import open_log
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.transaction import coordinator as module
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
+from oncelog_broker.coordinator.transaction.verification import check_in_transaction
+from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.control import EndTransactionMarker
+
+PRODUCER = ProducerIdAndEpoch(100, 0)
+WHERE = TopicPartition("t", 0)
+
+
+class ProducerIds:
+    async def generate(self) -> int:
+        return PRODUCER.producer_id
+
+
+@pytest.fixture
+async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> TransactionCoordinator:
+    """Of one term, in which `PRODUCER` has a transaction open that writes to `WHERE`."""
+    monkeypatch.setattr(module, "TRANSACTION_STATE", "__consumer_offsets")
+    made = TransactionCoordinator(
+        BrokerConfig.of({}),
+        internal_topic,
+        SimpleNamespace(write=lambda decision: None, on_image=lambda: None),  # type: ignore[arg-type]
+        RemoteCoordinators(MemoryPeers(), internal_topic.tasks),
+        ProducerIds(),  # type: ignore[arg-type]
+        internal_topic.clock,
+        internal_topic.tasks,
+        internal_topic.slices,
+        internal_topic.deadlines,
+    )
+    made.on_image(internal_topic.lead())
+    given = made.init_producer_id("a", 1000, None)
+    assert isinstance(given, asyncio.Future)
+    assert await given == PRODUCER
+    assert made.add_partitions("a", PRODUCER, [WHERE], TRANSACTIONS_V1) is ErrorCode.NONE
+    return made
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[Partition]:
+    made = Partition(WHERE.topic, bytes(16), WHERE.partition, open_log(tmp_path / "t-0"), broker_id=1)
+    made.lead(0, (1,))
+    yield made
+    made.log.close()
+
+
+def produce(coordinator: TransactionCoordinator, partition: Partition, deadlines: Any, sequence: int) -> Any:
+    """What is said of a batch of `PRODUCER`; it is appended where that is nothing."""
+    refused = check_in_transaction(coordinator, "a", PRODUCER, [partition], deadlines, registers=False)
+    assert not isinstance(refused, asyncio.Future)
+    if refused is None:
+        batch = sequenced(PRODUCER.producer_id, sequence, transactional=True)
+        partition.append(memoryview(batch), required_acks=-1)
+    return refused
+
+
+async def test_e2_a_coordinator_of_the_past_lets_no_late_batch_into_what_a_later_one_has_ended(
+    coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
+) -> None:
+    """Another broker coordinates, which neither this one nor the partition's leader has heard of yet; the transaction
+    has ended there, and its marker is written. Before V2 the epoch is the same as before."""
+    assert produce(coordinator, partition, internal_topic, 0) is None
+    later = internal_topic.epoch + 1
+    partition.append_marker(EndTransactionMarker(ABORT, later), producer_id=PRODUCER.producer_id, producer_epoch=0)
+    refused = produce(coordinator, partition, internal_topic, 1)
+    assert partition.last_stable_offset == partition.high_watermark, "a transaction that nobody ends"
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.NOT_ENOUGH_REPLICAS, "it comes again, and the image will be newer then"
+
+
+async def test_e2_what_a_coordinator_has_ended_itself_does_not_keep_the_next_transaction_out(
+    coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
+) -> None:
+    assert produce(coordinator, partition, internal_topic, 0) is None
+    marker = EndTransactionMarker(ABORT, internal_topic.epoch)
+    partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)
+    assert produce(coordinator, partition, internal_topic, 1) is None
