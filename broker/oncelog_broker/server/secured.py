@@ -93,6 +93,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return _RECEIVED if self._state is _State.OPEN else _RECEIVED[:HANDSHAKE_READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._has_ended:
+            return  # OpenSSL takes nothing behind the end, so it would only gather, in no ledger
         if self._state is _State.OPEN:
             self._incoming.write(_RECEIVED[:nbytes])
             self._pump()
