@@ -252,6 +252,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._flush()
 
     def _encrypt(self, piece: Buffer) -> None:
+        if self.is_closing():
+            return  # OpenSSL has said that nothing follows, and what the socket has still leaves
         if self._state is _State.OPEN and self._tls is not None and len(piece):
             try:
                 self._tls.write(piece)

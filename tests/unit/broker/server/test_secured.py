@@ -90,3 +90,17 @@ async def test_what_comes_behind_the_end_is_not_kept(tmp_path: Path) -> None:
         wire.receive(NOISE)
     assert wire.transport._incoming.pending <= len(NOISE)
     assert not wire.socket.closed
+
+
+async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none_before_it(tmp_path: Path) -> None:
+    """The socket still has some of those."""
+    wire = SecuredWire(tmp_path)
+    await wire.shake()
+    wire.send(frame(b"A" * 8) + frame(b"O" * 8))
+    assert wire.connection is not None
+    wire.connection.shut()
+    assert wire.socket.closed
+    slot, _ = wire.dispatcher.waiting.pop()
+    wire.connection.respond([b"late"], slot)
+    wire.connection.finish(slot)
+    assert not wire.socket.aborted
