@@ -46,6 +46,9 @@ class RecordingTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.paused = False
 
+    def is_closing(self) -> bool:
+        return self.aborted or self.closed
+
     def abort(self) -> None:
         self.aborted = True
 

@@ -403,6 +403,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             and not self._is_put_off
             and self._memory_retry is None
             and not self._is_ending
+            and not self._closes_after_answer
         )
 
     def _go_on(self) -> None:
@@ -484,7 +485,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._held_by = None
         self.last_active = self._loop.time()
         self._answers.finish(slot)
-        if self._closes_after_answer:
+        if self._closes_after_answer and not self._answers.is_waiting:
             self.shut()
         self._go_on()
 
@@ -509,7 +510,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def close_after_answer(self) -> None:
-        """The answer that waits is the last one: nothing behind it is handled."""
+        """The request that is handled is the last one, and waits: when all answers have left the connection closes."""
         self._closes_after_answer = True
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:

@@ -93,6 +93,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return _RECEIVED if self._state is _State.OPEN else _RECEIVED[:HANDSHAKE_READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._has_ended:
+            return  # OpenSSL takes nothing behind the end, so it would only gather, in no ledger
         if self._state is _State.OPEN:
             self._incoming.write(_RECEIVED[:nbytes])
             self._pump()
@@ -250,6 +252,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._flush()
 
     def _encrypt(self, piece: Buffer) -> None:
+        if self.is_closing():
+            return  # OpenSSL has said that nothing follows, and what the socket has still leaves
         if self._state is _State.OPEN and self._tls is not None and len(piece):
             try:
                 self._tls.write(piece)

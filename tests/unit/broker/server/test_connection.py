@@ -363,3 +363,17 @@ async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_again
     wire.finish()
     wire.connection.sweep(asyncio.get_running_loop().time() + 5)
     assert not wire.transport.aborted
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_the_last_answer_of_a_connection_leaves_behind_those_before_it(first: int) -> None:
+    """Somebody who could not log in again is told so, also where he has requests under way."""
+    wire = Wire()
+    wire.receive(frame(b"O first ") + frame(b"M last  ") + frame(b"A behind"))
+    wire.connection.close_after_answer()
+    for number, answer in ((0, b"first"), (0, b"last")) if first == 0 else ((1, b"last"), (0, b"first")):
+        assert not wire.transport.closed
+        wire.finish(number, answer)
+    assert b"".join(wire.transport.written) == b"firstlast"
+    assert wire.transport.closed
+    assert len(wire.dispatcher.frames) == 2, "nothing behind it is handled"
