@@ -29,6 +29,7 @@ KNOWN: Final = (
     Known("deleted-twice", "topics.deleting_twice", ERROR, 42, 0, label="name and its id"),
     Known("deleted-twice", "topics.deleting_twice", "responses.*", ABSENT, label="name and its id"),
     Known("which-number-first", "topics.numbers", ERROR, 38, 37),
+    Known("internal-topics-grow", "topics.more_partitions_of_internal_topics", ERROR, 0, 17),
     # configurations
     Known("small-segments", "configs.values", ERROR, 40, 0, label="segment.bytes=1000000*"),
     Known("controller-stands", "configs.unknown_operation", ERROR, -1, 42),

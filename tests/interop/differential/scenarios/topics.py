@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.interop.differential.batches import batch
-from tests.interop.differential.calls import EARLIEST, LATEST, create, fill, list_offsets
+from tests.interop.differential.calls import EARLIEST, LATEST, coordinator, create, fill, list_offsets
 from tests.interop.differential.messages import Plain
 from tests.interop.differential.scenario import scenario
 from tests.interop.differential.scenarios.fetch import fetch_request
@@ -136,6 +136,19 @@ def more_partitions(side: Side) -> None:
     for label, topics in (("topic twice", [again, again]), ("none", [])):
         asked = {"topics": topics, "timeout_ms": 5000, "validate_only": False}
         side.ask(ApiKey.CREATE_PARTITIONS, 3, asked, label)
+
+
+@scenario
+def more_partitions_of_internal_topics(side: Side) -> None:
+    """CreatePartitions, only validated, of the topics in which coordinators keep things by their number."""
+    for kind, name in enumerate(("__consumer_offsets", "__transaction_state")):
+        coordinator(side, "a", kind)
+        asked = {
+            "topics": [{"name": name, "count": 1000, "assignments": None}],
+            "timeout_ms": 5000,
+            "validate_only": True,
+        }
+        side.ask(ApiKey.CREATE_PARTITIONS, 3, asked, name)
 
 
 def delete_topics(side: Side, label: str, *topics: tuple[str | None, bytes], version: int = 6) -> None:
