@@ -180,17 +180,23 @@ class MetadataCache:
         """Read again what is stale until nothing is. Changes told meanwhile are taken in the next round.
 
         When the store is out of reach the refresh ends: after a reconnect the watch names its root, and everything is
-        read again. A node that holds nonsense is logged, and what it is about stays as it was.
+        read again. It may have done so before we hear that our reading failed, where turns of the loop are long: so we
+        try again if anything was named meanwhile. A node that holds nonsense is logged, and what it is about stays as
+        it was.
         """
-        try:
-            while not self._stale.is_empty():
-                stale, self._stale = self._stale, _Stale()
+        while not self._stale.is_empty():
+            stale, self._stale = self._stale, _Stale()
+            try:
                 image = await self._read(stale)
+            except StoreUnavailable as error:
+                _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
+                is_told_already = not self._stale.is_empty()
+                self._stale.everything = True
+                if not is_told_already:
+                    return
+            else:
                 if image is not self._image:
                     self._publish(image)
-        except StoreUnavailable as error:
-            self._stale.everything = True
-            _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
 
     async def _read(self, stale: _Stale) -> ClusterImage:
         """The image with all that is stale read again."""

@@ -239,6 +239,23 @@ async def test_after_an_outage_the_watched_roots_bring_the_image_up_to_date(unre
     await cache.close()
 
 
+async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up_to_date_too(
+    cluster, cache, monkeypatch
+):
+    """A read fails with its connection; its reader, some turns of the loop further on, hears of it when the store is
+    back."""
+    get_many = cluster.get_many
+
+    async def fail_late(_paths):
+        monkeypatch.setattr(cluster, "get_many", get_many)
+        cache._on_change(paths.BROKERS)
+        raise ConnectionLost("", "the connection broke")
+
+    monkeypatch.setattr(cluster, "get_many", fail_late)
+    await cluster.multi(list(topic_operations("t")))
+    assert "t" in (await settled(cache)).topics
+
+
 async def test_changes_during_a_refresh_are_taken_in_the_next_round(cluster, cache):
     def change_once(_old, new):
         if "u" not in new.topics:
