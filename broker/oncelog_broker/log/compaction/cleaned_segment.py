@@ -53,6 +53,7 @@ class CleanedSegment:
         """Bytes of all batches added."""
         self.aborted: Sequence[EndedTransaction] = ()
         """What its transaction index is to hold, in the order of markers. To be set before `finish`."""
+        self._is_handed_over = False
 
     @property
     def segment(self) -> Segment:
@@ -116,6 +117,10 @@ class CleanedSegment:
         finally:
             file.close()
 
+    def hand_over(self) -> None:
+        """Its files are the log's, which may have begun to let go of the old ones: `discard` leaves them alone."""
+        self._is_handed_over = True
+
     def discard(self) -> None:
         """It is not wanted any more, whatever state it is in but a part of the log.
 
@@ -123,6 +128,8 @@ class CleanedSegment:
         """
         if self._segment is not None:
             self._segment.close()
+        if self._is_handed_over:
+            return
         try:
             self._remove_files(CLEANED_SUFFIX)
             self._remove_files(SWAP_SUFFIX)

@@ -33,6 +33,7 @@ from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.control import ControlType, parse_control_key
@@ -233,9 +234,13 @@ class Compaction:
         cleaned.aborted = self._still_aborted(old)
         yield cleaned.finish
         self.stats.bytes_written += cleaned.size
-        return self._log.replace_segments(
-            old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
-        )
+        try:
+            return self._log.replace_segments(
+                old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
+            )
+        except KafkaError:
+            cleaned.hand_over()
+            raise
 
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
         """Of the transactions whose ABORT markers lie in the neighbours `old`, those that may still have records.
