@@ -228,11 +228,13 @@ class Compaction:
             first.base_offset,
             index_interval_bytes=self._config.index_interval_bytes,
             now_ms=self._now_ms,
+            is_wanted=lambda: not self._log.is_offline,
         )
 
     def _put_in_place(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> Steps[bool]:
         cleaned.aborted = self._still_aborted(old)
-        yield cleaned.finish
+        if not (yield cleaned.finish):
+            return False
         self.stats.bytes_written += cleaned.size
         try:
             return self._log.replace_segments(

@@ -140,6 +140,35 @@ def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
     assert went_offline > 10
 
 
+def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp_path):
+    """Its directory has the same name: what is written there too late must not count, also after a kill."""
+    for stop_at in range(25):
+        here = tmp_path / f"at-{stop_at}"
+        log = open_log(here, ONE_GROUP)
+        for number in range(4):
+            put(log, (b"k", b"%d" % number))
+        log.roll()
+        disk = StoppingDisk()
+        steps, chunk, jobs = compaction_of(log, disk=disk).steps(), None, 0
+        while jobs < 2:  # its keys were read, and it is read again, to be written anew
+            job = steps.send(chunk)
+            chunk = job() if job is not None else None
+            jobs += job is not None
+        log.abandon()
+        os.rename(here, tmp_path / f"deleted-{stop_at}")
+        again = open_log(here, ONE_GROUP)
+        put(again, (b"k", b"of the new topic"))
+        again.flush()
+        expected = entries(again)
+        disk.stop_at = stop_at
+        with suppress(StopIteration, OSError, KafkaError, CorruptBatch):
+            job = steps.send(chunk)
+            while True:
+                job = steps.send(job() if job is not None else None)
+        again.abandon()
+        assert content(here, ONE_GROUP) == expected
+
+
 def steps_of(log: PartitionLog):
     end = log.segment_base_offsets[-1]
     compaction = Compaction(
