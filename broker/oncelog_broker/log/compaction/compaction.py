@@ -186,7 +186,8 @@ class Compaction:
         """Write what stays of `group` as one segment, and put it in their place. False if the log has changed.
 
         Recovery tells by the last offset in a cleaned segment which ones it replaces. So the segments at the end of
-        the group of which nothing is left are emptied one by one.
+        the group of which nothing is left are emptied one by one. Those that were empty before may come back as they
+        were: they join, or a log in which all is written anew would have one more with each cleaning.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -195,7 +196,7 @@ class Compaction:
             for number, segment in enumerate(group, 1):
                 size = cleaned.size
                 is_changed |= yield from self._clean_segment(segment, cleaned)
-                if cleaned.size > size:
+                if cleaned.size > size or (segment.size == 0 and number == count + 1):
                     count = number
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
