@@ -198,11 +198,11 @@ class TrimmedLog(ReadableLog):
         """Put `cleaned`, complete and synced under names with `suffix`, in the place of the neighbours `old`.
 
         `cleaned` holds no record that they do not hold, and its transaction index holds `aborted`: at least all those
-        of `old` of which it still has records. False, and nothing is done, if the log is
-        not what it was at `generation`, is being truncated or has let go of one of them. Raises KAFKA_STORAGE_ERROR.
+        of `old` of which it still has records. False, and nothing is done, if the log is offline or
+        not what it was at `generation`, is being truncated or has let go of one of them. Raises KAFKA_STORAGE_ERROR: a
+        part of it is done, so that what `cleaned` holds may be nowhere else, and the next start does the rest.
         """
-        self._check_online()
-        if self.is_truncating or generation != self.generation or not self._local.holds(old):
+        if not self.may_be_changed or generation != self.generation or not self._local.holds(old):
             return False
         try:
             self._content.replace(old, cleaned, aborted, suffix=suffix)

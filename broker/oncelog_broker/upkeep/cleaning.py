@@ -127,7 +127,8 @@ class LogCleaner:
             log.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            self._leave_alone(log, error)
+            if is_as_it_was():  # else what was read was being cut, or is another log's
+                self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
             if not log.is_offline:  # deleted or failed meanwhile: that has a log line already

@@ -15,6 +15,7 @@ from oncelog_broker.log.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     read_offset_checkpoint,
 )
+from oncelog_broker.log.compaction.batch_reader import BatchReader
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
@@ -204,4 +205,30 @@ async def test_a_log_that_is_cut_meanwhile_is_not_compacted_before_it_is_synced(
     await cleaner_of(partition, logs, disk, clock).clean_due()
     assert log.recovery_point <= 1
     assert len(all_batches(log)) == 5
+    logs.close()
+
+
+async def test_a_log_that_is_cut_while_it_is_read_is_not_taken_for_a_corrupt_one(tmp_path, monkeypatch):
+    disk, clock = RealDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    config = dataclasses.replace(COMPACTED, min_cleanable_dirty_ratio=0.0)
+    log = make_log(logs, "table", 0, None, config)
+    for number in range(4):
+        put(log, (b"k", b"%d" % number))
+    log.roll()
+    put(log, (b"k", b"active"))
+    partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
+    cleaner, read = cleaner_of(partition, logs, disk, clock), BatchReader.read
+
+    def cut_first(self):
+        if log.generation == 0:
+            log.truncate_to(2)
+        return read(self)
+
+    monkeypatch.setattr(BatchReader, "read", cut_first)
+    await cleaner.clean_due()
+    assert len(all_batches(log)) == 2
+    log.roll()
+    await cleaner.clean_due()
+    assert len(all_batches(log)) == 1, "the next one takes it on"
     logs.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from oncelog_broker.log.producers.ended_transaction import EndedTransaction
@@ -39,12 +39,23 @@ WRITE_BYTES: Final = 128 * 1024
 class CleanedSegment:
     """A segment in the making. `write`, `finish` and `discard` wait for the disk; one at a time, in any thread."""
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """`is_wanted`, which any thread may ask, says whether the log is still the one in `directory`."""
         self._disk = disk
         self._directory = directory
         self._base_offset = base_offset
         self._index_interval_bytes = index_interval_bytes
         self._now_ms = now_ms
+        self._is_wanted = is_wanted
         self._segment: Segment | None = None
         self._pending: list[Buffer] = []
         self._locations: list[BatchLocation] = []
@@ -53,6 +64,7 @@ class CleanedSegment:
         """Bytes of all batches added."""
         self.aborted: Sequence[EndedTransaction] = ()
         """What its transaction index is to hold, in the order of markers. To be set before `finish`."""
+        self._is_handed_over = False
 
     @property
     def segment(self) -> Segment:
@@ -92,8 +104,12 @@ class CleanedSegment:
             self._segment.append_all(b"".join(self._pending), self._locations)
             self._pending, self._locations, self._pending_bytes = [], [], 0
 
-    def finish(self) -> None:
-        """Write and sync everything, and make it the one that counts if the broker is killed now. Raises OSError."""
+    def finish(self) -> bool:
+        """Write and sync everything, and make it the one that counts if the broker is killed now. Raises OSError.
+
+        False, and it does not count, if it is not wanted any more: the topic may have been deleted and made again
+        before the files were, which then lie in the directory of the new one. Were it asked earlier, they still could.
+        """
         self.write()
         segment = self.segment
         segment.seal()
@@ -105,8 +121,11 @@ class CleanedSegment:
                 file.close()
         if self.aborted:
             self._write_transaction_index()
+        if not self._is_wanted():
+            return False
         segment.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         self._disk.sync_directory(self._directory)
+        return True
 
     def _write_transaction_index(self) -> None:
         file = self._disk.open_briefly(self._path(TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX), create=True)
@@ -116,6 +135,10 @@ class CleanedSegment:
         finally:
             file.close()
 
+    def hand_over(self) -> None:
+        """Its files are the log's, which may have begun to let go of the old ones: `discard` leaves them alone."""
+        self._is_handed_over = True
+
     def discard(self) -> None:
         """It is not wanted any more, whatever state it is in but a part of the log.
 
@@ -123,6 +146,8 @@ class CleanedSegment:
         """
         if self._segment is not None:
             self._segment.close()
+        if self._is_handed_over:
+            return
         try:
             self._remove_files(CLEANED_SUFFIX)
             self._remove_files(SWAP_SUFFIX)

@@ -33,6 +33,7 @@ from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, records_data
 from oncelog_protocol.records.control import ControlType, parse_control_key
@@ -185,7 +186,8 @@ class Compaction:
         """Write what stays of `group` as one segment, and put it in their place. False if the log has changed.
 
         Recovery tells by the last offset in a cleaned segment which ones it replaces. So the segments at the end of
-        the group of which nothing is left are emptied one by one.
+        the group of which nothing is left are emptied one by one. Those that were empty before may come back as they
+        were: they join, or a log in which all is written anew would have one more with each cleaning.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -194,7 +196,7 @@ class Compaction:
             for number, segment in enumerate(group, 1):
                 size = cleaned.size
                 is_changed |= yield from self._clean_segment(segment, cleaned)
-                if cleaned.size > size:
+                if cleaned.size > size or (segment.size == 0 and number == count + 1):
                     count = number
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
@@ -227,15 +229,21 @@ class Compaction:
             first.base_offset,
             index_interval_bytes=self._config.index_interval_bytes,
             now_ms=self._now_ms,
+            is_wanted=lambda: not self._log.is_offline,
         )
 
     def _put_in_place(self, cleaned: CleanedSegment, old: Sequence[Segment]) -> Steps[bool]:
         cleaned.aborted = self._still_aborted(old)
-        yield cleaned.finish
+        if not (yield cleaned.finish):
+            return False
         self.stats.bytes_written += cleaned.size
-        return self._log.replace_segments(
-            old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
-        )
+        try:
+            return self._log.replace_segments(
+                old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
+            )
+        except KafkaError:
+            cleaned.hand_over()
+            raise
 
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
         """Of the transactions whose ABORT markers lie in the neighbours `old`, those that may still have records.

@@ -353,3 +353,15 @@ def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path)
     assert all(batch.records_count for batch in all_batches(log)), "no header without need: librdkafka trips over them"
     clean(log, first_dirty=first_group + 1)
     assert log.segment_base_offsets == [0, first_group + 1], "and join a group that goes on later"
+
+
+def test_a_log_in_which_all_is_written_anew_does_not_gather_empty_segments(log):
+    """As that of a group that goes on committing: with each cleaning, all that the one before left is superseded."""
+    log.update_config(dataclasses.replace(COMPACTED, segment_bytes=2000))
+    first_dirty = 0
+    for _ in range(12):
+        for number in range(20):
+            put(log, (b"k%d" % (number % 3), b"v" * 40))
+        log.flush()
+        first_dirty = clean(log, first_dirty=first_dirty)
+        assert len(log.segment_base_offsets) <= 5

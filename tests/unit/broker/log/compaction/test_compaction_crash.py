@@ -1,17 +1,20 @@
 """A broker that is killed while it compacts: at every single change of the disk, then started again."""
 
 import dataclasses
+import errno
 import os
 import shutil
+from contextlib import suppress
 
 import pytest
-from tests.support.compacted import COMPACTED, DAY_MS, PLENTY, Entry, clean, entries, last_values, put
+from tests.support.compacted import COMPACTED, DAY_MS, PLENTY, Entry, clean, compaction_of, entries, last_values, put
 from tests.support.storage import NOW, StoppingDisk, open_log
 
 from oncelog_broker.log.compaction.compaction import Compaction
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.disk import SMALL_READ_SIZE
 from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.compression import Compression
 
 ONE_GROUP = COMPACTED
@@ -100,6 +103,70 @@ def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
     assert last_values(entries(log)) == last_values(before)
     assert [name for name in os.listdir(tmp_path) if name.endswith((".swap", ".cleaned"))] == []
     log.close()
+
+
+class FailsOnce(StoppingDisk):
+    """A disk that refuses one change, and none after it."""
+
+    __slots__ = ()
+
+    def step(self) -> None:
+        self.changes += 1
+        if self.changes == self.stop_at:
+            raise OSError(errno.EIO, "an error of the disk")
+
+
+def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
+    """Where that comes while segments are replaced, what was compacted may be all that is left of them."""
+    make(tmp_path / "made", ONE_GROUP).abandon()
+    before = last_values(content(tmp_path / "made", ONE_GROUP))
+    went_offline = 0
+    for stop_at in range(1, 60):
+        here = tmp_path / f"at-{stop_at}"
+        shutil.copytree(tmp_path / "made", here)
+        disk = FailsOnce()
+        log = open_log(here, ONE_GROUP, disk=disk)
+        recovery_point = log.log_end_offset
+        disk.stop_at = disk.changes + stop_at
+        finished = run_until_stopped(log, disk)
+        went_offline += log.is_offline
+        log.abandon()
+        reopened = open_log(here, ONE_GROUP, recovery_point=recovery_point, cleaner_checkpoint=0)
+        assert last_values(entries(reopened)) == before
+        reopened.close()
+        shutil.rmtree(here)
+        if finished and disk.changes < disk.stop_at:
+            break
+    assert went_offline > 10
+
+
+def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp_path):
+    """Its directory has the same name: what is written there too late must not count, also after a kill."""
+    for stop_at in range(25):
+        here = tmp_path / f"at-{stop_at}"
+        log = open_log(here, ONE_GROUP)
+        for number in range(4):
+            put(log, (b"k", b"%d" % number))
+        log.roll()
+        disk = StoppingDisk()
+        steps, chunk, jobs = compaction_of(log, disk=disk).steps(), None, 0
+        while jobs < 2:  # its keys were read, and it is read again, to be written anew
+            job = steps.send(chunk)
+            chunk = job() if job is not None else None
+            jobs += job is not None
+        log.abandon()
+        os.rename(here, tmp_path / f"deleted-{stop_at}")
+        again = open_log(here, ONE_GROUP)
+        put(again, (b"k", b"of the new topic"))
+        again.flush()
+        expected = entries(again)
+        disk.stop_at = stop_at
+        with suppress(StopIteration, OSError, KafkaError, CorruptBatch):
+            job = steps.send(chunk)
+            while True:
+                job = steps.send(job() if job is not None else None)
+        again.abandon()
+        assert content(here, ONE_GROUP) == expected
 
 
 def steps_of(log: PartitionLog):
