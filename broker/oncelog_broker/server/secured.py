@@ -83,6 +83,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.turns_away(self._raw, self.host, self.listener):
+            self._state = _State.CLOSED  # uvloop reads, though it was told not to before it began
             return
         refused = self._connections.admit(self, self.host)
         if refused:
