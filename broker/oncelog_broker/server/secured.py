@@ -199,6 +199,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 room = app.get_buffer(-1)
                 assert len(room), "a connection without room has paused"
                 size, is_end = _read_into(tls, incoming, room)
+                self._flush()  # that a renegotiation is refused, say
                 if size:
                     app.buffer_updated(size)
                 if is_end:

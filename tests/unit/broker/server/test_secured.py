@@ -116,3 +116,12 @@ async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None
     assert wire.incoming.pending == 0, "nothing was answered"
     wire.transport.connection_lost(None)
     assert (len(wire.connections), wire.connections.limits.connections) == (0, 0)
+
+
+async def test_what_openssl_itself_says_leaves_at_once(tmp_path: Path) -> None:
+    """That a client of TLS 1.2 may not negotiate again: it waits for that, and one that asks on has it gather."""
+    wire = SecuredWire(tmp_path)
+    await wire.shake()
+    wire.transport._outgoing.write(b"alert")  # Python's own TLS cannot ask for it
+    wire.send(frame(b"A" * 8)[:-1])
+    assert wire.socket.written == [b"alert"]
