@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import pytest
 from broker_process import BrokerProcess
 from click.testing import CliRunner
 from foreign_clients import TIMEOUT_SECONDS
-from raw_client import RawClient, produce_request
+from raw_client import CREATE_TOPICS_VERSION, RawClient, frame, produce_request
 from secured_broker import ADMIN, ADMIN_PASSWORD, USER, SecuredBroker
 from tests.support.storage import make_batch
 
@@ -372,3 +372,29 @@ def test_an_address_that_connects_too_often_is_turned_away(broker: BrokerProcess
     outcomes = [answered("127.0.0.7") for _ in range(2)]
     assert answered("127.0.0.8")
     assert outcomes[0] is False
+
+
+def test_nothing_is_done_for_a_connection_that_is_turned_away(broker: BrokerProcess) -> None:
+    """It would get no answer: its client would not know what was done."""
+    address = "127.0.0.9"
+    wanted = CreateTopicsRequest.CreatableTopic(
+        name="turned-away", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+    )
+    request = frame(CreateTopicsRequest(topics=[wanted]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
+
+    def connected() -> socket.socket:
+        return socket.create_connection(("127.0.0.1", broker.port), TIMEOUT_SECONDS, source_address=(address, 0))
+
+    async def topics() -> list[str]:
+        async with Admin(broker.address) as admin:
+            return await admin.list_topics()
+
+    asyncio.run(alter(broker.address, QuotaEntity(ip=address), connection_creation_rate=1))
+    with ExitStack() as opened:
+        for _ in range(3):
+            opened.enter_context(connected())
+        turned_away = opened.enter_context(connected())
+        turned_away.sendall(request)
+        with suppress(ConnectionError):
+            assert turned_away.recv(4) == b""
+    assert "turned-away" not in asyncio.run(topics())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -86,7 +87,9 @@ async def in_thread(job: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running])
+        while not running.done():  # however often it is cancelled: a client goes, and then the broker stops
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         raise
     finally:
         del running  # else an error of the job, whose traceback has this frame, would be kept by itself

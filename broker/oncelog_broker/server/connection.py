@@ -168,6 +168,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.turns_away(self._transport, host, self.listener):
+            self._is_ending = True  # nothing is handled: uvloop reads, though it was told not to before it began
             return
         refused = self._connections.admit(self, host)
         if refused:

@@ -83,6 +83,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.turns_away(self._raw, self.host, self.listener):
+            self._state = _State.CLOSED  # uvloop reads, though it was told not to before it began
             return
         refused = self._connections.admit(self, self.host)
         if refused:
@@ -198,6 +199,7 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 room = app.get_buffer(-1)
                 assert len(room), "a connection without room has paused"
                 size, is_end = _read_into(tls, incoming, room)
+                self._flush()  # that a renegotiation is refused, say
                 if size:
                     app.buffer_updated(size)
                 if is_end:

@@ -105,7 +105,9 @@ async def test_who_goes_is_not_worked_for_unless_it_must_be_finished() -> None:
     assert work.log.count("a") < 3 * STEPS_PER_SLICE
 
 
-async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps() -> None:
+@pytest.mark.parametrize("cancelled", [1, 2])
+async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps(cancelled: int) -> None:
+    """Also twice: a client goes, and then the broker stops."""
     events: list[str] = []
     started, may_end = threading.Event(), threading.Event()
 
@@ -123,8 +125,10 @@ async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps() -> 
     answer = Work().slices.run(steps())
     assert isinstance(answer, asyncio.Future)
     await asyncio.to_thread(started.wait, 10)
-    answer.cancel()
-    await asyncio.sleep(0)
+    for _ in range(cancelled):
+        answer.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
     assert events == []
     may_end.set()
     with pytest.raises(asyncio.CancelledError):

@@ -25,7 +25,7 @@ NOISE: Final = b"\x17" * 4096
 class SecuredWire:
     """A TLS connection and both its ends, with the handshake done."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, rates: Any = None) -> None:
         authority = Certificate.authority()
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(authority.issue(("CN", "broker")).store(directory / "broker.pem"))
@@ -34,7 +34,7 @@ class SecuredWire:
             name="SSL", tls=SimpleNamespace(server=server), principal_of=lambda _: ANONYMOUS
         )
         self.dispatcher = RecordingDispatcher()
-        self.connections = Connections(limits(), TurnBudget(lambda: 0.0, 1.0))
+        self.connections = Connections(limits(), TurnBudget(lambda: 0.0, 1.0), rates)
         self.connection: BrokerConnection | None = None
         self.socket = RecordingTransport()
         self.transport = SecuredTransport(security, Handshakes(), self.connections, self._make)
@@ -104,3 +104,24 @@ async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none
     wire.connection.respond([b"late"], slot)
     wire.connection.finish(slot)
     assert not wire.socket.aborted
+
+
+async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None:
+    """Though the loop reads what he sends, which uvloop does however early it is told not to."""
+    wire = SecuredWire(tmp_path, SimpleNamespace(count=lambda _: None, turns_away=lambda *_: True))
+    wire.transport.connection_made(wire.socket)
+    with pytest.raises(ssl.SSLWantReadError):
+        wire.client.do_handshake()
+    await wire.exchange()
+    assert wire.incoming.pending == 0, "nothing was answered"
+    wire.transport.connection_lost(None)
+    assert (len(wire.connections), wire.connections.limits.connections) == (0, 0)
+
+
+async def test_what_openssl_itself_says_leaves_at_once(tmp_path: Path) -> None:
+    """That a client of TLS 1.2 may not negotiate again: it waits for that, and one that asks on has it gather."""
+    wire = SecuredWire(tmp_path)
+    await wire.shake()
+    wire.transport._outgoing.write(b"alert")  # Python's own TLS cannot ask for it
+    wire.send(frame(b"A" * 8)[:-1])
+    assert wire.socket.written == [b"alert"]
