@@ -465,6 +465,31 @@ async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
         await consumer.close()
 
 
+async def test_who_is_cancelled_as_soon_as_it_leaves_while_it_joins_has_left(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    """Else the others would wait for the end of its session."""
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+
+        async def join(request: Any) -> Any:
+            await asyncio.Event().wait()
+
+        fake_broker.handlers[JoinGroupRequest] = join
+        joined = len(fake_broker.requests_of(JoinGroupRequest))
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        while len(fake_broker.requests_of(JoinGroupRequest)) == joined:
+            await consumer.poll(10)
+        leaving = asyncio.ensure_future(consumer.unsubscribe())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await fake_broker.received(LeaveGroupRequest)
+
+
 async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subscription(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
