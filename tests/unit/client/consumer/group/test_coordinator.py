@@ -228,6 +228,34 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
         await poll_until(consumer, listener, "assigned 2", "revoked 1", "assigned 0", "assigned 0")
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
+) -> None:
+    """A callback that takes longer than the session, say. What is lost then the listener hears before the member joins,
+    and it gets what it is assigned."""
+    fake_broker.topics["other"] = 1
+    coordinator.assigned = (*PLACES, TopicPartition("other", 0))
+
+    class Slow(Listener):
+        async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            await super().on_revoked(partitions)
+            coordinator.errors[HeartbeatRequest] = [ErrorCode.ILLEGAL_GENERATION]
+            while coordinator.errors[HeartbeatRequest]:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+
+    listener = Slow()
+    async with consumer_of(fake_broker, fast, partition_assignment_strategy=[strategy]) as consumer:
+        consumer.subscribe(["topic", "other"], listener=listener)
+        await poll_until(consumer, listener, "assigned 3")
+        coordinator.assigned = PLACES
+        consumer.subscribe(["topic"], listener=listener)
+        revoked = ["revoked 3"] if strategy == "range" else ["revoked 1", "lost 2"]
+        await poll_until(consumer, listener, "assigned 3", *revoked, "assigned 2")
+        assert consumer.assignment() == set(PLACES)
+
+
 COMMIT_ERRORS = [
     (ErrorCode.REBALANCE_IN_PROGRESS, CommitFailed),
     (ErrorCode.ILLEGAL_GENERATION, CommitFailed),
