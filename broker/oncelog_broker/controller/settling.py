@@ -54,6 +54,8 @@ class Settling:
         self.pause = pause
         self._turn = asyncio.Lock()
         self._must_read_all = True
+        self._has_missed = False
+        """Whether something may have been missed since everything began to be read."""
         self.must_begin = True
         """Whether what a term begins with is to be done, or to be done again. Not the same as `must_read_all`: anybody
         who asks for something may be the one who reads everything."""
@@ -67,7 +69,7 @@ class Settling:
 
     def distrust(self) -> None:
         """Something may have been missed: everything is read again, and before the next decision."""
-        self._must_read_all = self.must_begin = True
+        self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 
     # --- events; each returns when what follows from it is written. Raises Deposed, StoreUnavailable, Unsettled.
@@ -178,14 +180,10 @@ class Settling:
         raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
 
     async def _read_all(self) -> set[PartitionKey]:
-        stopping = self.view.stopping
-        self._must_read_all = False  # what is missed from here on has it read again
-        try:
-            self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
-        except BaseException:
-            self._must_read_all = True
-            raise
+        stopping, self._has_missed = self.view.stopping, False
+        self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
         self.view.note_stopping(stopping)
+        self._must_read_all = self._has_missed
         found = set()
         for number, key in enumerate(self.view.keys()):
             found.add(key)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -19,6 +19,7 @@ from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, StepFailed
 from oncelog_broker.coordinator.shard import Shard
+from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
@@ -38,6 +39,14 @@ GROUPS_PER_SLICE: Final = 50
 FORGET_RETRY_SECONDS: Final = 0.1
 """How soon offsets of deleted topics are looked for again where they could not be removed; twice as long each time."""
 FORGET_MAX_RETRY_SECONDS: Final = 10.0
+
+
+class _Before(NamedTuple):
+    """A log of groups as it was when topics were deleted: what it holds of them below its end is of those."""
+
+    log: PartitionLog
+    generation: int
+    log_end_offset: int
 
 
 class GroupCoordinator:
@@ -74,33 +83,40 @@ class GroupCoordinator:
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
             # Nobody may be told of it again: an image that comes after a session in doubt comes before the gate opens.
-            shards = [(shard, shard.partition.log.log_end_offset) for shard in self.runtime.all_shards()]
-            self._tasks.spawn("offsets of deleted topics", self._forget_topics(gone, shards))
+            logs = [shard.partition.log for shard in self.runtime.all_shards()]
+            left = [_Before(log, log.generation, log.log_end_offset) for log in logs]
+            self._tasks.spawn("offsets of deleted topics", self._forget_topics(gone, left))
 
-    async def _forget_topics(self, topics: frozenset[str], shards: Sequence[tuple[Shard[GroupMachine], int]]) -> None:
-        """In each shard as soon as that can be logged, for as long as it is ours."""
+    async def _forget_topics(self, topics: frozenset[str], left: Sequence[_Before]) -> None:
+        """In each log as soon as it can be logged there, for as long as it is ours."""
         pause = FORGET_RETRY_SECONDS
         while True:
-            shards = [
-                (shard, before) for shard, before in shards if not await self._has_forgotten(topics, shard, before)
-            ]
-            if not shards:
+            left = [before for before in left if not await self._has_forgotten(topics, before)]
+            if not left:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, FORGET_MAX_RETRY_SECONDS)
 
-    async def _has_forgotten(self, topics: frozenset[str], shard: Shard[GroupMachine], before: int) -> bool:
-        """Forget the topics in one shard. Whether that is done, or no longer ours to do."""
+    async def _has_forgotten(self, topics: frozenset[str], before: _Before) -> bool:
+        """Forget the topics in one log. Whether that is done, or no longer ours to do."""
         try:
-            while self.runtime.may_step(shard):
-                if not self.runtime.step(shard, partial(_forget, topics, before)):
+            while (shard := self._shard_of(before)) is not None and self.runtime.may_step(shard):
+                if not self.runtime.step(shard, partial(_forget, topics, before.log_end_offset)):
                     return True
                 await asyncio.sleep(0)
         except StepFailed:
             return True  # it would fail again
         except KafkaError as error:
             logger.error("offsets of deleted topics stay", extra={"topics": sorted(topics), "reason": error})
-        return not self.runtime.is_current(shard)
+        return self._shard_of(before) is None
+
+    def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
+        """What this broker coordinates of that log: loaded anew since, perhaps. None where it does no longer, or where
+        the end of the log was cut, which only others do who lead it."""
+        for shard in self.runtime.all_shards():
+            if shard.partition.log is before.log and before.log.generation == before.generation:
+                return shard
+        return None
 
     def start(self) -> None:
         """Begin the background work; it ends with the broker's tasks."""

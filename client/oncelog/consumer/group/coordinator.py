@@ -278,9 +278,9 @@ class GroupCoordinator:
 
     async def _leave(self, reason: str, timeout_s: float) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
-        await self._stop_joining()
         membership, owned = self._membership, self._positions.assignment
         try:
+            await self._stop_joining()
             if not self._interest:
                 await self.auto_commit.flush(timeout_s)  # assigned by hand
             elif membership.is_lost or membership.state is MemberState.FENCED:

@@ -86,7 +86,7 @@ class Joining:
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while True:
+        while not self._membership.is_lost:  # also while partitions were given up for this, or while we waited
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()
@@ -106,12 +106,13 @@ class Joining:
                 self._raised = 0
                 return outcome
             if self._membership.is_lost:
-                return None
+                break
             if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
                 may_hurry = False  # to be given a member id is no failure, the first time
                 continue
             failures += 1
             await self._connection.backoff(failures)
+        return None
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
         config, sent = self._config, self._membership.generation

@@ -9,6 +9,7 @@ from tests.support.controlled_brokers import ControlledBrokers
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
@@ -543,3 +544,21 @@ async def test_what_is_missed_while_everything_is_read_has_it_read_again(cluster
     assert term.must_read_all
     await term.read_all()
     assert not term.must_read_all
+
+
+async def test_who_asks_while_everything_is_read_is_told_what_was_read(cluster, term, topic):
+    """That a term which has just begun knows nothing does not mean that there is nothing."""
+    begun, asked = PartitionController(cluster.sessions[1], term.controllership), []
+    session = cluster.sessions[1]
+    children = session.children
+
+    async def while_somebody_asks(path):
+        if path == paths.DELETE_TOPICS and not asked:
+            asked.append(asyncio.ensure_future(begun.current_view()))
+            await asyncio.sleep(0)
+        return await children(path)
+
+    session.children = while_somebody_asks
+    await begun.read_all()
+    (asking,) = asked
+    assert "t" in (await asking).topics

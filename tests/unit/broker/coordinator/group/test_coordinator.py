@@ -13,6 +13,7 @@ from oncelog_broker.coordinator.group import coordinator as module
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.records import offset_record
+from oncelog_broker.coordinator.runtime import StepFailed
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -152,4 +153,27 @@ async def test_a_step_that_fails_unthought_of_is_not_tried_again(
     groups.on_image(before, after)
     await asyncio.sleep(0.05)
     assert tried == [2]
+    await internal_topic.tasks.close()
+
+
+@pytest.mark.parametrize("reason", ["the log could not be read", "the machine is not what the log says"])
+async def test_they_go_where_the_log_is_loaded_anew_meanwhile(
+    groups: GroupCoordinator, internal_topic: Any, reason: str
+) -> None:
+    before, after = both_committed(groups, internal_topic)
+    shard = groups.runtime.shard(GROUP)
+    internal_topic.may_lead = lambda: False
+    groups.on_image(before, after)
+    await asyncio.sleep(0.01)
+    if reason == "the log could not be read":
+        groups.runtime._load_again(shard)
+    else:
+        groups.runtime._fall_back(shard, None, StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR), reload=True)
+    internal_topic.may_lead = None
+    async with asyncio.timeout(10):
+        while not groups.runtime.all_shards()[0].is_loaded:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.001)
+    assert groups.runtime.shard(GROUP) is not shard
+    await until_gone(groups)
+    assert committed(groups) == {"kept": 5}
     await internal_topic.tasks.close()

@@ -228,6 +228,34 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
         await poll_until(consumer, listener, "assigned 2", "revoked 1", "assigned 0", "assigned 0")
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
+) -> None:
+    """A callback that takes longer than the session, say. What is lost then the listener hears before the member joins,
+    and it gets what it is assigned."""
+    fake_broker.topics["other"] = 1
+    coordinator.assigned = (*PLACES, TopicPartition("other", 0))
+
+    class Slow(Listener):
+        async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            await super().on_revoked(partitions)
+            coordinator.errors[HeartbeatRequest] = [ErrorCode.ILLEGAL_GENERATION]
+            while coordinator.errors[HeartbeatRequest]:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+
+    listener = Slow()
+    async with consumer_of(fake_broker, fast, partition_assignment_strategy=[strategy]) as consumer:
+        consumer.subscribe(["topic", "other"], listener=listener)
+        await poll_until(consumer, listener, "assigned 3")
+        coordinator.assigned = PLACES
+        consumer.subscribe(["topic"], listener=listener)
+        revoked = ["revoked 3"] if strategy == "range" else ["revoked 1", "lost 2"]
+        await poll_until(consumer, listener, "assigned 3", *revoked, "assigned 2")
+        assert consumer.assignment() == set(PLACES)
+
+
 COMMIT_ERRORS = [
     (ErrorCode.REBALANCE_IN_PROGRESS, CommitFailed),
     (ErrorCode.ILLEGAL_GENERATION, CommitFailed),
@@ -463,6 +491,31 @@ async def test_s46_who_has_left_hands_over_offsets_as_the_member_that_it_was(
         consumer.assign([PLACES[0]])
         assert consumer.group_metadata() == ("g", -1, "", None)
         await consumer.close()
+
+
+async def test_who_is_cancelled_as_soon_as_it_leaves_while_it_joins_has_left(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    """Else the others would wait for the end of its session."""
+    listener = Listener()
+    async with consumer_of(fake_broker, fast) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+
+        async def join(request: Any) -> Any:
+            await asyncio.Event().wait()
+
+        fake_broker.handlers[JoinGroupRequest] = join
+        joined = len(fake_broker.requests_of(JoinGroupRequest))
+        coordinator.errors[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        while len(fake_broker.requests_of(JoinGroupRequest)) == joined:
+            await consumer.poll(10)
+        leaving = asyncio.ensure_future(consumer.unsubscribe())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await fake_broker.received(LeaveGroupRequest)
 
 
 async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subscription(
