@@ -86,7 +86,7 @@ class Joining:
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._membership.is_lost:  # also while partitions were given up for this, or while we waited
+        while not self._is_lost():  # also while partitions were given up for this, or while we waited
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()
@@ -105,14 +105,16 @@ class Joining:
             if isinstance(outcome, Joined):
                 self._raised = 0
                 return outcome
-            if self._membership.is_lost:
-                break
             if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
                 may_hurry = False  # to be given a member id is no failure, the first time
-                continue
-            failures += 1
-            await self._connection.backoff(failures)
+            elif not self._is_lost():
+                failures += 1
+                await self._connection.backoff(failures)
         return None
+
+    def _is_lost(self) -> bool:
+        """As of now: it may change whenever something is waited for."""
+        return self._membership.is_lost
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
         config, sent = self._config, self._membership.generation
