@@ -91,7 +91,6 @@ class GroupCoordinator:
         self._joined_with: frozenset[str] = frozenset()
         self._assigned: tuple[TopicPartition, ...] = ()
         self._assigned_in = NO_GENERATION
-        self._is_prepared = False
         self._join_task: asyncio.Task[Joined | None] | None = None
         self._handover: _Handover | None = None
         self._missing_timer: asyncio.TimerHandle | None = None
@@ -162,10 +161,7 @@ class GroupCoordinator:
                 await self._hand_over(self._handover)
             if not self._membership.needs_join:
                 return
-            if not self._is_prepared:
-                await self._prepare()
-            is_prepared, self._is_prepared = self._is_prepared, False
-            if not is_prepared:
+            if not await self._prepare():
                 continue
             self._join_task = asyncio.ensure_future(self._join())
             self._join_task.add_done_callback(lambda _: self._attend())
@@ -200,8 +196,9 @@ class GroupCoordinator:
             added=tuple(sorted(set(joined.assigned).difference(owned))),
         )
 
-    async def _prepare(self) -> None:
-        """Give up what must be given up before JoinGroup."""
+    async def _prepare(self) -> bool:
+        """Give up what must be given up before JoinGroup. Whether that is to come still: not where another task has
+        left the group, or closed the consumer, meanwhile; nor where we are fenced."""
         owned = self._positions.assignment
         if self._membership.is_lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(owned))
@@ -213,8 +210,7 @@ class GroupCoordinator:
         else:
             unwanted = {partition for partition in owned if partition.topic not in self._topics}
             await self._give_up(unwanted, self._listener.on_revoked)
-        # Not where another task has left the group, or closed the consumer, meanwhile; nor where we are fenced.
-        self._is_prepared = self._membership.needs_join
+        return self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
         """Make a new assignment ours."""
@@ -295,7 +291,6 @@ class GroupCoordinator:
             generation, was_fenced = membership.generation, membership.state is MemberState.FENCED
             membership.leave()
             self._handover = None
-            self._is_prepared = False
             self._topics = frozenset()
             self._assigned, self._assigned_in = (), NO_GENERATION
             await self._stop_joining()  # a poll may have begun again while a callback was waited for
