@@ -147,6 +147,8 @@ class LocalLog:
         if closed.size == 0 and closed.base_offset == start:
             return
         closed.write_indexes()
+        if start > self.log_end_offset:
+            self._sync_end()  # recovery would take an end that is lost for a part of the gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -160,6 +162,11 @@ class LocalLog:
             self._reader.forget_positions()
             self._adopt_active(segment)
             self._mark_deleted(closed, keep=(PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX))
+
+    def _sync_end(self) -> None:
+        for segment in self.from_offset(self.log_end_offset - 1):
+            if segment.size > 0:
+                segment.file.sync()
 
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0

@@ -10,6 +10,7 @@ Behind the recovery point a segment begins where the one before it ends: holes a
 for a flush and for its recovery point. So a hole there is a lost end, though what follows it has reached the disk, and
 the log is cut in front of it too. Another's log, such as Kafka's, may have been compacted beyond its recovery point.
 And a follower takes on the holes that its leader has: within a segment, as long as that can hold the offsets behind.
+What lies in front of a larger one is synced before the segment behind it is made, so that no end is lost there.
 
 What is cut is synced at once: it must not come back, behind what is appended since, after a power cut.
 

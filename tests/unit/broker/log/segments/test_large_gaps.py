@@ -1,8 +1,10 @@
 """A follower of a log that compaction has left gaps in, larger than an index of a segment can tell."""
 
 import errno
+from random import Random
 
 import pytest
+from tests.support.crashing_disk import CrashingDisk
 from tests.support.producers import produce
 from tests.support.storage import FaultyDisk, contents, log_files, make_batch, open_log
 
@@ -96,6 +98,25 @@ def test_an_end_that_is_lost_is_told_from_a_gap(directory):
     assert log.log_end_offset < second
     assert log.segment_base_offsets == [first]
     log.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("rolls", [False, True])
+def test_no_power_cut_takes_the_end_in_front_of_a_gap_and_leaves_what_follows(seed, rolls):
+    """Nothing would tell it from the gap: a replica that lacks records would count as one that has all."""
+    disk, bases = CrashingDisk(Random(seed)), [0, 1, 2, 3, FAR]
+    log = open_log("/orders-0", disk=disk)
+    follow(log, *bases[:2])
+    log.flush()
+    follow(log, *bases[2:4])
+    if rolls:
+        log.roll()
+    follow(log, FAR)
+    disk.sync_directory("/orders-0")
+    disk.open(f"/orders-0/{FAR:020d}.log").sync()
+    disk.cut_power()
+    found = contents(open_log("/orders-0", disk=disk))
+    assert found == expected(*bases[: len(found)])
 
 
 def test_no_room_behind_a_gap(directory):
