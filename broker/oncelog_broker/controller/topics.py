@@ -56,7 +56,12 @@ from oncelog_broker.metadata.store import (
     Stat,
     StoreUnavailable,
 )
-from oncelog_broker.metadata.topic_names import check_may_grow, check_no_collision, check_topic_may_be_made
+from oncelog_broker.metadata.topic_names import (
+    check_may_grow,
+    check_no_collision,
+    check_topic_may_be_made,
+    unified_name,
+)
 from oncelog_broker.runtime.entropy import Entropy, random_below, random_uuid, system_entropy
 from oncelog_broker.runtime.slices import Pause, with_pauses
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -86,9 +91,10 @@ class TopicController:
 
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
-        """Our term, in which nobody else makes, changes or deletes a topic of that name meanwhile. The versions of
-        nodes begin anew with each topic: what was decided about one would be written into the next."""
-        async with self._being_changed.setdefault(name, asyncio.Lock()):
+        """Our term, in which nobody else makes, changes or deletes a topic of that name meanwhile, or of one that
+        collides with it. The versions of nodes begin anew with each topic: what was decided about one would be written
+        into the next."""
+        async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
                 yield self._term()
 

@@ -45,9 +45,9 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
     know no '.', so both topics would have the same metrics."""
     if "." not in name and "_" not in name:
         return
-    unified = _unified(name)
+    unified = unified_name(name)
     for other in existing:
-        if other != name and _unified(other) == unified:
+        if other != name and unified_name(other) == unified:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with the topic '{other}'.")
 
 
@@ -64,5 +64,6 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-def _unified(name: str) -> str:
+def unified_name(name: str) -> str:
+    """The same for all names that collide."""
     return name.replace(".", "_")

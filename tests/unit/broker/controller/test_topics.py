@@ -46,6 +46,12 @@ class fails_with:  # noqa: N801
         return handled
 
 
+async def test_of_topics_that_collide_and_are_made_at_the_same_time_there_is_one(topics, store):
+    made = await asyncio.gather(*(topics.create_topic(name, 1, 1) for name in ("a.b", "a_b")), return_exceptions=True)
+    assert [getattr(each, "code", None) for each in made] == [None, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert await store.children(paths.TOPICS) == ["a.b"]
+
+
 async def test_a_topic_is_created_with_leaders_and_settings_in_one_image(topics, store):
     cache = await MetadataCache.start(store)
     seen = []
