@@ -272,6 +272,7 @@ class Walk:
             now_ms=now_ms,
             offset_map_bytes=BYTES_PER_KEY * self.random.choice([2, 5, 1000]),
             producer_id_expiration_ms=10**12,
+            all_replicas_have_it=True,
         )
         if log.cleaner_checkpoint is None:
             log.cleaner_checkpoint = cleanable.first_dirty

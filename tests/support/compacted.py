@@ -76,6 +76,7 @@ def clean(
     memory: int = PLENTY,
     disk: Disk | None = None,
     producer_id_expiration_ms: int = DAY_MS,
+    all_replicas_have_it: bool = True,
 ) -> int | None:
     """Compact all closed segments (those that end at or before `end`); returns the first offset still dirty."""
     compaction = compaction_of(
@@ -86,6 +87,7 @@ def clean(
         memory=memory,
         disk=disk,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        all_replicas_have_it=all_replicas_have_it,
     )
     return run_steps(compaction.steps())
 
@@ -99,6 +101,7 @@ def compaction_of(
     memory: int = PLENTY,
     disk: Disk | None = None,
     producer_id_expiration_ms: int = DAY_MS,
+    all_replicas_have_it: bool = True,
 ) -> Compaction:
     """What `clean` runs."""
     return Compaction(
@@ -109,6 +112,7 @@ def compaction_of(
         now_ms=now_ms,
         offset_map_bytes=memory,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        all_replicas_have_it=all_replicas_have_it,
     )
 
 

@@ -61,7 +61,7 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "delete.retention.ms",
-        "How long a tombstone stays in a compacted topic.",
+        "How long a tombstone stays in a compacted topic at least; it stays while a replica is out of sync, too.",
         defaults.LOG_CLEANER_DELETE_RETENTION_MS,
     ),
     _topic_key(

@@ -227,6 +227,17 @@ class Replicas:
         self._opening[key] = wanted
         self._hosted.open(wanted)
 
+    def all_are_in_sync(self, partition: Partition) -> bool:
+        """Whether every replica of it is in the ISR, those too that a reassignment adds, as far as this broker can
+        know: they have all that was below the high watermark."""
+        if self.may_lead is not None and not self.may_lead():
+            return False  # what we know of the cluster may be of the past
+        topic = self._image.topic(partition.topic)
+        if topic is None or topic.topic_id != partition.topic_id:
+            return False
+        state = topic.partitions.get(partition.index)
+        return state is not None and set(state.replicas) <= set(state.isr)
+
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._hosts.items()}

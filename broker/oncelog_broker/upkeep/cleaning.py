@@ -118,7 +118,7 @@ class LogCleaner:
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
                 return False
-            compaction = self._compaction(log, cleanable)
+            compaction = self._compaction(partition, cleanable)
             throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
             pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
             clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
@@ -150,8 +150,8 @@ class LogCleaner:
         )
         return True
 
-    def _compaction(self, log: PartitionLog, cleanable: CleanableRange) -> Compaction:
-        config = self._config()
+    def _compaction(self, partition: Partition, cleanable: CleanableRange) -> Compaction:
+        log, config = partition.log, self._config()
         return Compaction(
             log,
             disk=self._disk,
@@ -160,6 +160,7 @@ class LogCleaner:
             now_ms=self._clock.now_ms(),
             offset_map_bytes=config[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE],
             producer_id_expiration_ms=config[keys.PRODUCER_ID_EXPIRATION_MS],
+            all_replicas_have_it=self._replicas.all_are_in_sync(partition),
         )
 
     def _leave_alone(self, log: PartitionLog, error: Exception) -> None:

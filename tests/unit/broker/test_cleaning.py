@@ -52,7 +52,7 @@ def cleaner_of(partition, logs, disk, clock, **settings):
         keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: 1e9,
         keys.PRODUCER_ID_EXPIRATION_MS: settings.get("producer_id_expiration_ms", 86_400_000),
     }
-    replicas = SimpleNamespace(partitions=lambda: [partition])
+    replicas = SimpleNamespace(partitions=lambda: [partition], all_are_in_sync=lambda _: True)
     tasks = Tasks()
     return LogCleaner(lambda: config, logs, replicas, clock, tasks, Slices(clock, tasks), disk)
 

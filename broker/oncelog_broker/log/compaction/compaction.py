@@ -5,7 +5,8 @@
 
 A batch from which nothing goes is copied as it is; one from which all goes is dropped undecoded, or kept as a header
 alone. Deletions (tombstones) stay for delete.retention.ms after the first compaction that met them, so that readers get
-to see them; so do the markers of transactions whose data is gone. Nothing at or above `end` is touched.
+to see them; so do the markers of transactions whose data is gone. Both stay longer while a replica is away: it may
+still have the records that they take back, and show them when it leads. Nothing at or above `end` is touched.
 
 If the offset map is full, the dirty part ends where it was filled, be it in the middle of a segment, and the rest is
 left to the next cleaning: what lies behind is copied as it is, and so are its entries in the transaction index.
@@ -78,7 +79,10 @@ class Compaction:
         now_ms: int,
         offset_map_bytes: int,
         producer_id_expiration_ms: int,
+        all_replicas_have_it: bool,
     ) -> None:
+        """`all_replicas_have_it`: whether no replica is behind `end`. Else nothing goes that takes back older records:
+        no deletion and no marker."""
         self._log = log
         self._disk = disk
         self._config = log.config
@@ -90,6 +94,7 @@ class Compaction:
         self._aborted: Sequence[EndedTransaction] = log.producers.aborted.all()
         self._map = OffsetMap(offset_map_bytes)
         self._live = LiveBatches()
+        self._all_replicas_have_it = all_replicas_have_it
         self._producers = ProducerBatches(now_ms, producer_id_expiration_ms)
         self._transactions = TransactionScan(self._aborted)
         self.stats = CompactionStats()
@@ -296,14 +301,14 @@ class Compaction:
             data = yield from self._records(batch)
             spans = [span for some in scan_spans(batch, data) for span in some]
             return RecordBatch(rewrite_batch(batch, data, spans, delete_horizon_ms=self._new_horizon_ms))
-        if batch.records_count == 0 or (horizon_ms is not None and horizon_ms <= self._now_ms):
+        if batch.records_count == 0 or self._has_passed(horizon_ms):
             return self._without_records(batch)
         return batch
 
     def _kept_of_data(self, batch: RecordBatch) -> Steps[Kept]:
         data = yield from self._records(batch)
         horizon_ms = batch.delete_horizon_ms
-        horizon_passed = horizon_ms is not None and horizon_ms <= self._now_ms
+        horizon_passed = self._has_passed(horizon_ms)
         kept: list[RecordSpan] = []
         for spans in scan_spans(batch, data):
             kept += [span for span in spans if self._stays(batch.base_offset + span.offset_delta, span, horizon_passed)]
@@ -333,6 +338,10 @@ class Compaction:
         if not self._producers.is_last(batch):
             return None
         return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
+
+    def _has_passed(self, horizon_ms: int | None) -> bool:
+        """Whether whoever needs to has seen what lies in a batch with this horizon: readers and replicas."""
+        return self._all_replicas_have_it and horizon_ms is not None and horizon_ms <= self._now_ms
 
     @property
     def _new_horizon_ms(self) -> int:

@@ -43,6 +43,22 @@ async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_serv
     assert replicas.leader("new", 0).topic == "new"
 
 
+async def test_s56_all_are_in_sync_only_where_that_is_sure(logs: LogManager, tasks: Tasks) -> None:
+    gate = [True]
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks, may_lead=lambda: gate[0])
+    partition = await show(replicas, replicated(leader=1, epoch=0))
+    assert replicas.all_are_in_sync(partition)
+    gate[0] = False
+    assert not replicas.all_are_in_sync(partition), "what this broker knows may be of the past"
+    gate[0] = True
+    one_away = EMPTY.with_topic(replicated(leader=1, epoch=1, isr=(1,)))
+    replicas.on_image(EMPTY.with_topic(replicated(leader=1, epoch=0)), one_away)
+    assert not replicas.all_are_in_sync(partition)
+    another = Topic("orders", bytes([2]) * 16, {0: PartitionState((1,), (1,), leader=1, leader_epoch=0)})
+    replicas.on_image(one_away, EMPTY.with_topic(another))
+    assert not replicas.all_are_in_sync(partition), "it is of a topic that was deleted"
+
+
 async def test_the_event_loop_waits_for_no_disk(replicas: Replicas, logs: LogManager, disk: WatchedDisk) -> None:
     many = EMPTY.with_topic(topic("many", 1, partitions=3 * LOGS_AT_A_TIME))
     replicas.on_image(EMPTY, many)

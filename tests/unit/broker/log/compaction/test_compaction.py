@@ -152,6 +152,27 @@ def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
     assert markers() == []
 
 
+def test_s56_what_takes_records_back_stays_while_a_replica_is_away(log):
+    """It may have those records, and lack what takes them back: a marker, or a deletion."""
+    put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
+    marker = end_transaction(log, 7, ControlType.ABORT)
+    put(log, (b"b", b"1"), producer=(7, 0, 1))
+    put(log, (b"b", None), (b"c", b"1"))
+    log.roll()
+    clean(log)
+    clean(log, first_dirty=5, now_ms=NOW)
+
+    def left() -> list[int]:
+        return [entry.offset for entry in entries(log)]
+
+    assert left() == [marker, 3, 4]
+    after = NOW + RETENTION_MS
+    clean(log, first_dirty=5, now_ms=after, all_replicas_have_it=False)
+    assert left() == [marker, 3, 4]
+    clean(log, first_dirty=5, now_ms=after)
+    assert left() == [4]
+
+
 def test_s56_e25_aborted_data_goes_and_is_no_last_value(log):
     put(log, (b"a", b"committed"))
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)

@@ -179,6 +179,7 @@ def steps_of(log: PartitionLog):
         now_ms=NOW,
         offset_map_bytes=PLENTY,
         producer_id_expiration_ms=DAY_MS,
+        all_replicas_have_it=True,
     )
     return compaction.steps()
 

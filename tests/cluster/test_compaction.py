@@ -1,0 +1,83 @@
+"""Compaction of a replicated log: what takes records back stays until every replica has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+from final_state import note_content, stored_batches
+from replicated_cluster import BROKERS, ReplicatedCluster
+
+from oncelog import Producer
+from oncelog_broker.log.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offset_checkpoint
+from oncelog_broker.runtime.disk import RealDisk
+from oncelog_testing.history.events import Place
+from oncelog_testing.history.recorder import History
+
+CLEANINGS = 3
+"""The aborted record goes with the first, with the second its marker is found to be of use to nobody, and with a
+retention of nothing it goes with the third."""
+FILLERS = 2
+
+
+@pytest.fixture(scope="module")
+def cleaning_cluster(
+    chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ReplicatedCluster]:
+    settings = {"log.cleaner.backoff.ms": "50"}
+    with ReplicatedCluster(tmp_path_factory.mktemp("cleaning"), chroots(), settings) as cluster:
+        yield cluster
+    cluster.check_logs()
+
+
+def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
+    cleaning_cluster: ReplicatedCluster, history: History, topic: str
+) -> None:
+    """Broker 3 dies with a record of a transaction that is aborted then, and is away for longer than markers are kept.
+    When it comes to lead, nobody reads that record, and nobody waits for its transaction to end."""
+    cluster, place = cleaning_cluster, Place(topic)
+    configs = {"cleanup_policy": "compact", "delete_retention_ms": "0", "min_cleanable_dirty_ratio": "0"}
+    cluster.create_topic(topic, BROKERS, segment_bytes="100", **configs)
+    asyncio.run(abort_without(3, cluster, topic))
+    for _ in range(CLEANINGS):
+        asyncio.run(write_until_cleaned(cluster, place))
+        assert has_marker(cluster, place)
+    cluster.start(3)
+    cluster.until_whole(topic)
+    asyncio.run(write_until_cleaned(cluster, place))
+    assert not has_marker(cluster, place), "all have it"
+    cluster.kill(1, 2)
+    assert cluster.until_led(topic).leader == 3
+    note_content(cluster, history, place)
+    values = [value for _, value in history.final[place]]
+    assert (values.count(b"aborted"), values.count(b"filler")) == (0, (CLEANINGS + 1) * FILLERS)
+
+
+async def abort_without(node_id: int, cluster: ReplicatedCluster, topic: str) -> None:
+    """A transaction whose record this broker has, but not its end."""
+    async with Producer(cluster.addresses, transactional_id=topic) as producer:
+        producer.begin_transaction()
+        await (await producer.send(topic, b"aborted", key=b"key"))
+        await asyncio.to_thread(cluster.until_whole, topic)
+        cluster.kill(node_id)
+        await producer.abort_transaction()
+
+
+async def write_until_cleaned(cluster: ReplicatedCluster, place: Place) -> None:
+    """Each record gets a segment of its own; all but the last are cleaned by broker 1, whether it leads or not."""
+    async with Producer(cluster.addresses) as producer:
+        for _ in range(FILLERS):
+            written = await (await producer.send(place.topic, b"filler", key=uuid4().bytes))
+
+    def is_cleaned() -> bool:
+        file = cluster.brokers[1].data / CLEANER_OFFSET_CHECKPOINT
+        return read_offset_checkpoint(RealDisk(), str(file)).get((place.topic, place.index), 0) >= written.offset
+
+    cluster.until(is_cleaned, f"{place} is cleaned below {written.offset}")
+
+
+def has_marker(cluster: ReplicatedCluster, place: Place) -> bool:
+    """With what it says; its header alone, which stays for the producer's sake, ends no transaction."""
+    return any(batch.is_control and batch.records_count for batch in stored_batches(cluster, 1, place))
