@@ -14,7 +14,13 @@ from typing import Final
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import MetadataStore, StoreUnavailable, Unsubscribe
+from oncelog_broker.metadata.store import (
+    ConnectionLost,
+    MetadataStore,
+    SessionExpired,
+    StoreUnavailable,
+    Unsubscribe,
+)
 from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.acls import ResourcePattern
 from oncelog_protocol.quotas import QuotaEntity
@@ -27,10 +33,12 @@ ImageCallback = Callable[[ClusterImage, ClusterImage], None]
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
 """Named alone, anything beneath may have changed."""
+AGAIN_SECONDS: Final = 1.0
+"""What could not be read, though the store was there, is read again so much later."""
 
 
 class _Stale:
-    """What the watches have named since the last refresh."""
+    """What the watches have named, and nobody has read since."""
 
     def __init__(self) -> None:
         self.everything = False
@@ -69,6 +77,10 @@ class _Stale:
         elif path in WATCHED:
             self.everything = True
 
+    def add_all(self, other: _Stale) -> None:
+        for kind, named in vars(other).items():
+            setattr(self, kind, getattr(self, kind) | named)
+
     def is_empty(self) -> bool:
         return not any(vars(self).values())
 
@@ -81,7 +93,10 @@ class MetadataCache:
         self._pause = pause
         self._image = image
         self._stale = _Stale()
-        self._refreshing: asyncio.Task[None] | None = None
+        self._unread = _Stale()
+        """What a refresh could not read. Apart from what is named later, which it must not keep away."""
+        self._refreshing: asyncio.Task[bool] | None = None
+        self._again: asyncio.TimerHandle | None = None
         self._subscribers: list[ImageCallback] = []
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
@@ -142,12 +157,12 @@ class MetadataCache:
         """Return when the image shows all that the watches have named so far. StoreUnavailable: it could not be read.
 
         Who wants what others have written until now calls `MetadataStore.sync` before."""
-        if not self._stale.is_empty():
-            self._begin_refresh()
-        if self._refreshing is not None:
-            await asyncio.wait([self._refreshing])
-        if not self._stale.is_empty():
-            raise StoreUnavailable("", "the cluster image is not current")
+        self._read_unread()
+        refreshing = self._refreshing
+        if refreshing is not None:
+            await asyncio.wait([refreshing])
+            if refreshing.cancelled() or not refreshing.result():
+                raise StoreUnavailable("", "the cluster image is not current")
 
     async def synced(self) -> ClusterImage:
         """An image that shows at least what the store held when this was called. Raises StoreUnavailable.
@@ -166,6 +181,8 @@ class MetadataCache:
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
+        if self._again is not None:
+            self._again.cancel()
 
     def _on_change(self, path: str) -> None:
         self._stale.add(path)
@@ -176,27 +193,51 @@ class MetadataCache:
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
-    async def _refresh(self) -> None:
-        """Read again what is stale until nothing is. Changes told meanwhile are taken in the next round.
+    async def _refresh(self) -> bool:
+        """Read again what is stale until nothing is; whether all was read. Changes told meanwhile are taken in the next
+        round.
 
-        When the store is out of reach the refresh ends: after a reconnect the watch names its root, and everything is
-        read again. It may have done so before we hear that our reading failed, where turns of the loop are long: so we
-        try again if anything was named meanwhile. A node that holds nonsense is logged, and what it is about stays as
-        it was.
+        What is stale stays noted until it was read; what the reading ends with decides only when it is tried again.
+        Where the store is out of reach that is after the reconnect, when the watch names its root; it may have done so
+        before we hear that our reading failed, where turns of the loop are long. A node that holds nonsense is logged,
+        and what it is about stays as it was.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()
+            if stale.everything:
+                self._unread = _Stale()
+            image: ClusterImage | None = None
             try:
                 image = await self._read(stale)
-            except StoreUnavailable as error:
+            except (ConnectionLost, SessionExpired) as error:
                 _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
-                is_told_already = not self._stale.is_empty()
-                self._stale.everything = True
-                if not is_told_already:
-                    return
-            else:
-                if image is not self._image:
-                    self._publish(image)
+            except StoreUnavailable as error:
+                _log.warning("the cluster image is not current, the metadata store refuses to be read: %s", error)
+                self._read_unread_later()
+            except Exception:
+                _log.exception("the cluster image is not current, a part of it could not be read")
+                self._read_unread_later()
+            finally:
+                if image is None:
+                    self._unread.add_all(stale)
+            if image is not None and image is not self._image:
+                self._publish(image)
+        return self._unread.is_empty()
+
+    def _read_unread_later(self) -> None:
+        if self._again is None:
+            self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._on_again)
+
+    def _on_again(self) -> None:
+        self._again = None
+        self._read_unread()
+
+    def _read_unread(self) -> None:
+        """With whatever else is stale."""
+        unread, self._unread = self._unread, _Stale()
+        self._stale.add_all(unread)
+        if not self._stale.is_empty():
+            self._begin_refresh()
 
     async def _read(self, stale: _Stale) -> ClusterImage:
         """The image with all that is stale read again."""
@@ -241,5 +282,8 @@ class MetadataCache:
             except Exception:
                 _log.exception("a subscriber failed on a new cluster image")
         for shows, shown in tuple(self._waiting):
-            if not shown.done() and shows(image):
-                shown.set_result(image)
+            try:
+                if not shown.done() and shows(image):
+                    shown.set_result(image)
+            except Exception as error:
+                shown.set_exception(error)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from oncelog_broker.metadata import cache as cache_module
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.payloads import (
@@ -20,7 +21,15 @@ from oncelog_broker.metadata.payloads import (
     encode_partition_state,
     encode_topic,
 )
-from oncelog_broker.metadata.store import ConnectionLost, Create, Delete, NoNode, Set, StoreUnavailable
+from oncelog_broker.metadata.store import (
+    AccessDenied,
+    ConnectionLost,
+    Create,
+    Delete,
+    NoNode,
+    Set,
+    StoreUnavailable,
+)
 
 ID = b"i" * 16
 
@@ -254,6 +263,69 @@ async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up
     monkeypatch.setattr(cluster, "get_many", fail_late)
     await cluster.multi(list(topic_operations("t")))
     assert "t" in (await settled(cache)).topics
+
+
+class Unreadable:
+    """Of this node nothing can be read, for this reason, until `is_over`."""
+
+    def __init__(self, cluster, monkeypatch, path, reason):
+        self.is_over = False
+        get_many = cluster.get_many
+
+        async def get_others(wanted):
+            if path in wanted and not self.is_over:
+                raise reason
+            return await get_many(wanted)
+
+        monkeypatch.setattr(cluster, "get_many", get_others)
+
+
+REASONS = [AccessDenied("", "protected"), StoreUnavailable("", "refused"), RuntimeError("unforeseen")]
+by_reason = pytest.mark.parametrize("reason", REASONS, ids=repr)
+
+
+@by_reason
+async def test_what_could_not_be_read_is_read_again_though_nobody_tells_of_it(cluster, cache, monkeypatch, reason):
+    monkeypatch.setattr(cache_module, "AGAIN_SECONDS", 0.0)
+    topic = Unreadable(cluster, monkeypatch, paths.topic("t"), reason)
+    await cluster.multi(list(topic_operations("t")))
+    assert "t" not in (await settled(cache)).topics
+    topic.is_over = True
+    await cache.wait_for(lambda image: "t" in image.topics)
+
+
+@by_reason
+async def test_it_keeps_no_other_change_away(cluster, cache, monkeypatch, reason):
+    Unreadable(cluster, monkeypatch, paths.topic("t"), reason)
+    await cluster.multi(list(topic_operations("t")))
+    await settled(cache)
+    await cluster.multi(list(topic_operations("u", topic_id=b"u" * 16)))
+    assert list((await settled(cache)).topics) == ["u"]
+
+
+@by_reason
+@pytest.mark.parametrize("again", [60.0, 0.0], ids=["", "while it is read again already"])
+async def test_an_image_that_lacks_it_is_not_taken_for_current(cluster, cache, monkeypatch, reason, again):
+    monkeypatch.setattr(cache_module, "AGAIN_SECONDS", again)
+    topic = Unreadable(cluster, monkeypatch, paths.topic("t"), reason)
+    await cluster.multi(list(topic_operations("t")))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await cache.synced()
+    topic.is_over = True
+    assert "t" in (await cache.synced()).topics
+
+
+async def test_who_waits_for_what_cannot_be_asked_is_told_and_nobody_else(cluster, cache):
+    def shows(image):
+        return image.topics["u"] if image.topics else None  # a mistake
+
+    waiting = [asyncio.ensure_future(cache.wait_for(each)) for each in (shows, lambda image: "t" in image.topics)]
+    await asyncio.sleep(0)
+    await cluster.multi(list(topic_operations("t")))
+    failed, image = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(failed, KeyError)
+    assert "t" in image.topics
 
 
 async def test_changes_during_a_refresh_are_taken_in_the_next_round(cluster, cache):
