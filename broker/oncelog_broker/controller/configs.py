@@ -1,7 +1,9 @@
 """Changes settings of topics, brokers and users, and quotas: by any broker, as in Kafka with ZooKeeper.
 
-A change is made to the settings as they are, behind their version; those of a topic also behind the topic's, or they
-would outlive a topic that is deleted at this moment. They are no partition states, so nobody needs to be controller.
+A change is made to the settings as they were read, and to no others (`read_nodes.py`). Those of a topic are written
+behind the topic, or they would outlive one that is deleted at this moment, and behind the count of topics that were
+made, or they would become those of the next one of its name. They are no partition states, so nobody needs to be
+controller.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
+from oncelog_broker.controller.read_nodes import ReadNode, read_node
 from oncelog_broker.controller.store_errors import too_contended, translated, unknown_topic
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.address_nodes import OtherNodes, other_nodes
@@ -19,14 +22,10 @@ from oncelog_broker.metadata.store import (
     BadVersion,
     Check,
     ConnectionLost,
-    Create,
-    Delete,
     MetadataStore,
     NodeExists,
     NoNode,
     Operation,
-    Set,
-    Stat,
     parent_of,
 )
 from oncelog_broker.runtime.slices import Pause
@@ -96,15 +95,14 @@ class ConfigController:
         makes_parents: bool = False,
     ) -> Mapping[str, str]:
         for _ in range(MAX_ATTEMPTS):
-            guard: list[Operation] = [] if topic is None else [await self._topic_as_it_is(topic)]
-            found = (await self._store.get_many([path]))[0]
-            before = _parsed(found, path)
+            node = await (read_node(self._store, path) if topic is None else self._of_topic(topic))
+            before = _parsed(node)
             after = change(dict(before))
             if validate_only or after == before:
                 return after
             data = encode_config(after) if after or keeps_empty else None
             try:
-                await commit(self._store, [*guard, _write(path, data, found)], partial(self._holds, path, data))
+                await commit(self._store, node.written(data), partial(self._holds, path, data))
             except NoNode:
                 if makes_parents:
                     with contextlib.suppress(NodeExists):
@@ -115,35 +113,31 @@ class ConfigController:
                 return after
         raise too_contended(path, MAX_ATTEMPTS)
 
-    async def _topic_as_it_is(self, name: str) -> Check:
+    async def _of_topic(self, name: str) -> ReadNode:
+        """The settings of a topic, to be written while there is this topic. UNKNOWN_TOPIC_OR_PARTITION."""
+        path = paths.topic_config(name)
         try:
-            stat = await self._store.exists(paths.topic(name))
-        except ValueError:  # a name that is no legal path, so no topic has it
-            stat = None
-        if stat is None:
+            made, topic, found = await self._store.get_many([paths.TOPICS, paths.topic(name), path])
+        except ValueError as error:  # a name that is no legal path, so no topic has it
+            raise unknown_topic(name) from error
+        if made is None or topic is None:
             raise unknown_topic(name)
-        return Check(paths.topic(name), stat.version)
+        is_there = [Check(paths.TOPICS, made[1].version), Check(paths.topic(name), topic[1].version)]
+        return ReadNode(path, found, as_made=is_there, as_changed=is_there)
 
     async def _holds(self, path: str, data: bytes | None) -> bool:
         found = (await self._store.get_many([path]))[0]
         return (None if found is None else found[0]) == data
 
 
-def _parsed(found: tuple[bytes, Stat] | None, path: str) -> dict[str, str]:
+def _parsed(node: ReadNode) -> dict[str, str]:
     """Raises KafkaError: what cannot be read is not overwritten."""
     try:
-        return {} if found is None else parse_config(found[0], path)
+        return {} if node.found is None else parse_config(node.found[0], node.path)
     except MalformedPayload as error:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"The settings in the store cannot be read: {error}"
         ) from error
-
-
-def _write(path: str, data: bytes | None, found: tuple[bytes, Stat] | None) -> Operation:
-    if found is None:
-        assert data is not None, "nothing was there, and nothing is to be"
-        return Create(path, data)
-    return Delete(path, found[1].version) if data is None else Set(path, data, found[1].version)
 
 
 async def commit(store: MetadataStore, operations: list[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:

@@ -234,9 +234,11 @@ class TopicController:
         overrides: Mapping[str, str],
         term: PartitionController,
     ) -> list[Operation]:
+        """Counted as one that was made: who changes settings knows by that whether the topic is the one of before."""
         data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
         return [
             term.controllership.fence,
+            Set(paths.TOPICS, b""),
             Create(paths.topic(name), data),
             Create(paths.partitions(name)),
             *_first_states(name, placed, term),

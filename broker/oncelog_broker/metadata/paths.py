@@ -12,6 +12,8 @@ from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+"""Its version counts the topics that were made: what a multi can check, when the nodes of a topic that is deleted and
+made again begin with version 0 again."""
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"

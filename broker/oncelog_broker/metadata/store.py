@@ -207,7 +207,8 @@ class MetadataStore(Protocol):
         """Data and stat of a node. NoNode."""
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """`get` for many nodes in one go, in the order asked; None for a node that does not exist. Not a snapshot."""
+        """`get` for many nodes in one go, one after the other in the order asked; None for a node that does not exist.
+        Not a snapshot: those that are named later may be read as they are later."""
 
     async def exists(self, path: str) -> Stat | None:
         """The stat of a node, None if there is no such node."""
