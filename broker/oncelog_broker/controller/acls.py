@@ -1,7 +1,7 @@
 """Changes ACLs in the store: by any broker, as in Kafka with ZooKeeper.
 
-A pattern's ACLs are one node, which goes with the last of them. A change is made to the entries as they are, behind
-their version, so that of two who change the same at once nobody's change is lost.
+A pattern's ACLs are one node, which goes with the last of them. A change is made to the entries as they were read, and
+to no others (`read_nodes.py`), so that of two who change the same at once nobody's change is lost.
 """
 
 from __future__ import annotations
@@ -12,21 +12,12 @@ from functools import partial
 from typing import Final
 
 from oncelog_broker.controller.configs import MAX_ATTEMPTS, commit
+from oncelog_broker.controller.read_nodes import ReadNode, read_node
 from oncelog_broker.controller.store_errors import too_contended, translated
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.acl_payload import encode_acls, parse_acls
 from oncelog_broker.metadata.payloads import MalformedPayload
-from oncelog_broker.metadata.store import (
-    BadVersion,
-    Create,
-    Delete,
-    MetadataStore,
-    NodeExists,
-    NoNode,
-    Operation,
-    Set,
-    Stat,
-)
+from oncelog_broker.metadata.store import BadVersion, MetadataStore, NodeExists, NoNode
 from oncelog_protocol.acls import AclEntry, ResourcePattern
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -49,8 +40,8 @@ class AclController:
         path = paths.acls(pattern)
         with translated(path):
             for _ in range(MAX_ATTEMPTS):
-                found = (await self._store.get_many([path]))[0]
-                before = _parsed(found, path)
+                node = await read_node(self._store, path)
+                before = _parsed(node)
                 after = change(before)
                 if after == before:
                     return before
@@ -60,7 +51,7 @@ class AclController:
                         ErrorCode.POLICY_VIOLATION, f"Too many ACLs of {pattern.type.shown} {pattern.name}."
                     )
                 try:
-                    await commit(self._store, [_write(path, data, found)], partial(self._holds, path, data))
+                    await commit(self._store, node.written(data), partial(self._holds, path, data))
                 except NoNode:
                     await self._make_parent(pattern)
                 except (BadVersion, NodeExists):
@@ -78,15 +69,8 @@ class AclController:
         return (None if found is None else found[0]) == data
 
 
-def _write(path: str, data: bytes | None, found: tuple[bytes, Stat] | None) -> Operation:
-    if found is None:
-        assert data is not None, "nothing was there, and nothing is to be"
-        return Create(path, data)
-    return Delete(path, found[1].version) if data is None else Set(path, data, found[1].version)
-
-
-def _parsed(found: tuple[bytes, Stat] | None, path: str) -> Entries:
+def _parsed(node: ReadNode) -> Entries:
     try:
-        return frozenset() if found is None else parse_acls(found[0], path)
+        return frozenset() if node.found is None else parse_acls(node.found[0], node.path)
     except MalformedPayload as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The ACLs in the store cannot be read: {error}") from error

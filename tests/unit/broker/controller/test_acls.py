@@ -97,6 +97,23 @@ async def test_of_two_changes_at_once_none_is_lost(store: Any, acls: AclControll
     assert parse_acls(data, NODE) == {READ, WRITE, delete}
 
 
+async def test_an_entry_that_was_removed_meanwhile_does_not_come_back_and_a_new_one_is_not_lost(
+    store: Any, acls: AclController
+) -> None:
+    """The node goes with the last entry, and the versions of the next one begin anew."""
+    await acls.change(ORDERS, adding(READ))
+
+    async def others() -> None:
+        await acls.change(ORDERS, removing(READ))
+        await acls.change(ORDERS, adding(WRITE))
+
+    store.before_write = others
+    delete = AclEntry("User:carol", "*", AclOperation.DELETE, AclPermission.ALLOW)
+    assert await acls.change(ORDERS, adding(delete)) == {WRITE}
+    data, _ = await store.get(NODE)
+    assert parse_acls(data, NODE) == {WRITE, delete}
+
+
 async def test_what_cannot_be_read_is_not_overwritten(store: Any, acls: AclController) -> None:
     await store.create(NODE, b"nonsense", make_parents=True)
     with pytest.raises(KafkaError) as refused:
