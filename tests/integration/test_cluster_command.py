@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from tests.support.zookeeper.shared_server import ROOT
 
 from oncelog_broker.local_cluster.cluster import LocalCluster, MemberStatus
 from oncelog_broker.local_cluster.ports import is_free, own_ports
-from oncelog_broker.local_cluster.process import LocalProcess
+from oncelog_broker.local_cluster.process import HAS_PROC, LocalProcess, started_at
 
 COMMAND = str(Path(sys.executable).parent / "oncelog")
 TIMEOUT_SECONDS = 100
@@ -26,6 +27,18 @@ STAND_IN = """
 import sys
 from oncelog_broker.local_cluster import broker_process
 broker_process.COMMAND = (sys.executable, "-m", "tests.support.stand_in_broker")
+"""
+
+KILLED_AS_IT_STARTS = """
+import os, signal, subprocess
+
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if any({command!r} in each for each in command):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+subprocess.Popen = Popen
 """
 
 
@@ -121,6 +134,35 @@ def test_the_life_of_a_cluster(cluster: Cluster) -> None:
     assert cluster.up("--brokers", "3") == f"{addresses},127.0.0.1:{first + 2}", "it may grow"
     with cluster.zookeeper() as client:
         assert client.exists("/kept"), "its data stays"
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="processes are found in /proc")
+def test_what_was_just_started_when_the_command_was_killed_does_not_stay(
+    cluster: Cluster, sabotage: Callable[[str], None]
+) -> None:
+    try:
+        sabotage(STAND_IN + KILLED_AS_IT_STARTS.format(command="QuorumPeerMain"))
+        cluster.run("up", "--brokers", "1", "--port", str(cluster.port), code=-signal.SIGKILL)
+        cluster.run("down")
+        assert all(process.wait(TIMEOUT_SECONDS / 10) for process in processes_of(cluster.directory))
+        sabotage(STAND_IN + KILLED_AS_IT_STARTS.format(command="stand_in_broker"))
+        cluster.run("up", code=-signal.SIGKILL)
+        cluster.run("down")
+        assert all(process.wait(TIMEOUT_SECONDS / 10) for process in processes_of(cluster.directory))
+    finally:
+        for process in processes_of(cluster.directory):
+            process.kill()
+
+
+def processes_of(directory: Path) -> Iterator[LocalProcess]:
+    """Those whose command names it."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has just ended
+        if os.fsencode(directory) in command and (started := started_at(int(entry.name))) is not None:
+            yield LocalProcess(int(entry.name), started)
 
 
 def test_a_broker_of_a_cluster_has_its_records_after_a_kill(cluster: Cluster) -> None:

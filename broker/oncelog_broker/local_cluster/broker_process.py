@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,14 @@ def settings_of(
     }
 
 
-def start_broker(directory: Path, broker: Member, settings: Mapping[str, str]) -> LocalProcess:
-    """It serves some time later."""
+def start_broker(
+    directory: Path, broker: Member, settings: Mapping[str, str], note: Callable[[LocalProcess], None]
+) -> None:
+    """It serves some time later. `note`: see LocalProcess.start."""
     command = [*COMMAND]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
-    return LocalProcess.start(command, log_of(directory, broker))
+    LocalProcess.start(command, log_of(directory, broker), note=note)
 
 
 async def members_seen_by(broker: Member) -> frozenset[int]:

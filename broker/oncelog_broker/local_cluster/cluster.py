@@ -1,7 +1,7 @@
 """Brokers and their ZooKeeper in one directory: all started, stopped, and single ones killed and paused.
 
-Each command is a run of its own: it reads the state, holds it alone until it ends, and writes it after each step, so
-that the next one goes on from wherever this one was killed.
+Each command is a run of its own: it reads the state, holds it alone until it ends, and writes it with each step, so
+that the next one goes on from wherever this one was killed: nothing runs that is not in it.
 """
 
 from __future__ import annotations
@@ -286,9 +286,13 @@ class LocalCluster:
             process.resume()
             return
         connect_string = ",".join(address_of(server) for server in state.zookeepers)
-        broker.settings = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
-        broker.process = start_broker(self.directory, broker, broker.settings)
-        state.save(self.directory)
+        settings = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
+
+        def note(process: LocalProcess) -> None:
+            broker.process, broker.settings = process, settings
+            state.save(self.directory)
+
+        start_broker(self.directory, broker, settings, note)
 
     def _tell_what_is_outdated(self, state: ClusterState) -> None:
         """Brokers that ran already have the settings that they were started with."""

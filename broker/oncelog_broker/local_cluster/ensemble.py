@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -64,11 +65,16 @@ class ZooKeeperServer:
         """Paused or not."""
         return self.process is not None and self.process.is_running
 
-    def launch(self, java: Java, jars: Jars, *, dies_with_us: bool) -> None:
-        """Start it; it serves some time later."""
+    def launch(self, java: Java, jars: Jars, note: Callable[[], None], *, dies_with_us: bool) -> None:
+        """Start it; it serves some time later. `note` is called when `process` is known, and before it runs."""
         assert not self.is_running, f"{self.directory} has a server already"
         command = [str(java.path), *FLAGS, "-cp", jars.class_path, MAIN_CLASS, str(self.directory / "zoo.cfg")]
-        self.process = LocalProcess.start(command, self.log, dies_with_us=dies_with_us)
+
+        def known(process: LocalProcess) -> None:
+            self.process = process
+            note()
+
+        LocalProcess.start(command, self.log, dies_with_us=dies_with_us, note=known)
 
     @property
     def is_serving(self) -> bool:
@@ -145,8 +151,8 @@ class Ensemble:
     ) -> None:
         """`servers`: those of an earlier run, in their order. `dies_with_us`: see LocalProcess.start.
 
-        `on_launch` hears of all servers as soon as processes were started, before they serve. `settings`: of zoo.cfg,
-        beside those that every server has.
+        `on_launch` hears of all servers each time that one is started, before it runs. `settings`: of zoo.cfg, beside
+        those that every server has.
         """
         self.directory = directory
         self.java, self.jars = java, jars
@@ -193,8 +199,7 @@ class Ensemble:
     def restart(self, number: int) -> None:
         """Start one that was killed, and wait until it serves. Raises ZooKeeperStartError."""
         server = self.server(number)
-        server.launch(self.java, self.jars, dies_with_us=self.dies_with_us)
-        self._on_launch(self.servers)
+        self._launch_one(server)
         server.wait_until_serving(time.monotonic() + SERVE_SECONDS)
 
     def stop(self) -> None:
@@ -214,11 +219,14 @@ class Ensemble:
         for server in self.servers:
             server.resume()
             if not server.is_running:
-                server.launch(self.java, self.jars, dies_with_us=self.dies_with_us)
-        self._on_launch(self.servers)
+                self._launch_one(server)
         deadline = time.monotonic() + SERVE_SECONDS
         for server in self.servers:
             server.wait_until_serving(deadline)
+
+    def _launch_one(self, server: ZooKeeperServer) -> None:
+        note = partial(self._on_launch, self.servers)
+        server.launch(self.java, self.jars, note, dies_with_us=self.dies_with_us)
 
     def _choose_ports(self) -> None:
         per_server = 1 if self.size == 1 else len(ServerPorts._fields)

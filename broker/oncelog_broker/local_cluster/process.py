@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,9 @@ if os.getppid() == int(sys.argv[1]):
 """
 """Becomes the command, and is killed with its parent: PR_SET_PDEATHSIG outlives execve. Not by a `preexec_fn`, which
 Python runs between fork and exec: with other threads at work that may hang."""
+
+_WHEN_NOTED: Final = ("/bin/sh", "-c", 'read -r noted && exec "$@" </dev/null', "sh")
+"""Becomes the command when it is told a line, and ends where nobody is left who could tell it."""
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
@@ -62,24 +65,34 @@ class LocalProcess:
         *,
         environment: Mapping[str, str] | None = None,
         dies_with_us: bool = False,
+        note: Callable[[LocalProcess], None] = lambda _: None,
     ) -> LocalProcess:
         """In a session of its own, so that no Ctrl-C of a terminal reaches it; its output is appended to `log`.
 
         `dies_with_us`: it is killed when the *thread* that calls this ends, however it does (on Linux alone).
+        `note` hears of it before the command runs. Where we end meanwhile, however we do, or `note` fails, it never
+        runs: so whatever runs is noted.
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
         with log.open("ab") as output:
             child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
+                [*_WHEN_NOTED, *command],
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=None if environment is None else dict(environment),
                 start_new_session=True,
+                bufsize=0,
             )
         _children[child.pid] = child
-        return cls(child.pid, started_at(child.pid) or "ended at once")
+        assert child.stdin is not None
+        with child.stdin as told:
+            process = cls(child.pid, started_at(child.pid) or "ended at once")
+            note(process)
+            with suppress(BrokenPipeError):  # somebody has killed it
+                told.write(b"\n")
+        return process
 
     @property
     def is_running(self) -> bool:

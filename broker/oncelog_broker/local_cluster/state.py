@@ -1,7 +1,7 @@
 """What a local cluster remembers between two commands: its processes, where they listen, what was asked for.
 
-It stands in `cluster.json` in the cluster's directory, replaced as a whole. A process is in it from the moment it is
-started, with the time of its start, so that no later command takes another process for it.
+It stands in `cluster.json` in the cluster's directory, replaced as a whole. A process is in it before it runs, with the
+time of its start, so that no later command misses it, or takes another process for it.
 """
 
 from __future__ import annotations

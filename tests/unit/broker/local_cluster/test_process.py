@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,6 +84,49 @@ def test_one_that_dies_with_us_is_the_command_itself(log: Path) -> None:
         assert process.is_running
     assert int(log.read_text()) == process.pid
     process.kill()
+
+
+def test_it_runs_when_it_was_noted_and_hears_nothing_of_that(log: Path) -> None:
+    noted: list[tuple[LocalProcess, bool]] = []
+    process = LocalProcess.start(["cat"], log, note=lambda process: noted.append((process, process.is_running)))
+    assert process.wait(GENEROUS_SECONDS), "there is nothing to read"
+    assert [(each.pid, each.started, was_there) for each, was_there in noted] == [(process.pid, process.started, True)]
+    assert log.read_text() == ""
+
+
+def test_what_cannot_be_noted_never_runs(tmp_path: Path, log: Path) -> None:
+    started: list[LocalProcess] = []
+
+    def fail(process: LocalProcess) -> None:
+        started.append(process)
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        LocalProcess.start(["touch", str(tmp_path / "ran")], log, note=fail)
+    assert started[0].wait(GENEROUS_SECONDS)
+    assert not (tmp_path / "ran").exists()
+
+
+DIES_AS_IT_NOTES = """
+import os, signal, sys
+from pathlib import Path
+from oncelog_broker.local_cluster.process import LocalProcess
+
+def die(process):
+    print(process.pid, process.started, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+LocalProcess.start(["touch", sys.argv[1]], Path(sys.argv[2]), note=die)
+"""
+
+
+def test_what_nobody_has_noted_never_runs_though_we_are_killed(tmp_path: Path, log: Path) -> None:
+    command = [sys.executable, "-c", DIES_AS_IT_NOTES, str(tmp_path / "ran"), str(log)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=GENEROUS_SECONDS, check=False)
+    assert done.returncode == -signal.SIGKILL
+    pid, _, started = done.stdout.strip().partition(" ")
+    assert LocalProcess(int(pid), started).wait(GENEROUS_SECONDS)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_no_process_has_started_that_is_not_there() -> None:
