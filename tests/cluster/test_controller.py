@@ -157,22 +157,24 @@ def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tm
     three = {"transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3"}
     cluster = BrokerCluster(tmp_path, new_root, size=3, settings=three)
 
-    def coordinator(asked: int, kind: CoordinatorType) -> int:
+    def coordinator(asked: int, kind: CoordinatorType) -> tuple[int, str]:
         request = FindCoordinatorRequest(key="k", key_type=kind)
         with RawClient(cluster.brokers[asked].port) as client:
-            return int(client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code)
+            answer = client.call(request, ApiKey.FIND_COORDINATOR, 2)
+        return answer.error_code, answer.error_message
 
     try:
         for broker in (1, 2):
             cluster.brokers[broker].start()
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
-                assert coordinator(1, kind) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                code, why = coordinator(1, kind)
+                assert (code, "is to have 3 replicas" in why) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, True)
         cluster.brokers[3].start()
         for kind, topic in (
             (CoordinatorType.TRANSACTION, "__transaction_state"),
             (CoordinatorType.GROUP, "__consumer_offsets"),
         ):
-            eventually(lambda: coordinator(2, kind) == 0, "there is a coordinator")  # noqa: B023
+            eventually(lambda: coordinator(2, kind)[0] == 0, "there is a coordinator")  # noqa: B023
             (found,) = described(cluster, 2, topic).topics
             assert {tuple(sorted(each.replica_nodes)) for each in found.partitions} == {(1, 2, 3)}
     finally:

@@ -58,6 +58,8 @@ class BrokerProcess:
         self.settings = {**DEFAULTS, **(settings or {})}
         if self.new_chroot is not None and "zookeeper.connect" not in self.settings:
             self.settings["zookeeper.connect"] = self._chroot_of(data)
+            for topic in ("offsets.topic", "transaction.state.log"):
+                self.settings.setdefault(f"{topic}.replication.factor", "1")
         if "zookeeper.connect" in self.settings:
             # As long as a busy machine takes; by default it is the session timeout, which tests shorten.
             self.settings.setdefault("zookeeper.connection.timeout.ms", "60000")

@@ -199,7 +199,7 @@ OFFSETS_TOPIC_REPLICATION_FACTOR = ConfigKey[int](
     "offsets.topic.replication.factor",
     SHORT,
     3,
-    "Replicas of __consumer_offsets, when it is created; where fewer brokers live, one on each of them.",
+    "Replicas of __consumer_offsets, which is created when so many brokers live; without ZooKeeper, one.",
     at_least(1),
     HIGH,
 )
@@ -487,7 +487,7 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR = ConfigKey[int](
     "transaction.state.log.replication.factor",
     SHORT,
     3,
-    "Replicas of __transaction_state, when it is created; where fewer brokers live, one on each of them.",
+    "Replicas of __transaction_state, which is created when so many brokers live; without ZooKeeper, one.",
     at_least(1),
     HIGH,
 )

@@ -6,6 +6,7 @@ until its own image shows the topic.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -18,6 +19,8 @@ from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 30_000
 """For the creation, and again for the topic to be usable here."""
@@ -42,6 +45,8 @@ class TopicCreation:
         self._topics = topics
         self._peers = peers
         self._may_degrade = may_degrade
+        self._too_few: dict[str, int] = {}
+        """Internal topics that were wanted -> how many brokers lived, fewer than they are to have replicas."""
 
     async def create(self, name: str) -> None:
         """Create a topic with the broker's defaults, an internal one with its own; wait until it can be used. One that
@@ -52,11 +57,15 @@ class TopicCreation:
         """
         config = self._config()
         live = len(self._metadata.image.brokers)
-        partitions, replicas, overrides = internal_topic(name, config, live, may_degrade=self._may_degrade) or (
-            config[keys.NUM_PARTITIONS],
-            config[keys.DEFAULT_REPLICATION_FACTOR],
-            {},
-        )
+        try:
+            internal = internal_topic(name, config, live, may_degrade=self._may_degrade)
+        except KafkaError as error:
+            if self._too_few.get(name) != live:  # clients ask again and again
+                self._too_few[name] = live
+                logger.warning("clients wait for a coordinator", extra={"reason": error.message})
+            raise
+        defaults = (config[keys.NUM_PARTITIONS], config[keys.DEFAULT_REPLICATION_FACTOR], {})
+        partitions, replicas, overrides = internal or defaults
         try:
             await self._create(name, partitions, replicas, overrides)
         except KafkaError as error:

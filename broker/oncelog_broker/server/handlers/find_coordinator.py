@@ -53,8 +53,9 @@ async def _create_then_answer(
     try:
         if await _may_find_any(request, context):
             await context.services.create_topic(topic)
-    except KafkaError:
-        return await settled(_failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    except KafkaError as error:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return await settled(_failed(request, context, code, error.message))
     return await settled(_answer(request, context, topic))
 
 
@@ -93,24 +94,24 @@ def _leader(key: str, topic: str, image: ClusterImage, listener: str) -> Coordin
 
 
 def _failed(
-    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode
+    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, why: str | None = None
 ) -> Answer[FindCoordinatorResponse]:
-    refused = context.in_slices(_no_coordinators(request, context, code))
+    refused = context.in_slices(_no_coordinators(request, context, code, why))
     return then(refused, lambda coordinators: _response(request, context, coordinators))
 
 
 def _no_coordinators(
-    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode
+    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, why: str | None
 ) -> Steps[list[Coordinator]]:
     coordinators = []
     for key in _keys(request, context):
-        coordinators.append(_no_coordinator(key, code))
+        coordinators.append(_no_coordinator(key, code, why))
         yield None
     return coordinators
 
 
-def _no_coordinator(key: str, code: ErrorCode) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=code.meaning)
+def _no_coordinator(key: str, code: ErrorCode, why: str | None = None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why or code.meaning)
 
 
 def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:

@@ -76,9 +76,12 @@ async def test_what_the_controller_answers_is_passed_on_or_can_be_tried_again(co
     assert raised.value.code is code
 
 
-async def test_an_internal_topic_that_would_have_too_few_replicas_is_not_asked_for():
+async def test_an_internal_topic_that_would_have_too_few_replicas_is_not_asked_for(caplog):
     scene = Scene(2)
-    with pytest.raises(KafkaError) as raised:
-        await scene.creation.create("__consumer_offsets")
-    assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for _ in range(3):
+        with pytest.raises(KafkaError) as raised:
+            await scene.creation.create("__consumer_offsets")
+        assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert scene.asked == []
+    reason = "__consumer_offsets is to have 3 replicas, but 2 brokers live: start more, or ask for fewer"
+    assert [record.reason for record in caplog.records] == [reason], "told once"
