@@ -19,6 +19,8 @@ from oncelog_testing.history.recorder import History
 CLEANINGS = 3
 """The aborted record goes with the first, with the second its marker is found to be of use to nobody, and with a
 retention of nothing it goes with the third."""
+MAX_ROUNDS = CLEANINGS + 20
+"""With one it goes, unless just then a busy machine lets a replica fall out of the ISR."""
 FILLERS = 2
 
 
@@ -26,7 +28,8 @@ FILLERS = 2
 def cleaning_cluster(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    settings = {"log.cleaner.backoff.ms": "50"}
+    # No session is to end because the machine is busy: nothing is removed while a replica is out of sync.
+    settings = {"log.cleaner.backoff.ms": "50", "zookeeper.session.timeout.ms": "6000"}
     with ReplicatedCluster(tmp_path_factory.mktemp("cleaning"), chroots(), settings) as cluster:
         yield cluster
     cluster.check_logs()
@@ -46,13 +49,17 @@ def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
         assert has_marker(cluster, place)
     cluster.start(3)
     cluster.until_whole(topic)
-    asyncio.run(write_until_cleaned(cluster, place))
-    assert not has_marker(cluster, place), "all have it"
+    rounds = CLEANINGS
+    while has_marker(cluster, place):
+        assert rounds < MAX_ROUNDS, "all have it, so it goes"
+        asyncio.run(write_until_cleaned(cluster, place))
+        cluster.until_whole(topic)
+        rounds += 1
     cluster.kill(1, 2)
     assert cluster.until_led(topic).leader == 3
     note_content(cluster, history, place)
     values = [value for _, value in history.final[place]]
-    assert (values.count(b"aborted"), values.count(b"filler")) == (0, (CLEANINGS + 1) * FILLERS)
+    assert (values.count(b"aborted"), values.count(b"filler")) == (0, rounds * FILLERS)
 
 
 async def abort_without(node_id: int, cluster: ReplicatedCluster, topic: str) -> None:
