@@ -44,6 +44,7 @@ def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
     configs = {"cleanup_policy": "compact", "delete_retention_ms": "0", "min_cleanable_dirty_ratio": "0"}
     cluster.create_topic(topic, BROKERS, segment_bytes="100", **configs)
     asyncio.run(abort_without(3, cluster, topic))
+    cluster.until(lambda: 3 not in cluster.parts(topic, 1)[0].isr, "broker 1 knows that 3 is away")
     for _ in range(CLEANINGS):
         asyncio.run(write_until_cleaned(cluster, place))
         assert has_marker(cluster, place)
@@ -64,7 +65,7 @@ def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
 
 async def abort_without(node_id: int, cluster: ReplicatedCluster, topic: str) -> None:
     """A transaction whose record this broker has, but not its end."""
-    async with Producer(cluster.addresses, transactional_id=topic) as producer:
+    async with Producer(cluster.addresses, transactional_id=topic, transaction_timeout_ms=300_000) as producer:
         producer.begin_transaction()
         await (await producer.send(topic, b"aborted", key=b"key"))
         await asyncio.to_thread(cluster.until_whole, topic)

@@ -34,5 +34,5 @@ async def read_node(store: MetadataStore, path: str) -> ReadNode:
     """A node that is changed by nobody who does not keep the rule."""
     above = parent_of(path)
     counting, found = await store.get_many([above, path])
-    made = 0 if counting is None else counting[1].version
-    return ReadNode(path, found, as_made=[Set(above, b"")], as_changed=[Check(above, made)])
+    content, made = (b"", 0) if counting is None else (counting[0], counting[1].version)
+    return ReadNode(path, found, as_made=[Set(above, content, made)], as_changed=[Check(above, made)])

@@ -34,7 +34,8 @@ ImageCallback = Callable[[ClusterImage, ClusterImage], None]
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
 """Named alone, anything beneath may have changed."""
 AGAIN_SECONDS: Final = 1.0
-"""What could not be read, though the store was there, is read again so much later."""
+"""What could not be read, though the store was there, is read again so much later, then twice as much."""
+MAX_AGAIN_SECONDS: Final = 60.0
 
 
 class _Stale:
@@ -97,6 +98,9 @@ class MetadataCache:
         """What a refresh could not read. Apart from what is named later, which it must not keep away."""
         self._refreshing: asyncio.Task[bool] | None = None
         self._again: asyncio.TimerHandle | None = None
+        self._again_seconds = 0.0
+        """How long the last wait before reading again was; 0 once all was read."""
+        self._is_closed = False
         self._subscribers: list[ImageCallback] = []
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
@@ -178,11 +182,12 @@ class MetadataCache:
         for unsubscribe in self._watches:
             unsubscribe()
         self._watches.clear()
+        self._is_closed = True
+        if self._again is not None:
+            self._again.cancel()
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
-        if self._again is not None:
-            self._again.cancel()
 
     def _on_change(self, path: str) -> None:
         self._stale.add(path)
@@ -222,11 +227,15 @@ class MetadataCache:
                     self._unread.add_all(stale)
             if image is not None and image is not self._image:
                 self._publish(image)
-        return self._unread.is_empty()
+        if not self._unread.is_empty():
+            return False
+        self._again_seconds = 0.0
+        return True
 
     def _read_unread_later(self) -> None:
-        if self._again is None:
-            self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._on_again)
+        if self._again is None and not self._is_closed:
+            self._again_seconds = min(max(AGAIN_SECONDS, 2 * self._again_seconds), MAX_AGAIN_SECONDS)
+            self._again = asyncio.get_running_loop().call_later(self._again_seconds, self._on_again)
 
     def _on_again(self) -> None:
         self._again = None

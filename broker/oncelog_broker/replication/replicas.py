@@ -236,7 +236,11 @@ class Replicas:
         if topic is None or topic.topic_id != partition.topic_id:
             return False
         state = topic.partitions.get(partition.index)
-        return state is not None and set(state.replicas) <= set(state.isr)
+        if state is None or not set(state.replicas) <= set(state.isr):
+            return False
+        # Who leads may have been granted an ISR already that the image does not show yet.
+        is_led = self._leaders.get((partition.topic, partition.index)) is partition
+        return not is_led or set(state.replicas) <= set(partition.isr)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         """For replication-offset-checkpoint."""

@@ -134,7 +134,10 @@ class LogOpening:
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
-        a later fsync would not tell (E26). So its identity is written again, and the log synced before it is used."""
+        a later fsync would not tell (E26). So its identity is written again, and the log synced before it is used.
+
+        Of a compacted log all is given up: what was not synced may be what takes back records that were (S56), and the
+        others may have compacted it away since, as this replica had it when it was in sync."""
         wanted = returning.wanted
         try:
             topic_id = self._identity_of(returning)
@@ -158,7 +161,8 @@ class LogOpening:
         log.note_start(0)  # what of its start was on the disk is not known here: it is noted again
         try:
             # Nor does it begin before its start again: by what is checkpointed, a later start would empty it.
-            log.truncate_to(max(log.recovery_point, log.log_start_offset))
+            kept = log.log_start_offset if wanted.config.is_compacted else log.recovery_point
+            log.truncate_to(max(kept, log.log_start_offset))
             self._identify([(wanted, log)])
             self._disk.sync_directory(os.path.dirname(returning.path))
         except (KafkaError, OSError) as error:

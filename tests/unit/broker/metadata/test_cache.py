@@ -1,6 +1,7 @@
 """The current image follows the store through its watches."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -292,6 +293,27 @@ async def test_what_could_not_be_read_is_read_again_though_nobody_tells_of_it(cl
     assert "t" not in (await settled(cache)).topics
     topic.is_over = True
     await cache.wait_for(lambda image: "t" in image.topics)
+
+
+async def test_what_stays_unreadable_is_read_ever_more_rarely_and_not_after_the_end(cluster, cache, monkeypatch):
+    waits = []
+    never = SimpleNamespace(cancel=lambda: None)
+    loop = SimpleNamespace(
+        create_task=asyncio.get_running_loop().create_task,
+        call_later=lambda seconds, call: waits.append((seconds, call)) or never,
+    )
+    monkeypatch.setattr(cache_module, "asyncio", SimpleNamespace(**vars(asyncio) | {"get_running_loop": lambda: loop}))
+    Unreadable(cluster, monkeypatch, paths.topic("t"), AccessDenied("", "protected"))
+    await cluster.multi(list(topic_operations("t")))
+    await settled(cache)
+    for _ in range(8):
+        waits[-1][1]()
+        await settled(cache)
+    assert [seconds for seconds, _ in waits] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    await cache.close()
+    waits[-1][1]()
+    await settled(cache)
+    assert len(waits) == 9
 
 
 @by_reason

@@ -54,6 +54,11 @@ async def test_s56_all_are_in_sync_only_where_that_is_sure(logs: LogManager, tas
     one_away = EMPTY.with_topic(replicated(leader=1, epoch=1, isr=(1,)))
     replicas.on_image(EMPTY.with_topic(replicated(leader=1, epoch=0)), one_away)
     assert not replicas.all_are_in_sync(partition)
+    replicas.on_image(one_away, whole := EMPTY.with_topic(replicated(leader=1, epoch=2)))
+    assert replicas.all_are_in_sync(partition)
+    partition.adopt_isr((1,), 3)
+    assert not replicas.all_are_in_sync(partition), "the controller has said so already, and no image shows it yet"
+    one_away = whole
     another = Topic("orders", bytes([2]) * 16, {0: PartitionState((1,), (1,), leader=1, leader_epoch=0)})
     replicas.on_image(one_away, EMPTY.with_topic(another))
     assert not replicas.all_are_in_sync(partition), "it is of a topic that was deleted"

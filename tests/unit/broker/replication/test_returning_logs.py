@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tests.support.storage import FaultyDisk, contents, make_batch
 
-from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.partition import Partition
@@ -47,7 +48,8 @@ class Host:
         self.disk, self.clock, self.tasks = FaultyDisk(), ManualClock(), Tasks()
         self.directory = directory
         self.logs = self.open_logs()
-        self.replicas = Replicas(ME, self.logs, lambda _: LogConfig(), EMPTY, self.tasks)
+        self.config = LogConfig()
+        self.replicas = Replicas(ME, self.logs, lambda _: self.config, EMPTY, self.tasks)
         self.replicas.fetching = self.followed = Followed()
         self.returning = ReturningLogs(self.replicas, self.clock, self.tasks)
         self.image = EMPTY
@@ -110,6 +112,18 @@ async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host:
     assert (back.leader, back.leader_epoch, back.log.is_offline) == (OTHER, 1, False)
     assert not host.logs.failures
     assert list(host.logs.logs()) == [back.log]
+
+
+async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
+    """What was not synced may have deleted what was, and be compacted away elsewhere."""
+    host.config = replace(host.config, cleanup_policy=frozenset({COMPACT}))
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    host.disk.append_fault = None
+    await host.look_for(2)
+    assert host.only is not failed
+    assert (host.only.log.log_end_offset, contents(host.only.log)) == (0, [])
+    assert host.followed.partitions == {host.only}
 
 
 @pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
