@@ -13,7 +13,7 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.coordinator.internal_topics import internal_topic
+from oncelog_broker.coordinator.internal_topics import InternalTopic, internal_topic
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.replicas import Replicas
@@ -64,7 +64,7 @@ class TopicCreation:
                 self._too_few[name] = live
                 logger.warning("clients wait for a coordinator", extra={"reason": error.message})
             raise
-        defaults = (config[keys.NUM_PARTITIONS], config[keys.DEFAULT_REPLICATION_FACTOR], {})
+        defaults = InternalTopic(config[keys.NUM_PARTITIONS], config[keys.DEFAULT_REPLICATION_FACTOR], {})
         partitions, replicas, overrides = internal or defaults
         try:
             await self._create(name, partitions, replicas, overrides)

@@ -144,6 +144,7 @@ class LogCleaner:
                 "bytes_written": stats.bytes_written,
                 "records_dropped": stats.records_dropped,
                 "keyless_records": stats.keyless_records,
+                "kept_for_replicas": stats.kept_for_replicas,
                 "seconds": round(self._clock.monotonic() - started, 3),
                 "longest_slice_ms": round(pace.longest_seconds * 1000, 1),
             },

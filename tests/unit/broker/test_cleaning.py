@@ -52,7 +52,8 @@ def cleaner_of(partition, logs, disk, clock, **settings):
         keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: 1e9,
         keys.PRODUCER_ID_EXPIRATION_MS: settings.get("producer_id_expiration_ms", 86_400_000),
     }
-    replicas = SimpleNamespace(partitions=lambda: [partition], all_are_in_sync=lambda _: True)
+    is_whole = settings.get("is_whole", True)
+    replicas = SimpleNamespace(partitions=lambda: [partition], all_are_in_sync=lambda asked: is_whole)
     tasks = Tasks()
     return LogCleaner(lambda: config, logs, replicas, clock, tasks, Slices(clock, tasks), disk)
 
@@ -70,6 +71,21 @@ async def test_the_last_header_of_a_producer_stays_as_long_as_the_producer_is_kn
     partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     await cleaner_of(partition, logs, disk, clock, producer_id_expiration_ms=expiration_ms).clean_due()
     assert sum(batch.producer_id == 7 for batch in all_batches(log)) == kept
+    logs.close()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_s56_a_deletion_stays_while_a_replica_is_away(tmp_path, is_whole):
+    disk, clock = RealDisk(), ManualClock()
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
+    config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0, delete_retention_ms=0)
+    log = make_log(logs, "table", 0, None, config)
+    put(log, (b"gone", None))
+    for _ in range(2):
+        put(log, (b"k", b"v"))
+        partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
+        await cleaner_of(partition, logs, disk, clock, is_whole=is_whole).clean_due()
+    assert (all_batches(log)[0].base_offset == 0) is not is_whole
     logs.close()
 
 

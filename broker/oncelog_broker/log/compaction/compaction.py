@@ -64,6 +64,8 @@ class CompactionStats:
     bytes_written: int = 0
     records_dropped: int = 0
     keyless_records: int = 0
+    kept_for_replicas: int = 0
+    """Batches whose horizon has passed, and that stay because a replica is away."""
 
 
 class Compaction:
@@ -81,8 +83,8 @@ class Compaction:
         producer_id_expiration_ms: int,
         all_replicas_have_it: bool,
     ) -> None:
-        """`all_replicas_have_it`: whether no replica is behind `end`. Else nothing goes that takes back older records:
-        no deletion and no marker."""
+        """`all_replicas_have_it`: whether all are in sync. Else nothing goes that takes back older records: no deletion
+        and no marker."""
         self._log = log
         self._disk = disk
         self._config = log.config
@@ -341,7 +343,10 @@ class Compaction:
 
     def _has_passed(self, horizon_ms: int | None) -> bool:
         """Whether whoever needs to has seen what lies in a batch with this horizon: readers and replicas."""
-        return self._all_replicas_have_it and horizon_ms is not None and horizon_ms <= self._now_ms
+        if horizon_ms is None or horizon_ms > self._now_ms:
+            return False
+        self.stats.kept_for_replicas += not self._all_replicas_have_it
+        return self._all_replicas_have_it
 
     @property
     def _new_horizon_ms(self) -> int:

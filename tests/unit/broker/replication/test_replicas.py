@@ -58,7 +58,9 @@ async def test_s56_all_are_in_sync_only_where_that_is_sure(logs: LogManager, tas
     assert replicas.all_are_in_sync(partition)
     partition.adopt_isr((1,), 3)
     assert not replicas.all_are_in_sync(partition), "the controller has said so already, and no image shows it yet"
-    one_away = whole
+    comes = PartitionState((1, 2, 3), (1, 2), leader=1, leader_epoch=2, partition_epoch=4, adding_replicas=(3,))
+    replicas.on_image(whole, one_away := EMPTY.with_topic(Topic("orders", bytes([1]) * 16, {0: comes})))
+    assert not replicas.all_are_in_sync(partition), "one that is added copies still"
     another = Topic("orders", bytes([2]) * 16, {0: PartitionState((1,), (1,), leader=1, leader_epoch=0)})
     replicas.on_image(one_away, EMPTY.with_topic(another))
     assert not replicas.all_are_in_sync(partition), "it is of a topic that was deleted"

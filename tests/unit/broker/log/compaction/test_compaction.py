@@ -167,8 +167,9 @@ def test_s56_what_takes_records_back_stays_while_a_replica_is_away(log):
 
     assert left() == [marker, 3, 4]
     after = NOW + RETENTION_MS
-    clean(log, first_dirty=5, now_ms=after, all_replicas_have_it=False)
-    assert left() == [marker, 3, 4]
+    compaction = compaction_of(log, first_dirty=5, now_ms=after, all_replicas_have_it=False)
+    run_steps(compaction.steps())
+    assert (left(), compaction.stats.kept_for_replicas) == ([marker, 3, 4], 2)
     clean(log, first_dirty=5, now_ms=after)
     assert left() == [4]
 
