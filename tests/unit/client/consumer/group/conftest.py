@@ -1,0 +1,13 @@
+"""The coordinator of a group of one, in the place of that of transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.fake_group import Coordinator
+
+
+@pytest.fixture
+def coordinator(fake_broker: Any) -> Coordinator:
+    return Coordinator(fake_broker)
