@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 GROUPS_PER_SLICE: Final = 50
 """Groups looked at for expired offsets before other work gets its turn."""
 
-
 FORGET_RETRY_SECONDS: Final = 0.1
 """How soon offsets of deleted topics are looked for again where they could not be removed; twice as long each time."""
 FORGET_MAX_RETRY_SECONDS: Final = 10.0
