@@ -1,4 +1,4 @@
-"""What the tests of members of a group share: consumers on a fake coordinator, and a listener that notes its calls."""
+"""What the tests of a member of a group share: a consumer that is quick, and a listener that notes its calls."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ GROUP = ConsumerGroupMetadata("g", 3, "member", None)
 OFFSETS = {TopicPartition("in", 0): 42}
 P0 = ("topic", 0)
 MANY = 10
-TURNS = 20
 
 
 @contextlib.asynccontextmanager
@@ -52,12 +51,6 @@ def ends(coordinator: FakeCoordinator) -> list[bool]:
 async def commit_one(producer: Producer, value: bytes) -> None:
     async with producer.transaction():
         await producer.send("topic", value)
-
-
-async def turns(count: int = TURNS) -> None:
-    """What can happen without waiting happens."""
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def until_abortable(producer: Producer) -> None:

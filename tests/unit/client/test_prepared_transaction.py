@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 from tests.support.fake_transactions import FakeCoordinator, Step, impatient
-from tests.support.transactional_producers import P0, ends, started, turns
+from tests.support.loop_turns import turns
+from tests.support.transactional_producers import P0, ends, started
 
 from oncelog import Admin, PreparedTransaction
 from oncelog.errors import (

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
+from tests.support.loop_turns import turns
 
 from oncelog_broker.controller import topics as topics_module
 from oncelog_broker.controller import writer
@@ -193,7 +194,7 @@ async def test_a_deletion_in_pieces_is_of_the_topic_that_it_began_with(cluster, 
     async def asked_again_and_made_anew():
         for change in (topics.delete_topic("t", first.topic_id), topics.create_topic("t", 10, 2)):
             others.append(asyncio.create_task(change))
-            await asyncio.sleep(0.01)
+            await turns(100)  # as far as it may go: to its end in less
 
     before_the_next(cluster, paths.partition_state("t", 5), asked_again_and_made_anew)
     assert await topics.delete_topic("t") == first.topic_id
@@ -236,15 +237,19 @@ async def test_a_topic_is_doomed_though_everything_is_read_just_then(cluster, to
     session.children = slow_children
     reading = asyncio.create_task(term.read_all())
     await have_been_read.wait()
-    doomed = []
+    doomed, going_on = [], []
 
     async def has_been_read():
         await reading
         doomed.append("t" in term.view.doomed)
 
+    async def go_on_later():
+        await turns()
+        go_on.set()
+
     def judge(path):
         if path == paths.deletion("t"):
-            asyncio.get_running_loop().call_later(0.01, go_on.set)
+            going_on.append(asyncio.create_task(go_on_later()))
 
     cluster.shared.judges.append(judge)
     before_the_next(cluster, paths.partition_state("t", 0), has_been_read)

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
+from tests.support.loop_turns import turns
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
@@ -370,7 +371,7 @@ async def test_what_was_decided_of_an_earlier_topic_is_not_written_into_the_next
     async def made_anew(name):
         for change in (topics.delete_topic(name), topics.create_topic(name, -1, -1, assignment={0: [3]})):
             changes.append(asyncio.create_task(change))
-            await asyncio.sleep(0.01)
+            await turns(100)  # as far as it may go: to its end in less
 
     session = cluster.sessions[1]
     write = session.multi

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_transactions import FakeCoordinator, impatient
+from tests.support.loop_turns import turns
 from tests.support.transactional_producers import (
     GROUP,
     OFFSETS,
@@ -15,7 +16,6 @@ from tests.support.transactional_producers import (
     commit_one,
     ends,
     started,
-    turns,
     until_abortable,
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_transactions import FakeCoordinator, Step, impatient
+from tests.support.loop_turns import turns
 from tests.support.transactional_producers import (
     GROUP,
     OFFSETS,
@@ -15,7 +16,6 @@ from tests.support.transactional_producers import (
     ends,
     identities,
     started,
-    turns,
 )
 
 from oncelog.cluster import TopicPartition

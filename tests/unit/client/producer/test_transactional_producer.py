@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_transactions import FakeCoordinator, impatient
+from tests.support.loop_turns import turns
 from tests.support.transactional_producers import (
     GROUP,
     MANY,
@@ -18,7 +19,6 @@ from tests.support.transactional_producers import (
     ends,
     identities,
     started,
-    turns,
 )
 
 from oncelog.cluster import TopicPartition

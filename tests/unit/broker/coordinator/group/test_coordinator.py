@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.loop_turns import turns
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.effects import Effects
@@ -24,8 +26,8 @@ TOPICS = ("deleted", "kept")
 
 @pytest.fixture
 def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
-    monkeypatch.setattr(module, "FORGET_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(module, "FORGET_MAX_RETRY_SECONDS", 0.001)
+    """They try again in each turn of the loop."""
+    monkeypatch.setattr(module, "FORGET_RETRY_SECONDS", 0)
     return GroupCoordinator(
         BrokerConfig.of({}),
         internal_topic,
@@ -54,10 +56,14 @@ def committed(groups: GroupCoordinator) -> dict[str, int]:
     return {topic: found.offset for topic in TOPICS if (found := offsets.get(GROUP, topic, 0)) is not None}
 
 
-async def until_gone(groups: GroupCoordinator) -> None:
+async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while "deleted" in committed(groups):  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.001)
+        while not is_so():  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)
+
+
+async def until_gone(groups: GroupCoordinator) -> None:
+    await until(lambda: "deleted" not in committed(groups))
 
 
 def both_committed(groups: GroupCoordinator, internal_topic: Any) -> tuple[ClusterImage, ClusterImage]:
@@ -83,7 +89,7 @@ async def test_they_go_when_the_gate_opens_that_was_shut_when_the_image_came(
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)
-    await asyncio.sleep(0.01)
+    await turns()
     assert committed(groups) == {"deleted": 5, "kept": 5}
     internal_topic.may_lead = None
     await until_gone(groups)
@@ -98,9 +104,7 @@ async def test_they_go_when_the_log_is_loaded(groups: GroupCoordinator, internal
     (shard,) = groups.runtime.all_shards()
     assert not shard.is_loaded
     groups.on_image(before, after)
-    async with asyncio.timeout(10):
-        while not shard.is_loaded:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.001)
+    await until(lambda: shard.is_loaded)
     await until_gone(groups)
     assert committed(groups) == {"kept": 5}
     await internal_topic.tasks.close()
@@ -131,10 +135,10 @@ async def test_what_is_committed_of_the_next_topic_of_that_name_stays(
     before, after = both_committed(groups, internal_topic)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)
-    await asyncio.sleep(0.01)
+    await turns()
     internal_topic.may_lead = None
     commit(groups, "deleted", 1)
-    await asyncio.sleep(0.05)
+    await turns()
     assert committed(groups) == {"deleted": 1, "kept": 5}
     await internal_topic.tasks.close()
 
@@ -151,7 +155,7 @@ async def test_a_step_that_fails_unthought_of_is_not_tried_again(
 
     monkeypatch.setattr(GroupMachine, "forget_topics", raising)
     groups.on_image(before, after)
-    await asyncio.sleep(0.05)
+    await turns()
     assert tried == [2]
     await internal_topic.tasks.close()
 
@@ -164,15 +168,13 @@ async def test_they_go_where_the_log_is_loaded_anew_meanwhile(
     shard = groups.runtime.shard(GROUP)
     internal_topic.may_lead = lambda: False
     groups.on_image(before, after)
-    await asyncio.sleep(0.01)
+    await turns()
     if reason == "the log could not be read":
         groups.runtime._load_again(shard)
     else:
         groups.runtime._fall_back(shard, None, StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR), reload=True)
     internal_topic.may_lead = None
-    async with asyncio.timeout(10):
-        while not groups.runtime.all_shards()[0].is_loaded:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.001)
+    await until(lambda: groups.runtime.all_shards()[0].is_loaded)
     assert groups.runtime.shard(GROUP) is not shard
     await until_gone(groups)
     assert committed(groups) == {"kept": 5}

@@ -1,4 +1,4 @@
-"""The fake broker as coordinator of a consumer group of one."""
+"""The coordinator of a group of one, in the place of that of transactions."""
 
 from __future__ import annotations
 
