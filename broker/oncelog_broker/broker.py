@@ -402,7 +402,7 @@ class Broker:
             self.tasks,
         )
         keeper.start()
-        ReturningLogs(self.replicas, self.clock, self.tasks).start()
+        ReturningLogs(self.replicas, keeper.ask_for_new_epochs, self.clock, self.tasks).start()
         return keeper
 
     def _topic_creation(self) -> TopicCreation:

@@ -252,6 +252,50 @@ def all_others_lag(machine: ReplicationMachine) -> Iterator[None]:
     yield
 
 
+def a_log_begins_again_at_once() -> Breaks:
+    return [(replica.Replica, "may_begin_again", lambda *_: True)]
+
+
+def fail_and_give_up_all(machine: ReplicationMachine, broker: int) -> None:
+    """By the rule it takes a new leader epoch; without it, none is asked for."""
+    machine.disk_fails(broker)
+    machine.begin_again(broker, kept=0.0)
+    if machine.renewals:
+        machine.renew(0, again=False)
+        machine.see(broker)
+        machine.begin_again(broker, kept=0.0)
+
+
+def a_log_begins_again_while_its_join_is_under_way(machine: ReplicationMachine) -> Iterator[None]:
+    drop(machine)
+    machine.produce(0)
+    machine.catch_up(1, 2)
+    machine.catch_up(2, 2)
+    machine.propose(0)
+    assert [member for member, _ in machine.proposals[0].isr] == [0, 1, 2]
+    machine.see(2)
+    fail_and_give_up_all(machine, 2)
+    assert machine.logs[2].log_end_offset == 0
+    machine.decide(0, answered=True, again=False)
+    yield
+
+
+def a_log_begins_again_while_its_last_fetch_is_under_way(machine: ReplicationMachine) -> Iterator[None]:
+    drop(machine)
+    machine.produce(0)
+    machine.catch_up(1, 2)
+    machine.catch_up(2, 1)
+    machine.ask(2)  # on its way, by a connection that was given up
+    machine.see(2)
+    fail_and_give_up_all(machine, 2)
+    assert machine.logs[2].log_end_offset == 0
+    machine.serve(0, again=False, size=1)
+    machine.propose(0)
+    if machine.proposals:
+        machine.decide(0, answered=True, again=False)
+    yield
+
+
 NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
     (the_leader_alone_commits, append_only),
     (who_has_not_told_does_not_count, append_only),
@@ -264,6 +308,8 @@ NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
     (divergence_goes_unseen, a_follower_has_another_record_than_its_leader),
     (followers_believe_the_leaders_high_watermark, one_that_is_behind_gets_a_part),
     (a_late_answer_is_taken, an_answer_of_an_older_leader_comes_late),
+    (a_log_begins_again_at_once, a_log_begins_again_while_its_join_is_under_way),
+    (a_log_begins_again_at_once, a_log_begins_again_while_its_last_fetch_is_under_way),
     (too_few_are_enough, all_others_lag),
 ]
 
@@ -280,7 +326,9 @@ def play(steps: Steps, machine: ReplicationMachine) -> None:
             machine.nothing_is_committed_by_fewer()
 
 
-@pytest.mark.parametrize(("broken", "steps"), NEEDED, ids=[broken.__name__ for broken, _ in NEEDED])
+@pytest.mark.parametrize(
+    ("broken", "steps"), NEEDED, ids=[f"{broken.__name__}-{steps.__name__}" for broken, steps in NEEDED]
+)
 def test_every_rule_is_needed(broken: Callable[[], Breaks], steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = MachineWithMinInsync if broken is too_few_are_enough else ReplicationMachine
     play(steps, kind())

@@ -2,11 +2,12 @@
 
 The replicas are the real ones, over logs in memory. What is between them is a bag of messages, which may be delivered
 late, twice, or never; the controller is a model of its rules. Brokers die with and without losing the end of their
-logs, and learn of new states late, some of them never.
+logs, and learn of new states late, some of them never. Disks of followers fail, and their logs are opened again.
 """
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.roles import Follow, Lead, role_of
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import batches
 
 BROKERS = (0, 1, 2)
 
@@ -69,6 +71,13 @@ class Proposal(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
+
+
+class Renewal(NamedTuple):
+    """A replica whose log is to begin again asks for a new leader epoch, by the state that it knows."""
+
+    broker: int
+    state: PartitionState
 
 
 class Pending(NamedTuple):
@@ -110,28 +119,21 @@ class ReplicationMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.clock = ManualClock()
-        config = LogConfig(
-            segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=4096, min_insync_replicas=self.min_insync
-        )
-        self.logs = [
-            PartitionLog.open(
-                f"/{broker}/orders-0",
-                topic="orders",
-                partition=0,
-                config=config,
-                disk=CrashingDisk(Random(broker)),
-                clock=self.clock,
-            )
-            for broker in BROKERS
-        ]
+        self.disks = [CrashingDisk(Random(broker)) for broker in BROKERS]
+        self.logs = [self._open_log(broker) for broker in BROKERS]
+        self.held = [b""] * len(BROKERS)
+        """What was in a log, which cannot be read, when its disk failed."""
         self.replicas: list[Partition | None] = [None] * len(BROKERS)
         self.incarnations = [0] * len(BROKERS)
         """Broker epochs."""
         self.checkpoints = [0] * len(BROKERS)
         self.state = PartitionState(BROKERS, BROKERS, 0, 0, 0)
+        self.seen = [self.state] * len(BROKERS)
+        """As each broker knows it."""
         self.fetches: list[Fetch] = []
         self.answers: list[Answer] = []
         self.proposals: list[Proposal] = []
+        self.renewals: list[Renewal] = []
         self.pending: list[Pending] = []
         self.acknowledged: dict[int, bytes] = {}
         self.led: dict[tuple[int, int, int], int] = {}
@@ -144,13 +146,31 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._start(broker)
             self.see(broker)
 
+    def _open_log(self, broker: int) -> PartitionLog:
+        config = LogConfig(
+            segment_bytes=1500, index_interval_bytes=200, segment_index_bytes=4096, min_insync_replicas=self.min_insync
+        )
+        return PartitionLog.open(
+            f"/{broker}/orders-0",
+            topic="orders",
+            partition=0,
+            config=config,
+            disk=self.disks[broker],
+            clock=self.clock,
+        )
+
     def alive(self, broker: int) -> Partition | None:
         return self.replicas[broker]
 
-    def _start(self, broker: int) -> None:
-        self.replicas[broker] = Partition(
+    def _can_lead(self, broker: int) -> bool:
+        """Who cannot for its disk gives the lead away."""
+        return self.alive(broker) is not None and not self.logs[broker].is_offline
+
+    def _start(self, broker: int) -> Partition:
+        started = self.replicas[broker] = Partition(
             "orders", bytes(16), 0, self.logs[broker], broker_id=broker, high_watermark=self.checkpoints[broker]
         )
+        return started
 
     # --- clients
 
@@ -173,7 +193,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(broker=BROKER)
     def ask(self, broker: int) -> None:
         follower = self.alive(broker)
-        if follower is None or follower.leads or follower.leader in (NO_LEADER, broker):
+        if follower is None or follower.leads or follower.leader in (NO_LEADER, broker) or follower.log.is_offline:
             return
         self.fetches.append(Fetch(broker, follower.leader, position_of(follower), self.incarnations[broker]))
         del self.fetches[:-7]
@@ -284,7 +304,11 @@ class ReplicationMachine(RuleBasedStateMachine):
         here = self.alive(broker)
         if here is None:
             return
-        role = role_of(self.state, broker)
+        self.seen[broker] = self.state
+        self._take_role(broker, here)
+
+    def _take_role(self, broker: int, here: Partition) -> None:
+        role = role_of(self.seen[broker], broker)
         if isinstance(role, Lead):
             here.lead(role.leader_epoch, role.isr, role.replicas, partition_epoch=role.partition_epoch, now=self.now)
         elif isinstance(role, Follow) and (here.leader_epoch, here.leader) != (role.leader_epoch, role.leader):
@@ -353,18 +377,61 @@ class ReplicationMachine(RuleBasedStateMachine):
             old.partition_epoch + 1,
         )
 
+    # --- disks that fail
+
+    @rule(broker=BROKER)
+    def disk_fails(self, broker: int) -> None:
+        here = self.alive(broker)
+        if here is not None and not here.leads and self.state.leader != broker and not here.log.is_offline:
+            self.held[broker] = content(here.log, here.log.log_end_offset)
+            here.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+
+    @rule(broker=BROKER, kept=st.floats(0, 1))
+    def begin_again(self, broker: int, kept: float) -> None:
+        """A log whose disk failed is opened again where nobody counts on it, as far as it was synced, or it is asked
+        for a leader epoch in which it may."""
+        here, seen = self.alive(broker), self.seen[broker]
+        role = role_of(seen, broker)
+        if here is None or not here.log.is_offline or not isinstance(role, Follow):
+            return
+        if role.is_in_sync or not role.has_leader:
+            return
+        if not here.may_begin_again(role.leader_epoch):
+            self.renewals.append(Renewal(broker, seen))
+            del self.renewals[:-3]
+            return
+        self.checkpoints[broker] = here.high_watermark
+        log = self._open_again(broker)
+        log.truncate_to(int(log.log_end_offset * kept))
+        self._take_role(broker, self._start(broker))
+
+    def _open_again(self, broker: int) -> PartitionLog:
+        self.logs[broker].abandon()
+        self.logs[broker] = self._open_log(broker)
+        return self.logs[broker]
+
+    @rule(number=NUMBER, again=st.booleans())
+    @precondition(lambda self: self.renewals)
+    def renew(self, number: int, again: bool) -> None:
+        """The same leader, in a new epoch."""
+        broker, seen = self._take(self.renewals, number, again)
+        state = self.state
+        is_current = (state.leader_epoch, state.partition_epoch) == (seen.leader_epoch, seen.partition_epoch)
+        if is_current and state.leader != NO_LEADER and broker not in state.isr:
+            self._change(leader_epoch=state.leader_epoch + 1)
+
     # --- the controller, and death
 
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:
         """Whoever is alive and in sync may be chosen."""
-        if broker in self.state.isr and self.alive(broker) is not None:
+        if broker in self.state.isr and self._can_lead(broker):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
 
     def _leave(self, broker: int) -> None:
         """The controller handles that a broker is gone: it leads no more, then it is not in sync any more."""
         others = [member for member in self.state.isr if member != broker]
-        alive = [member for member in others if self.alive(member) is not None]
+        alive = [member for member in others if self._can_lead(member)]
         if self.state.leader == broker:
             self._change(leader=alive[0] if alive else NO_LEADER, leader_epoch=self.state.leader_epoch + 1)
         if others and broker in self.state.isr:
@@ -382,13 +449,13 @@ class ReplicationMachine(RuleBasedStateMachine):
         """With its log as it was, or with a part of it that is gone: then it is not in sync, unless nobody else is."""
         if self.alive(broker) is not None:
             return
-        log = self.logs[broker]
+        log = self._open_again(broker) if self.logs[broker].is_offline else self.logs[broker]
         others = [member for member in self.state.isr if member != broker]
         if lost > 0.5 and others and log.log_end_offset > log.log_start_offset:
             self._leave(broker)
             log.truncate_to(int(log.log_end_offset * (lost - 0.5) * 2))
         elif self.state.leader == broker:
-            alive = [member for member in others if self.alive(member) is not None]
+            alive = [member for member in others if self._can_lead(member)]
             self._change(leader=alive[0] if alive else broker, leader_epoch=self.state.leader_epoch + 1)
         self.incarnations[broker] += 1
         self._start(broker)
@@ -427,7 +494,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     def nothing_acknowledged_is_lost(self) -> None:
         self._settle_committed()
         for member in self.state.isr:
-            everything = content(self.logs[member], self.logs[member].log_end_offset)
+            everything = self._below(member, self.logs[member].log_end_offset)
             for offset, batch in self.acknowledged.items():
                 assert batch in everything, (offset, member)
 
@@ -438,7 +505,7 @@ class ReplicationMachine(RuleBasedStateMachine):
                 first, second = self.alive(one), self.alive(other)
                 if first is not None and second is not None:
                     end = min(first.high_watermark, second.high_watermark)
-                    assert content(first.log, end) == content(second.log, end), (one, other, end)
+                    assert self._below(one, end) == self._below(other, end), (one, other, end)
 
     @invariant()
     def a_leaders_high_watermark_never_goes_back(self) -> None:
@@ -464,7 +531,10 @@ class ReplicationMachine(RuleBasedStateMachine):
                 self.acknowledged[entry.base_offset] = entry.batch
 
     def _below(self, member: int, end: int) -> bytes:
-        return content(self.logs[member], min(end, self.logs[member].log_end_offset))
+        log = self.logs[member]
+        if not log.is_offline:
+            return content(log, min(end, log.log_end_offset))
+        return b"".join(bytes(batch.view) for batch in batches(self.held[member]) if batch.base_offset < end)
 
 
 class MachineWithMinInsync(ReplicationMachine):

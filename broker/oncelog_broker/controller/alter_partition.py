@@ -2,6 +2,9 @@
 
 Beyond Kafka: a leader whose disk has failed proposes an ISR without itself. That is granted if somebody of that ISR can
 lead; otherwise it stays, for a partition whose leader cannot write is better off than one whose records are gone.
+
+And a replica that is not in sync proposes the ISR as it is: that asks for a new leader epoch of the same leader, before
+the log of that replica begins again with less than it had. What it has told the leader does not count from then on.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Final, NamedTuple
 from oncelog_broker.controller.election import RECOVERED, RECOVERING
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
+from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -70,7 +74,7 @@ def decide(
     if proposal.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if proposal.sender != state.leader:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {proposal.sender} does not lead this partition")
+        return _in_a_new_epoch(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
         return known  # again, after an answer that was lost
     if proposal.partition_epoch < known.version:
@@ -89,6 +93,22 @@ def decide(
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
+
+
+def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
+    """What is granted to somebody who does not lead."""
+    known = view.states[key]
+    state, sender = known.state, proposal.sender
+    is_out_of_sync = sender in view.replicas(key) and sender not in state.isr
+    if not is_out_of_sync or {member.broker for member in proposal.isr} != set(state.isr):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} does not lead this partition")
+    if proposal.partition_epoch < known.version:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if state.leader == NO_LEADER:
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "nobody leads it")
+    _check_eligible(view, proposal.isr, state.isr)
+    renewed = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
+    return PartitionChange(key, renewed, known.version, is_election=False)
 
 
 def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposal, recovery_state: int) -> None:

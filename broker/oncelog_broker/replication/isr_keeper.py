@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -93,6 +93,7 @@ class IsrKeeper:
         """When the next proposal for a partition may come whose last one was refused."""
         self._work: asyncio.Task[None] | None = None
         self._giving_away: asyncio.Task[None] | None = None
+        self._asking_for_epochs: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Look for those that lag, from now on; ends with the broker's tasks."""
@@ -110,7 +111,24 @@ class IsrKeeper:
         if self._giving_away is None or self._giving_away.done():
             request = self._without_what_is_offline()
             if request.topics:
-                self._giving_away = self._tasks.spawn("give away what is offline", self._give_away(request))
+                self._giving_away = self._tasks.spawn(
+                    "give away what is offline", self._ask_once(request, "an offline partition stays ours")
+                )
+
+    def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
+        """Of partitions that others lead, so that the logs of them that failed here may begin again
+        (`returning_logs`): each is proposed the ISR that it has, by a replica which is not in it."""
+        if self._asking_for_epochs is not None and not self._asking_for_epochs.done():
+            return
+        image, request = self._image(), self._empty_request()
+        for name, index in islice(partitions, MAX_PROPOSALS):
+            topic, state = image.topic(name), image.partition(name, index)
+            if topic is not None and state is not None:
+                _add(request, topic.topic_id, index, state.leader_epoch, state.partition_epoch, state.isr, {})
+        if request.topics:
+            self._asking_for_epochs = self._tasks.spawn(
+                "ask for new epochs", self._ask_once(request, "no new leader epoch: an offline log stays as it is")
+            )
 
     def consider(self, partitions: Iterable[Partition]) -> None:
         """A follower of these has caught up, it seems."""
@@ -167,8 +185,8 @@ class IsrKeeper:
             if not self._take_all(proposals, response):
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _give_away(self, request: AlterPartitionRequest) -> None:
-        """Ask once: who looks the next time sees what is left."""
+    async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
+        """Who looks the next time sees what is left."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
@@ -178,7 +196,7 @@ class IsrKeeper:
             for answer in topic.partitions:
                 if answer.error_code:
                     logger.info(
-                        "an offline partition stays ours",
+                        if_refused,
                         extra={"topic_id": topic.topic_id.hex(), "partition": answer.partition_index,
                                "error": ErrorCode.of(answer.error_code).name},
                     )  # fmt: skip

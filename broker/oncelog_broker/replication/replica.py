@@ -49,6 +49,7 @@ class Replica:
         "leader",
         "leader_epoch",
         "log",
+        "told_in_epoch",
         "topic",
         "topic_id",
         "traffic",
@@ -67,6 +68,8 @@ class Replica:
         self.leader = NO_LEADER
         """Whom it follows; itself where it leads."""
         self.leader_epoch = -1
+        self.told_in_epoch = -1
+        """The last leader epoch in which a leader may have heard where this log ends, and may count on that."""
         self.is_resigned = False
         """This broker leads the partition no more: nobody may begin to wait here."""
         self._hidden_bytes = 0
@@ -118,7 +121,19 @@ class Replica:
     def follow(self, leader: int, leader_epoch: int) -> None:
         """Fetch from `leader` from now on; NO_LEADER: there is none. Whoever waits here is answered."""
         self.leader, self.leader_epoch = leader, leader_epoch
+        if not self.log.is_offline:
+            self.told_in_epoch = leader_epoch
         self.resign()
+
+    def may_begin_again(self, leader_epoch: int) -> bool:
+        """Whether the log, which is offline, may be opened again with less than it held, by a state of that leader
+        epoch in which this replica is not in sync.
+
+        Only in a leader epoch in which nobody has heard of it. In an older one its leader may be about to have it join
+        the ISR, by where it ended, or hear so yet: what it was told may come late. It would be in sync without what it
+        has given up, and might lead. In a newer one nothing of that counts, nor does the controller grant it (KIP-101).
+        """
+        return leader_epoch > self.told_in_epoch
 
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""

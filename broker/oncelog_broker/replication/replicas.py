@@ -205,6 +205,12 @@ class Replicas:
             if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
                 yield name, index
 
+    def may_begin_again(self, name: str, index: int) -> bool:
+        """Whether such a log may be opened again (`Replica.may_begin_again`). One that has not been open since the
+        broker started, or since it was opened again in vain, may: nobody was told of it."""
+        state, partition = self._image.partition(name, index), self._hosts.get((name, index))
+        return state is not None and (partition is None or partition.may_begin_again(state.leader_epoch))
+
     def fetch_no_failed(self) -> None:
         """Fetch nothing more for logs that have failed. As long as nothing is written, a leader only hears where they
         end: it would go on to count on what is given up when they are opened again, and want them in the ISR."""

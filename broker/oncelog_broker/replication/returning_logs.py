@@ -4,11 +4,15 @@ Only where nobody counts on them: the replica has left the ISR, and another one 
 is given up (`LogManager.begin_return`) and fetched again, so it does not matter what the failed disk has kept of it. A
 replica that others count on, or the only one, stays offline until the operator starts the broker again: what it
 acknowledged is nowhere else.
+
+Nor may anybody come to count on it by what it has said before: so the controller is asked for a new leader epoch first
+(`Replica.may_begin_again`). In Kafka, where only a restart brings a log back, the new broker epoch does that.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from typing import Final
 
 from oncelog_broker.replication.replicas import Replicas
@@ -28,8 +32,16 @@ LOGS_PER_LOOK: Final = 100
 class ReturningLogs:
     """Of one broker."""
 
-    def __init__(self, replicas: Replicas, clock: Clock, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        ask_for_new_epochs: Callable[[Collection[tuple[str, int]]], None],
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        """`ask_for_new_epochs` asks the controller, once; the image shows what comes of it."""
         self._replicas = replicas
+        self._ask_for_new_epochs = ask_for_new_epochs
         self._clock = clock
         self._tasks = tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
@@ -43,13 +55,19 @@ class ReturningLogs:
         """Try those again that have rested."""
         now, before, tried = self._clock.monotonic(), self._resting, 0
         self._resting = {}
+        told: list[tuple[str, int]] = []
         self._replicas.fetch_no_failed()
         for key in list(self._replicas.offline_and_not_counted_on()):
             seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
             if until <= now and tried < LOGS_PER_LOOK:
                 tried += 1
-                logger.info("an offline log is opened again", extra={"partition": f"{key[0]}-{key[1]}"})
-                self._replicas.open_again(*key)
-                seconds = min(2 * seconds, MAX_REST_SECONDS)
+                if self._replicas.may_begin_again(*key):
+                    logger.info("an offline log is opened again", extra={"partition": f"{key[0]}-{key[1]}"})
+                    self._replicas.open_again(*key)
+                    seconds = min(2 * seconds, MAX_REST_SECONDS)
+                else:
+                    told.append(key)
                 until = now + seconds
             self._resting[key] = seconds, until
+        if told:
+            self._ask_for_new_epochs(told)

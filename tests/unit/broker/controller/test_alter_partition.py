@@ -43,6 +43,23 @@ def test_a_leader_that_cannot_write_gives_its_place_away(view):
     assert change == PartitionChange(KEY, PartitionState(2, 6, (2,), 9), 7)
 
 
+def test_a_replica_that_begins_again_is_granted_a_new_epoch_of_the_same_leader(view):
+    change = decide(view, KEY, propose(Member(1), Member(2), sender=3), controller_epoch=9)
+    assert change == PartitionChange(KEY, PartitionState(1, 6, (1, 2), 9), 7, is_election=False)
+    view.put_state(KEY, KnownState(change.state, 8, 101))
+    for joining in (propose(1, 2, 3), propose(1, 2, Member(3))):
+        with pytest.raises(KafkaError) as raised:
+            decide(view, KEY, joining, controller_epoch=9)
+        assert raised.value.code is ErrorCode.FENCED_LEADER_EPOCH, "it was asked for by what the replica had before"
+
+
+def test_where_nobody_leads_nothing_begins_again(view):
+    view.put_state(KEY, KnownState(PartitionState(-1, 5, (1, 2), 1), 7, 100))
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, propose(1, 2, sender=3), controller_epoch=9)
+    assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
+
+
 def test_a_leader_gives_its_place_to_nobody_who_came_back_since_perhaps_with_less(view):
     view.put_brokers(view.brokers, {}, {2: 101})
     with pytest.raises(KafkaError) as raised:
@@ -58,6 +75,14 @@ def test_a_leader_gives_its_place_to_nobody_who_came_back_since_perhaps_with_les
         (propose(1, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
         (propose(1, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
         (propose(2, sender=2), ErrorCode.INVALID_REQUEST),
+        (propose(1, 2, sender=2), ErrorCode.INVALID_REQUEST),
+        (propose(1, sender=3), ErrorCode.INVALID_REQUEST),
+        (propose(1, 2, 3, sender=3), ErrorCode.INVALID_REQUEST),
+        (propose(1, 2, sender=9), ErrorCode.INVALID_REQUEST),
+        (propose(1, 2, sender=3, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (propose(1, 2, sender=3, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
+        (propose(1, 2, sender=3, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (propose(1, Member(2, 19), sender=3), ErrorCode.INELIGIBLE_REPLICA),
         (propose(), ErrorCode.INVALID_REQUEST),
         (propose(2, 3), ErrorCode.INVALID_REQUEST),
         (propose(1, 1), ErrorCode.INVALID_REQUEST),

@@ -290,6 +290,21 @@ async def test_a_leader_that_knows_a_newer_state_is_not_told_so_for_ever(cluster
     assert second.state.isr == (1, 2)
 
 
+async def test_a_replica_that_begins_again_gets_a_new_epoch_and_a_join_that_was_under_way_is_refused(
+    cluster, term, topic
+):
+    await term.alter(1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2]))])
+    as_it_is = [(topic.topic_id, 0, proposal(3, [1, 2], partition_epoch=1))]
+    (granted,) = await term.alter(3, cluster_epoch(term, 3), as_it_is)
+    assert (granted.state.leader, granted.state.leader_epoch, granted.state.isr) == (1, 1, (1, 2))
+    (again,) = await term.alter(3, cluster_epoch(term, 3), as_it_is)
+    (joining,) = await term.alter(
+        1, cluster_epoch(term, 1), [(topic.topic_id, 0, proposal(1, [1, 2, 3], partition_epoch=1))]
+    )
+    assert [again.code, joining.code] == [ErrorCode.FENCED_LEADER_EPOCH] * 2
+    assert (await cluster.states())[0] == (1, 1, (1, 2))
+
+
 def lose_power(cluster, broker):
     """Before the next write of the controller lands, the broker goes down with its machine and comes back."""
     session = cluster.shared.connect()

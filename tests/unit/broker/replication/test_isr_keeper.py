@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.support.storage import FaultyDisk, make_batch, open_log
 
-from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState
+from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import isr_keeper
 from oncelog_broker.replication.following import BeginAt, cut, position_of
 from oncelog_broker.replication.isr_keeper import IsrKeeper
@@ -289,6 +289,21 @@ async def test_what_could_not_be_opened_is_given_to_the_others_in_sync(led: Led)
     led.controller.lose()
     while len(led.controller.asked) < 2:
         await led.keeper.look()
+        await asyncio.sleep(0)
+
+
+async def test_a_new_epoch_is_asked_for_by_proposing_the_isr_as_it_is(led: Led) -> None:
+    topic = Topic("other", b"o" * 16, {3: PartitionState(REPLICAS, (2, 3), 2, 4, 7)})
+    led.image = led.image.with_topic(topic)
+    led.keeper.ask_for_new_epochs([("other", 3), ("deleted", 0)])
+    asked = await led.until(1)
+    assert (asked.partition_index, asked.new_isr, asked.leader_epoch, asked.partition_epoch) == (3, [2, 3], 4, 7)
+    led.keeper.ask_for_new_epochs([("other", 3)])
+    await asyncio.sleep(0)
+    assert len(led.controller.asked) == 1, "one request at a time"
+    led.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    while len(led.controller.asked) < 2:
+        led.keeper.ask_for_new_epochs([("other", 3)])
         await asyncio.sleep(0)
 
 

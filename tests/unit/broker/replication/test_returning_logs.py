@@ -51,8 +51,13 @@ class Host:
         self.config = LogConfig()
         self.replicas = Replicas(ME, self.logs, lambda _: self.config, EMPTY, self.tasks)
         self.replicas.fetching = self.followed = Followed()
-        self.returning = ReturningLogs(self.replicas, self.clock, self.tasks)
+        self.asked: list[list[tuple[str, int]]] = []
+        """Where a new leader epoch is asked for."""
+        self.returning = self.made_returning()
         self.image = EMPTY
+
+    def made_returning(self) -> ReturningLogs:
+        return ReturningLogs(self.replicas, lambda keys: self.asked.append(list(keys)), self.clock, self.tasks)
 
     def open_logs(self) -> LogManager:
         return LogManager.open([self.directory], node_id=ME, cluster_id="c", disk=self.disk, clock=self.clock)
@@ -112,6 +117,36 @@ async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host:
     assert (back.leader, back.leader_epoch, back.log.is_offline) == (OTHER, 1, False)
     assert not host.logs.failures
     assert list(host.logs.logs()) == [back.log]
+    assert host.asked == []
+
+
+async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has_heard_of_it(host: Host) -> None:
+    """Its leader may be about to have it join the ISR, by where it ended; or it may hear of that yet."""
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,))
+    host.disk.append_fault = None
+    await host.look_for(5)
+    assert host.only is failed, "what it may have lost is counted on by whoever leads in this epoch"
+    assert host.asked == [[("orders", 0)]] * 4, "a second after it was seen, and until it is granted"
+    await host.show(OTHER, (OTHER, ME), epoch=0)
+    await host.look_for(5)
+    assert (host.only, len(host.asked)) == (failed, 4), "the join was granted: it is counted on"
+    await host.show(OTHER, (OTHER,), epoch=1)
+    await host.look_for(2)
+    back = host.only
+    assert (back.log.is_offline, back.log.log_end_offset, len(host.asked)) == (False, 2, 4)
+    back.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    await host.look_for(2)
+    assert (host.only, len(host.asked)) == (back, 5), "in this epoch it has said where it ended, too"
+
+
+async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next(host: Host) -> None:
+    """Nobody is told by a leader where its log ends, and for one that is offline nothing is fetched."""
+    await host.show(ME, (ME, OTHER))
+    host.only.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    await host.show(OTHER, (OTHER,), epoch=1)
+    await host.look_for(2)
+    assert (host.only.log.is_offline, host.asked) == (False, [])
 
 
 async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
@@ -187,13 +222,14 @@ async def test_what_could_not_be_opened_at_the_start_comes_back_too(host: Host, 
     host.logs = host.open_logs()
     assert host.logs.failures
     host.replicas = Replicas(ME, host.logs, lambda _: LogConfig(), EMPTY, host.tasks)
-    host.returning = ReturningLogs(host.replicas, host.clock, host.tasks)
+    host.returning = host.made_returning()
     host.image = EMPTY
     await host.show(OTHER, (OTHER,), epoch=1)
     assert not list(host.replicas.partitions())
     identity.write_text(content)
     await host.look_for(2)
     assert host.only.log.log_end_offset == 1
+    assert host.asked == [], "nobody was told of it since the start"
 
 
 async def test_a_topic_that_is_deleted_meanwhile_stays_deleted(host: Host, tmp_path: Path) -> None:
