@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import ssl
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
+from hostile.logins import AUTHORITY
+from hostile.logins import SETTINGS as SECURED
+from hostile.scene import read_away
 from raw_client import FETCH_VERSION, PRODUCE_VERSION, RawClient, frame, produce_request
 
+from oncelog_broker.server.secured import UNCOUNTED_BYTES
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
@@ -25,6 +31,8 @@ ANSWER_BUDGET = 8 * MB
 LARGEST_REQUEST = 4 * MB
 PER_CONNECTION = 150_000
 """Its first buffer, unread answers below the high water mark, objects."""
+PER_TLS_CONNECTION = PER_CONNECTION + 30_000 + UNCOUNTED_BYTES
+"""What OpenSSL knows of it, and what is on its way through OpenSSL."""
 SLACK = 12 * MB
 """What the broker takes for its own work, and one answer that is made before it is counted."""
 PARTITIONS = 50
@@ -34,7 +42,9 @@ ADDRESSES = tuple(f"127.0.0.{number}" for number in range(2, 5))
 QUIET_ROUNDS = 20
 ROUND_SECONDS = 0.02
 OF_EACH_KIND = 10
-"""Connections from each address."""
+"""Connections from each address..."""
+OF_EACH_KIND_WITH_TLS = 20
+"""... more where each may hold more, so that it tells."""
 
 
 def anonymous_bytes(broker: BrokerProcess) -> int:
@@ -44,19 +54,34 @@ def anonymous_bytes(broker: BrokerProcess) -> int:
     raise AssertionError("no RssAnon")
 
 
+SENT_AT_ONCE = 64 * 1024
+"""What was refused must be sent again with TLS, the same."""
+
+
 class Hostile:
     """Connections that send what they are told, as far as the broker takes it, and read nothing."""
 
-    def __init__(self, port: int, opened: ExitStack) -> None:
+    def __init__(
+        self, port: int, opened: ExitStack, tls: ssl.SSLContext | None = None, first: bytes | None = None
+    ) -> None:
+        """`first`: a request with which each begins, and whose answer it reads."""
         self._port = port
         self._opened = opened
+        self._tls = tls
+        self._first = first
         self._left: dict[socket.socket, memoryview] = {}
 
     def connect(self, address: str, data: bytes) -> None:
-        client = self._opened.enter_context(socket.socket())
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client = socket.socket()
         client.bind((address, 0))
         client.connect(("127.0.0.1", self._port))
+        if self._tls is not None:
+            client = self._tls.wrap_socket(client, server_hostname="localhost")
+        self._opened.enter_context(client)
+        if self._first is not None:
+            client.sendall(self._first)
+            read_away(client)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
         self._left[client] = memoryview(data)
 
@@ -66,23 +91,23 @@ class Hostile:
         for client, left in self._left.items():
             try:
                 while left:
-                    sent = client.send(left)
+                    sent = client.send(left[:SENT_AT_ONCE])
                     left = left[sent:]
                     taken += sent
-            except (BlockingIOError, ConnectionError):
+            except (BlockingIOError, ConnectionError, ssl.SSLError):
                 pass
             self._left[client] = left
         return taken
 
 
-def fetch_of_all(topic: str) -> bytes:
+def fetch_of_all(topic: str, max_bytes: int = 2**30) -> bytes:
     asked = FetchRequest.FetchTopic
     partitions = [
         asked.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=RECORD + 1000)
         for index in range(PARTITIONS)
     ]
     request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=2**30, topics=[asked(topic=topic, partitions=partitions)]
+        max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=[asked(topic=topic, partitions=partitions)]
     )
     return frame(request, ApiKey.FETCH, FETCH_VERSION)
 
@@ -107,10 +132,14 @@ def write(honest: RawClient) -> None:
 
 @pytest.mark.measured
 @pytest.mark.parametrize("beside_an_honest_one", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_n_hostile_connections_take_the_budgets_and_little_more(tmp_path: Path, beside_an_honest_one: bool) -> None:
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_n_hostile_connections_take_the_budgets_and_little_more(
+    tmp_path: Path, with_tls: bool, beside_an_honest_one: bool
+) -> None:
     """It is over when the broker has neither read nor kept more for a while. In a soak an honest client needs what they
     hold: it waits until some of them are cut off, and others come in their place."""
     settings = {
+        **(SECURED if with_tls else {}),
         "queued.max.request.bytes": str(REQUEST_BUDGET),
         "queued.max.response.bytes": str(ANSWER_BUDGET),
         "socket.request.max.bytes": str(LARGEST_REQUEST),
@@ -119,14 +148,19 @@ def test_n_hostile_connections_take_the_budgets_and_little_more(tmp_path: Path, 
         honest.create_topic("t", partitions=PARTITIONS)
         for index in range(PARTITIONS):
             honest.call(produce_request("t", index, batch(RECORD)), ApiKey.PRODUCE, PRODUCE_VERSION)
-        before = anonymous_bytes(broker)
+        anonymous = anonymous_bytes(broker)
         hostile = Hostile(broker.port, opened)
+        if with_tls:
+            port = int(re.findall(r"127\.0\.0\.1:(\d+)", broker.start_line)[1])
+            context = ssl.create_default_context(cadata=AUTHORITY.pem)
+            hostile = Hostile(port, opened, context, fetch_of_all("t", MB // 2))
         upload = frame(produce_request("t", 0, batch(LARGEST_REQUEST - 1000)), ApiKey.PRODUCE, PRODUCE_VERSION)
+        of_each_kind = OF_EACH_KIND_WITH_TLS if with_tls else OF_EACH_KIND
         for address in ADDRESSES:
-            for _ in range(OF_EACH_KIND):
+            for _ in range(of_each_kind):
                 hostile.connect(address, upload[: -MB // 2])
                 hostile.connect(address, fetch_of_all("t"))
-                hostile.connect(address, settings_explained("t") * 200)
+                hostile.connect(address, settings_explained("t") * 2000)
         most = quiet_rounds = 0
         while quiet_rounds < QUIET_ROUNDS:
             taken = hostile.press_on()
@@ -136,6 +170,7 @@ def test_n_hostile_connections_take_the_budgets_and_little_more(tmp_path: Path, 
             quiet_rounds = 0 if taken or kept > most else quiet_rounds + 1
             most = max(most, kept)
             time.sleep(ROUND_SECONDS)
-        connections = 3 * OF_EACH_KIND * len(ADDRESSES)
-        allowed = REQUEST_BUDGET + LARGEST_REQUEST + ANSWER_BUDGET + connections * PER_CONNECTION + SLACK
-        assert most - before < allowed, f"{(most - before) // MB} MB taken, {allowed // MB} MB allowed"
+        connections = 3 * of_each_kind * len(ADDRESSES)
+        each = PER_TLS_CONNECTION if with_tls else PER_CONNECTION
+        allowed = REQUEST_BUDGET + LARGEST_REQUEST + ANSWER_BUDGET + connections * each + SLACK
+        assert most - anonymous < allowed, f"{(most - anonymous) // MB} MB taken, {allowed // MB} MB allowed"

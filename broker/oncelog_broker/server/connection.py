@@ -222,6 +222,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._received.room()
 
+    @property
+    def room_bytes(self) -> int:
+        """How large the buffer is that `get_buffer` gives; 0 where that is to be made."""
+        return self._received.room_bytes
+
     def buffer_updated(self, nbytes: int) -> None:
         self._received.add(nbytes)
         self.last_active = self._loop.time()

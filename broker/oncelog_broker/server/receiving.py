@@ -96,6 +96,11 @@ class ReceiveBuffer:
             self._replace(_Bytes(INITIAL_BUFFER_BYTES))
         return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
 
+    @property
+    def room_bytes(self) -> int:
+        """How large the room is; 0 where there is no buffer."""
+        return min(self._granted - self.end, READ_BYTES)
+
     def add(self, size: int) -> None:
         """So many bytes were written into the room."""
         self.end += size

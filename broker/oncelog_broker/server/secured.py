@@ -4,7 +4,10 @@ Ours instead of the loop's `start_tls`, since a connection has to be counted bef
 handshakes have turns (`handshakes`), what is encrypted must be counted with what waits in the socket's buffer, and one
 that sends no more must still get its answers: then TLS behaves as TCP does, and `BrokerConnection` knows no difference.
 
-All connections receive through one buffer, since what comes is at once handed to OpenSSL.
+All connections receive through one buffer, since what comes is at once decrypted into that of the connection, which
+the ledger counts. No more is read of a socket than has room there, but for a record, so that hardly anything is left
+here when the connection takes no more. OpenSSL gets that little at a time, too: its buffers stay as large as they were
+once. What no ledger counts of a connection is UNCOUNTED_BYTES at most.
 """
 
 from __future__ import annotations
@@ -26,7 +29,16 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES: Final = 128 * 1024
-"""For one read of a socket. It is decrypted at once, as far as the connection takes it."""
+"""For one read of a socket, at most: as much as has room in the receive buffer of the connection..."""
+RECORD_BYTES: Final = 17 * 1024
+"""... and one record, if that has less: of less than a record nothing can be decrypted."""
+OPENSSL_BYTES: Final = 2 * RECORD_BYTES
+"""What is with OpenSSL in each direction, at most: no more is given at once, to be decrypted or encrypted, and no more
+is left where the connection takes no more (of a record that had begun, and of one read without room for it)."""
+PLAIN_BYTES: Final = 32 * 1024
+"""So much of what leaves is no more than that when it is encrypted: two whole records."""
+UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
+"""Both buffers, which OpenSSL makes a third larger than it must, and that of the record in hand."""
 HANDSHAKE_READ_BYTES: Final = 4096
 """The same until the handshake is done: a first message fits. What a client that waits for its turn has sent beyond
 that stays in its socket."""
@@ -35,6 +47,7 @@ HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 HANDSHAKE_RECORD: Final = 0x16
 """The first byte of whoever speaks TLS."""
 _RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
+_ONE_RECORD: Final = _RECEIVED[:RECORD_BYTES]
 
 MakeConnection = Callable[[Principal], BrokerConnection]
 
@@ -65,6 +78,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._state = _State.SHAKING
         self._incoming: ssl.MemoryBIO
         self._outgoing: ssl.MemoryBIO
+        self._encrypted: list[bytes] = []
+        """What is on its way from OpenSSL to the socket, before what is `_outgoing`."""
         self._tls: ssl.SSLObject | None = None
         self._first_bytes = b""
         self._app: BrokerConnection | None = None
@@ -91,14 +106,16 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._raw.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _RECEIVED if self._state is _State.OPEN else _RECEIVED[:HANDSHAKE_READ_BYTES]
+        if self._app is None:
+            return _RECEIVED[:HANDSHAKE_READ_BYTES]
+        room = self._app.room_bytes
+        return _RECEIVED[:room] if room > RECORD_BYTES else _ONE_RECORD
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._has_ended:
             return  # OpenSSL takes nothing behind the end, so it would only gather, in no ledger
         if self._state is _State.OPEN:
-            self._incoming.write(_RECEIVED[:nbytes])
-            self._pump()
+            self._pump(_RECEIVED[:nbytes])
         elif self._state is _State.SHAKING:
             self._receive_handshake(bytes(_RECEIVED[:nbytes]))
 
@@ -189,17 +206,18 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     # --- what comes
 
-    def _pump(self) -> None:
-        """Decrypt what has come, as far as the connection takes it."""
+    def _pump(self, received: memoryview | None = None) -> None:
+        """Decrypt what has come, with what has been `received` now, as far as the connection takes it."""
         app, tls, incoming = self._app, self._tls, self._incoming
         assert app is not None
         assert tls is not None
         try:
-            while not self._is_paused and not self.is_closing():
+            while not self._is_paused and self._raw is not None and not self._raw.is_closing():
                 room = app.get_buffer(-1)
                 assert len(room), "a connection without room has paused"
-                size, is_end = _read_into(tls, incoming, room)
-                self._flush()  # that a renegotiation is refused, say
+                size, received, is_end = _read_into(tls, incoming, received, room)
+                if self._outgoing.pending:
+                    self._flush()  # that a renegotiation is refused, say
                 if size:
                     app.buffer_updated(size)
                 if is_end:
@@ -209,6 +227,8 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
                     return
                 if size < len(room):
                     return
+            if self._is_paused and received is not None:
+                incoming.write(received)
         except ssl.SSLError as error:
             self._abort(f"TLS: {error.reason or error}")
 
@@ -254,16 +274,28 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._flush()
 
     def _encrypt(self, piece: Buffer) -> None:
-        if self.is_closing():
+        raw, tls, size = self._raw, self._tls, len(piece)
+        if raw is None or raw.is_closing():
             return  # OpenSSL has said that nothing follows, and what the socket has still leaves
-        if self._state is _State.OPEN and self._tls is not None and len(piece):
-            try:
-                self._tls.write(piece)
-            except ssl.SSLError as error:
-                self._abort(f"TLS: {error.reason or error}")
+        if self._app is None or tls is None or not size:
+            return
+        try:
+            if self._outgoing.pending + size <= PLAIN_BYTES:
+                tls.write(piece)
+                return
+            view = memoryview(piece)
+            for start in range(0, size, PLAIN_BYTES):
+                self._encrypted.append(self._outgoing.read())
+                tls.write(view[start : start + PLAIN_BYTES])
+        except ssl.SSLError as error:
+            self._abort(f"TLS: {error.reason or error}")
 
     def _flush(self) -> None:
-        if self._raw is not None and self._outgoing.pending:
+        if self._encrypted:
+            encrypted, self._encrypted = [*self._encrypted, self._outgoing.read()], []
+            if self._raw is not None:
+                self._raw.writelines(encrypted)
+        elif self._raw is not None and self._outgoing.pending:
             self._raw.write(self._outgoing.read())
 
     def get_write_buffer_size(self) -> int:
@@ -325,19 +357,27 @@ class SecuredTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self.close(f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s")
 
 
-def _read_into(tls: ssl.SSLObject, incoming: ssl.MemoryBIO, room: memoryview) -> tuple[int, bool]:
-    """How much was decrypted into `room`, and whether the client has said that nothing follows."""
-    size = 0
-    while size < len(room):
+def _read_into(
+    tls: ssl.SSLObject, incoming: ssl.MemoryBIO, received: memoryview | None, room: memoryview
+) -> tuple[int, memoryview | None, bool]:
+    """How much was decrypted into `room`, what is left of `received`, which follows what is `incoming`, and whether the
+    client has said that nothing follows."""
+    size, space = 0, len(room)
+    while True:
+        if received is not None and incoming.pending < RECORD_BYTES:  # less than that may be a part of one
+            fits = OPENSSL_BYTES - incoming.pending
+            incoming.write(received[:fits])
+            received = received[fits:] if len(received) > fits else None
         try:
-            read = tls.read(len(room) - size, cast(Any, room[size:]))
+            read = tls.read(space - size, cast(Any, room[size:] if size else room))
         except ssl.SSLWantReadError:
-            break
+            if received is not None:
+                continue  # what there was of it was no data
+            return size, None, False
         except ssl.SSLZeroReturnError:
-            return size, True
+            return size, received, True
         if not read:
-            return size, True
+            return size, received, True
         size += cast(int, read)
-        if not incoming.pending and not tls.pending():
-            break
-    return size, False
+        if size == space or not (incoming.pending or received is not None or tls.pending()):
+            return size, received, False
