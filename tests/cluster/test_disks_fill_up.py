@@ -41,6 +41,7 @@ def test_c21_a_disk_is_full_or_fails(
     others = [node_id for node_id in (1, 2, 3) if node_id != controller]
     replicas = (controller, *others) if whose == "leader" else (*others, controller)
     cluster.create_topic(topic, replicas)
+    epoch = cluster.part(topic).epoch
     data = cluster.brokers[controller].data
     hurt, heal = (fill_disk, make_room) if fault == "full" else (break_disk, mend_disk)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -58,4 +59,5 @@ def test_c21_a_disk_is_full_or_fails(
         assert producer.acknowledged == producer.sent
     if fault == "broken":
         assert "offline: could not append" in cluster.brokers[controller].log.read_text()
+        assert cluster.part(topic).epoch > epoch, "in which a follower's log has not begun again either"
     settle_and_check(cluster, history, topic)

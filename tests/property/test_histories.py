@@ -14,7 +14,7 @@ from tests.support.examples import examples
 from tests.support.good_histories import GoodCluster
 
 from oncelog_testing.history.checker import violations
-from oncelog_testing.history.events import End, Outcome, Place, Send
+from oncelog_testing.history.events import NOT_YET, Commit, End, Outcome, Place, Send
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind
 
@@ -114,11 +114,41 @@ def leave_out(history: History, rng: random.Random) -> None:
 
 
 def forget_offset(history: History, rng: random.Random) -> None:
+    for place in history.final:
+        forget_resets(history, place)
     sure = [
         commit for commit in history.commits if commit.transaction is None and commit.outcome is Outcome.ACKNOWLEDGED
     ]
     commit = choose(rng, sure)
     history.offset_read(commit.group, commit.place, commit.offset - 1, asked=history.now())
+
+
+def forget_resets(history: History, place: Place) -> None:
+    """They would explain what is to be found."""
+    history.commits = [commit for commit in history.commits if commit.place != place or not commit.is_reset]
+
+
+def one_with_an_offset(history: History, rng: random.Random) -> tuple[Commit, list[Send]]:
+    """The offset of a transaction that was committed, and its records."""
+    shown = {send.transaction for *_, send in visible(history)} - {None}
+    commit = choose(rng, [each for each in history.commits if each.transaction in shown])
+    forget_resets(history, commit.place)
+    return commit, [send for send in history.sends if send.transaction is commit.transaction]
+
+
+def tear_offset_off(history: History, rng: random.Random) -> None:
+    commit, _ = one_with_an_offset(history, rng)
+    history.commits = [each for each in history.commits if each.place != commit.place or each.asked <= commit.asked]
+    history.offset_reads = [read for read in history.offset_reads if read.place != commit.place]
+    history.offset_read(commit.group, commit.place, NOT_YET, asked=history.now())
+
+
+def tear_records_off(history: History, rng: random.Random) -> None:
+    commit, sends = one_with_an_offset(history, rng)
+    values = {send.value for send in sends}
+    for place, records in history.final.items():
+        history.final[place] = [each for each in records if each[1] not in values]
+    history.offset_read(commit.group, commit.place, commit.offset, asked=history.now())
 
 
 def invent_offset(history: History, rng: random.Random) -> None:
@@ -146,33 +176,37 @@ def lead_too(history: History, rng: random.Random) -> None:
     history.led(led.place, led.epoch, led.broker % 3 + 1)
 
 
-FAULTS: dict[Kind, Callable[[History, random.Random], None]] = {
-    Kind.LOST: lose,
-    Kind.TWICE: write_twice,
-    Kind.MOVED: move,
-    Kind.INVENTED: invent,
-    Kind.ABORTED: show_aborted,
-    Kind.TORN: tear,
-    Kind.DISORDER: swap,
-    Kind.SKIPPED: skip,
-    Kind.READ_BACK: read_again,
-    Kind.PROCESSED_TWICE: process_twice,
-    Kind.NOT_PROCESSED: leave_out,
-    Kind.OFFSET_BACK: forget_offset,
-    Kind.OFFSET_INVENTED: invent_offset,
-    Kind.REPLICAS_DIFFER: spoil_replica,
-    Kind.TWO_LEADERS: lead_too,
-}
+FAULTS: list[tuple[Kind, Callable[[History, random.Random], None]]] = [
+    (Kind.LOST, lose),
+    (Kind.TWICE, write_twice),
+    (Kind.MOVED, move),
+    (Kind.INVENTED, invent),
+    (Kind.ABORTED, show_aborted),
+    (Kind.TORN, tear),
+    (Kind.TORN, tear_offset_off),
+    (Kind.TORN, tear_records_off),
+    (Kind.DISORDER, swap),
+    (Kind.SKIPPED, skip),
+    (Kind.READ_BACK, read_again),
+    (Kind.PROCESSED_TWICE, process_twice),
+    (Kind.NOT_PROCESSED, leave_out),
+    (Kind.OFFSET_BACK, forget_offset),
+    (Kind.OFFSET_INVENTED, invent_offset),
+    (Kind.REPLICAS_DIFFER, spoil_replica),
+    (Kind.TWO_LEADERS, lead_too),
+]
 
 
 def test_every_kind_is_tried() -> None:
-    assert set(FAULTS) == set(Kind)
+    assert {kind for kind, _ in FAULTS} == set(Kind)
 
 
-@pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize(("kind", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 @several
 @given(rng=randoms)
-def test_what_is_spoilt_is_found(kind: Kind, rng: random.Random) -> None:
+def test_what_is_spoilt_is_found(
+    kind: Kind, fault: Callable[[History, random.Random], None], rng: random.Random
+) -> None:
     history = GoodCluster(rng, STEPS).history
-    FAULTS[kind](history, rng)
+    fault(history, rng)
     assert kind in {violation.kind for violation in violations(history)}

@@ -27,12 +27,23 @@ class GoodCluster:
         self._epochs = dict.fromkeys(PLACES, 0)
         self._is_visible: dict[Send, bool] = {}
         self._committed: dict[Place, int] = {}
+        self._committed_last: dict[Place, Commit] = {}
+        """The last one that was asked for, and done."""
+        self._undecided: list[tuple[list[Send], Commit | None, bool]] = []
+        """Transactions of which nobody has heard the end: it is yet to come."""
         self._processed = 0
         self._inputs = [self.history.send("writer", INPUTS, f"input/{offset}".encode()) for offset in range(steps)]
-        moves = [self._send, self._send, self._transaction, self._transaction, self._commit, self._ask, self._elect]
+        moves = [
+            self._send, self._send, self._transaction, self._transaction, self._commit, self._commit, self._ask,
+            self._ask, self._reset, self._decide, self._elect,
+        ]  # fmt: skip
         for _ in range(steps):
             rng.choice(moves)()
+        while self._undecided:
+            self._decide()
         self._look()
+        for _ in range(4):
+            self._ask()
 
     def _place(self) -> Place:
         return self._rng.choice(PLACES)
@@ -72,16 +83,46 @@ class GoodCluster:
             for number, send in enumerate(sends):
                 self.history.derived(send, COPIERS, INPUTS, self._processed + number)
         commit = self._new_commit(transaction) if self._chance(0.4) else None
+        self._processed += is_copying * commits * len(sends)
+        if self._chance(0.8):
+            self._end(sends, commit, commits)
+            self.history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
+            return
+        if self._chance(0.5):
+            self.history.ended(transaction, End.UNKNOWN)
+        self._undecided.append((sends, commit, commits))
+
+    def _decide(self) -> None:
+        """The end of one comes."""
+        if self._undecided:
+            self._end(*self._undecided.pop(self._rng.randrange(len(self._undecided))))
+
+    def _end(self, sends: list[Send], commit: Commit | None, commits: bool) -> None:
         for place in {send.place for send in sends}:
             self._logs[place].append(None)
-        if self._chance(0.8):
-            self.history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
         if commits:
-            self._processed += is_copying * len(sends)
             for send in sends:
                 self._is_visible[send] = True
             if commit is not None:
-                self._committed[commit.place] = commit.offset
+                self._done(commit)
+
+    def _done(self, commit: Commit) -> None:
+        """An offset of a transaction counts from its end on, unless a later one was committed meanwhile."""
+        last = self._committed_last.get(commit.place)
+        if last is None or last.asked < commit.asked:
+            self._committed_last[commit.place] = commit
+            self._committed[commit.place] = commit.offset
+
+    def _reset(self) -> None:
+        """Somebody sends the group elsewhere."""
+        place = self._place()
+        commit = self.history.reset(GROUP, place, self._rng.randint(-1, self._committed.get(place, 0) + 2))
+        if self._chance(0.8):
+            self._done(commit)
+            if self._chance(0.8):
+                self.history.commit_answered(commit)
+        else:
+            self.history.commit_answered(commit, Outcome.FAILED)
 
     def _new_commit(self, transaction: object = None) -> Commit:
         place = self._place()
@@ -97,7 +138,7 @@ class GoodCluster:
     def _commit(self) -> None:
         commit = self._new_commit()
         if self._chance(0.8):
-            self._committed[commit.place] = commit.offset
+            self._done(commit)
             self.history.commit_answered(commit, Outcome.ACKNOWLEDGED if self._chance(0.8) else Outcome.UNKNOWN)
         else:
             self.history.commit_answered(commit, Outcome.FAILED)

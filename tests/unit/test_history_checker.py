@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_testing.history.checker import check, violations
-from oncelog_testing.history.events import End, Outcome, Place, ReplicaLog, Send, StoredBatch, Transaction
+from oncelog_testing.history.events import Commit, End, Outcome, Place, ReplicaLog, Send, StoredBatch, Transaction
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind
 
@@ -177,6 +177,173 @@ def test_a_committed_offset_goes_back(history: History) -> None:
     assert kinds(history) == []
     history.offset_read("group", HERE, -1, asked=history.now())
     assert kinds(history) == [Kind.OFFSET_BACK]
+
+
+def committed(history: History, offset: int, transaction: Transaction | None = None, place: Place = HERE) -> Commit:
+    commit = history.commit("group", place, offset, transaction)
+    history.commit_answered(commit)
+    return commit
+
+
+def asks(history: History, answer: int, place: Place = HERE) -> None:
+    history.offset_read("group", place, answer, asked=history.now())
+
+
+def copies(history: History, end: End, offset: int = 5) -> Transaction:
+    """A transaction with a record, and the offset up to which it has processed."""
+    transaction = history.transaction("anna")
+    acknowledged(history, b"1", 0, transaction)
+    committed(history, offset, transaction, THERE)
+    history.ended(transaction, end)
+    return transaction
+
+
+@pytest.mark.parametrize("before", [-1, 3])
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+def test_the_offset_of_a_transaction_is_missing(history: History, end: End, before: int) -> None:
+    """Its output is there: the next member would process the same inputs again."""
+    if before > 0:
+        committed(history, before, place=THERE)
+    copies(history, end)
+    history.finally_holds(HERE, [(0, b"1")])
+    asks(history, before, THERE)
+    assert Kind.TORN in kinds(history)
+    (torn,) = (found for found in violations(history) if found.kind is Kind.TORN)
+    assert torn.what == f"transaction 0 of anna ({end.value}): offset 5 of group in topic-1 missing"
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+def test_the_offset_of_a_transaction_is_there_and_its_record_is_not(history: History, end: End) -> None:
+    """Its inputs are never processed again."""
+    copies(history, end)
+    history.finally_holds(HERE, [])
+    asks(history, 5, THERE)
+    assert kinds(history) == [Kind.TORN]
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+def test_where_a_group_has_come_to_tells_what_is_missing(history: History, end: End) -> None:
+    copies(history, end)
+    history.finally_holds(HERE, [(0, b"1")])
+    history.finally_processed("group", THERE, 0)
+    assert kinds(history) == [Kind.TORN]
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+def test_of_two_offsets_of_a_transaction_one_is_missing(history: History, end: End) -> None:
+    transaction = history.transaction("anna")
+    committed(history, 5, transaction, HERE)
+    committed(history, 7, transaction, THERE)
+    history.ended(transaction, end)
+    asks(history, 5, HERE)
+    asks(history, -1, THERE)
+    assert Kind.TORN in kinds(history)
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+def test_of_the_offsets_of_a_transaction_in_one_partition_the_last_one_counts(history: History, end: End) -> None:
+    transaction = history.transaction("anna")
+    acknowledged(history, b"1", 0, transaction)
+    committed(history, 5, transaction, THERE)
+    committed(history, 6, transaction, THERE)
+    history.ended(transaction, end)
+    history.finally_holds(HERE, [(0, b"1")])
+    asks(history, 6, THERE)
+    assert kinds(history) == []
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+@pytest.mark.parametrize("answer", [5, 8])
+def test_an_offset_that_is_there_or_that_a_later_transaction_has_passed_is_not_missing(
+    history: History, end: End, answer: int
+) -> None:
+    copies(history, end)
+    later = history.transaction("berta")
+    committed(history, 8, later, THERE)
+    history.ended(later, End.COMMITTED if answer == 8 else End.ABORTED)
+    history.finally_holds(HERE, [(0, b"1")])
+    asks(history, answer, THERE)
+    assert kinds(history) == []
+
+
+@pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
+@pytest.mark.parametrize("offset", [-1, 2])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_offset_is_not_missing_where_the_group_was_reset(
+    history: History, end: End, offset: int, is_answered: bool
+) -> None:
+    committed(history, 3, place=THERE)
+    copies(history, end)
+    history.finally_holds(HERE, [(0, b"1")])
+    reset = history.reset("group", THERE, offset)
+    if is_answered:
+        history.commit_answered(reset)
+    asks(history, offset, THERE)
+    assert kinds(history) == []
+    committed(history, 4, place=THERE)
+    asks(history, 4, THERE)
+    assert kinds(history) == []
+
+
+def test_a_reset_before_a_transaction_does_not_excuse_that_its_offset_is_missing(history: History) -> None:
+    history.commit_answered(history.reset("group", THERE, 2))
+    copies(history, End.UNKNOWN)
+    history.finally_holds(HERE, [(0, b"1")])
+    asks(history, 2, THERE)
+    assert kinds(history) == [Kind.TORN]
+
+
+def test_after_a_reset_offsets_go_forwards_again(history: History) -> None:
+    committed(history, 5)
+    history.commit_answered(history.reset("group", HERE, 2))
+    committed(history, 3)
+    assert kinds(history) == []
+    asks(history, 2)
+    assert kinds(history) == [Kind.OFFSET_BACK]
+
+
+def test_who_asks_before_the_end_is_known_learns_nothing_of_it(history: History) -> None:
+    """The end of the transaction may come after the question, and its output with it."""
+    copies(history, End.UNKNOWN)
+    asks(history, -1, THERE)
+    history.finally_holds(HERE, [(0, b"1")])
+    assert kinds(history) == []
+
+
+def test_an_offset_that_was_there_and_is_not_any_more_is_not_torn_off_but_went_back(history: History) -> None:
+    copies(history, End.COMMITTED)
+    history.finally_holds(HERE, [(0, b"1")])
+    asks(history, 5, THERE)
+    asks(history, -1, THERE)
+    assert kinds(history) == [Kind.OFFSET_BACK]
+
+
+@pytest.mark.parametrize("is_aborted", [True, False])
+def test_neither_record_nor_offset_of_a_transaction_that_was_not_committed(history: History, is_aborted: bool) -> None:
+    copies(history, End.ABORTED if is_aborted else End.UNKNOWN)
+    history.finally_holds(HERE, [])
+    asks(history, -1, THERE)
+    assert kinds(history) == []
+
+
+def test_an_offset_whose_commit_was_not_answered_may_be_missing_where_the_end_is_unknown(history: History) -> None:
+    transaction = history.transaction("anna")
+    acknowledged(history, b"1", 0, transaction)
+    history.commit("group", THERE, 5, transaction)
+    history.finally_holds(HERE, [(0, b"1")])
+    asks(history, -1, THERE)
+    assert kinds(history) == []
+    history.ended(transaction, End.COMMITTED)
+    asks(history, -1, THERE)
+    assert kinds(history) == [Kind.TORN], "a producer commits only what it was acknowledged"
+
+
+def test_an_offset_that_others_may_have_committed_proves_nothing(history: History) -> None:
+    copies(history, End.UNKNOWN)
+    committed(history, 5, place=THERE)
+    history.finally_holds(HERE, [])
+    asks(history, 5, THERE)
+    assert kinds(history) == []
 
 
 def test_a_zombie_commits_an_offset(history: History) -> None:

@@ -9,6 +9,7 @@ from oncelog_testing.history.processing import processing_violations
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.records import record_violations
 from oncelog_testing.history.replicas import replica_violations
+from oncelog_testing.history.transactions import transaction_violations
 from oncelog_testing.history.verdict import Verdict
 from oncelog_testing.history.violation import Kind, Violation
 
@@ -16,7 +17,13 @@ from oncelog_testing.history.violation import Kind, Violation
 def violations(history: History) -> list[Violation]:
     """Raises ValueError for a history that cannot be judged."""
     history.settle_partitions()
-    checks = (record_violations, processing_violations, offset_violations, replica_violations)
+    checks = (
+        record_violations,
+        transaction_violations,
+        processing_violations,
+        offset_violations,
+        replica_violations,
+    )
     return [violation for check_one in checks for violation in check_one(history)]
 
 

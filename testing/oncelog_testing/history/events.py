@@ -92,7 +92,7 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Of the offset of a group, which goes forwards only as far as its members know."""
+    """Of the offset of a group. Members commit forwards only, as far as they know; who resets it, anything."""
 
     group: str
     place: Place
@@ -101,6 +101,7 @@ class Commit:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     answered: int = NOT_YET
+    is_reset: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,5 @@
-"""Committed offsets. Members of a group commit forwards, so that whatever goes back was lost, or came from a zombie."""
+"""Committed offsets. Members of a group commit forwards, so that whatever goes back was lost, or came from a zombie;
+unless somebody has reset the group, after which it begins anew."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def offset_violations(history: History) -> Iterator[Violation]:
     all_known = {where: Known(those) for where, those in commits.items()}
     for (group, place), known in all_known.items():
         for commit in known.commits:
-            least = known.sure_before(commit.asked)
-            if commit.outcome is Outcome.ACKNOWLEDGED and commit.offset < least:
+            least = known.sure_before(commit.asked, commit.answered)
+            if commit.outcome is Outcome.ACKNOWLEDGED and commit.offset < least and not commit.is_reset:
                 yield Violation(Kind.OFFSET_BACK, f"{group} in {place}: {commit.offset} accepted after {least}")
     for read in history.offset_reads:
         yield from _violations_of_read(read, all_known.get((read.group, read.place)) or Known([]))
@@ -36,14 +37,29 @@ class Known:
         self.of_offset: defaultdict[int, list[Commit]] = defaultdict(list)
         for commit in commits:
             self.of_offset[commit.offset].append(commit)
-        sure = sorted((at, commit.offset) for commit in commits if (at := _sure_at(commit)) != NOT_YET)
-        self._times = [at for at, _ in sure]
-        self._greatest = list(accumulate((offset for _, offset in sure), max))
+        self._resets = [commit for commit in commits if commit.is_reset and commit.outcome is not Outcome.FAILED]
+        self._sure = sorted(
+            ((at, commit) for commit in commits if (at := _sure_at(commit)) != NOT_YET), key=lambda each: each[0]
+        )
+        self._times = [at for at, _ in self._sure]
+        self._greatest = list(accumulate((commit.offset for _, commit in self._sure), max))
 
-    def sure_before(self, at: int) -> int:
-        """The greatest offset that was certainly committed before `at`."""
+    def sure_before(self, at: int, until: int) -> int:
+        """The greatest offset that was certainly committed before `at`, and not reset `until` then."""
         count = bisect_left(self._times, at)
-        return self._greatest[count - 1] if count else NO_OFFSET
+        resets = [reset for reset in self._resets if reset.asked < max(at, until)]
+        if not resets:
+            return self._greatest[count - 1] if count else NO_OFFSET
+        left = [
+            commit.offset
+            for _, commit in self._sure[:count]
+            if all(reset is commit or _is_over_before(reset, commit.asked) for reset in resets)
+        ]
+        return max(left, default=NO_OFFSET)
+
+
+def _is_over_before(reset: Commit, at: int) -> bool:
+    return reset.outcome is Outcome.ACKNOWLEDGED and reset.answered < at
 
 
 def _sure_at(commit: Commit) -> int:
@@ -57,7 +73,7 @@ def _sure_at(commit: Commit) -> int:
 
 def _violations_of_read(read: OffsetRead, known: Known) -> Iterator[Violation]:
     where = f"{read.group} in {read.place}"
-    least = known.sure_before(read.asked)
+    least = known.sure_before(read.asked, read.answered)
     if read.offset < least:
         yield Violation(Kind.OFFSET_BACK, f"{where}: {read.offset} is read, after {least} was committed")
     if read.offset == NO_OFFSET:

@@ -37,7 +37,8 @@ class History:
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
         """Offset and value of what a read_committed consumer finds when all is over."""
-
+        self.final_at: dict[Place, int] = {}
+        """When that was noted."""
         self.processed: dict[tuple[str, Place], int] = {}
         """By group: up to where it has processed a partition, when all is over."""
 
@@ -89,11 +90,18 @@ class History:
         self.commits.append(commit)
         return commit
 
+    def reset(self, group: str, place: Place, offset: int) -> Commit:
+        """Somebody sets the offset of a group, also to one that it has passed, or (-1) deletes it: what was committed
+        before does not count any more. To be answered like a commit."""
+        commit = Commit(group, place, offset, self.now(), is_reset=True)
+        self.commits.append(commit)
+        return commit
+
     def commit_answered(self, commit: Commit, outcome: Outcome = Outcome.ACKNOWLEDGED) -> None:
         commit.outcome, commit.answered = outcome, self.now()
 
     def offset_read(self, group: str, place: Place, offset: int, *, asked: int) -> None:
-        """`asked`: `now()` before the question."""
+        """`asked`: `now()` before the question, which is for stable offsets where transactions commit them."""
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
 
     # --- the cluster
@@ -110,7 +118,7 @@ class History:
 
     def finally_holds(self, place: Place, records: Iterable[tuple[int, bytes]]) -> None:
         """What a read_committed consumer finds in a partition when all is over."""
-        self.final[place] = list(records)
+        self.final[place], self.final_at[place] = list(records), self.now()
 
     # --- what checks ask for
 
@@ -139,4 +147,11 @@ class History:
         for send in self.sends:
             if send.transaction is not None:
                 found[send.transaction].append(send)
+        return found
+
+    def commits_by_transaction(self) -> dict[Transaction, list[Commit]]:
+        found: defaultdict[Transaction, list[Commit]] = defaultdict(list)
+        for commit in self.commits:
+            if commit.transaction is not None:
+                found[commit.transaction].append(commit)
         return found

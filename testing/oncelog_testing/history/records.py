@@ -1,36 +1,40 @@
-"""Records: what was sent, against what is there in the end and what was read meanwhile."""
+"""Records: what was sent, against what is there in the end and what was read meanwhile. Of transactions as wholes see
+`transactions`."""
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from oncelog_testing.history.events import NOT_YET, End, Outcome, Place, Reading, Send
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
+Found = Mapping[Place, Mapping[bytes, int]]
+"""What is there in the end, of partitions whose end is known: the offset of each value."""
+
 
 def record_violations(history: History) -> Iterator[Violation]:
     """Of partitions whose end is known (`finally_holds`), of the others only what the sends alone tell."""
     sends = history.sends_by_value()
-    found = {place: _offsets_by_value(records) for place, records in history.final.items()}
+    found = {place: offsets_by_value(records) for place, records in history.final.items()}
     for place, records in history.final.items():
         yield from _violations_of_content(place, records, sends, found)
     yield from _lost(history, found)
-    yield from _torn(history, found)
     yield from _out_of_order(history, found)
     for reading in history.readings:
         yield from _violations_of_reading(history, reading, sends)
 
 
-def _offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
+def offsets_by_value(records: list[tuple[int, bytes]]) -> dict[bytes, int]:
+    """As in `Found`."""
     return {value: offset for offset, value in records}
 
 
 def _violations_of_content(
-    place: Place, records: list[tuple[int, bytes]], sends: dict[bytes, Send], found: dict[Place, dict[bytes, int]]
+    place: Place, records: list[tuple[int, bytes]], sends: dict[bytes, Send], found: Found
 ) -> Iterator[Violation]:
     seen: dict[bytes, int] = {}
     for offset, value in records:
@@ -55,32 +59,19 @@ def _is_aborted(send: Send) -> bool:
     return send.transaction is not None and send.transaction.end is End.ABORTED
 
 
-def _lost(history: History, found: dict[Place, dict[bytes, int]]) -> Iterator[Violation]:
+def _lost(history: History, found: Found) -> Iterator[Violation]:
     for send in history.sends:
-        if send.transaction is None and _is_missing(send, found):
+        if send.transaction is None and is_missing(send, found):
             yield Violation(Kind.LOST, f"{send.value!r} of {send.producer}, acknowledged in {send.place}")
 
 
-def _is_missing(send: Send, found: dict[Place, dict[bytes, int]], is_sure: bool = False) -> bool:
+def is_missing(send: Send, found: Found, is_sure: bool = False) -> bool:
     """Whether it must be there (it was acknowledged, or `is_sure`), and its partition's end is known, without it."""
     is_due = send.outcome is Outcome.ACKNOWLEDGED or (is_sure and send.outcome is not Outcome.FAILED)
     return is_due and send.place in found and send.value not in found[send.place]
 
 
-def _torn(history: History, found: dict[Place, dict[bytes, int]]) -> Iterator[Violation]:
-    for transaction, sends in history.sends_by_transaction().items():
-        if transaction.end is End.ABORTED:
-            continue
-        is_whole = transaction.end is End.COMMITTED  # a producer commits only what it was acknowledged
-        missing = [send for send in sends if _is_missing(send, found, is_whole)]
-        is_seen = any(send.value in found.get(send.place, ()) for send in sends)
-        if missing and is_seen:
-            yield Violation(Kind.TORN, f"{transaction}: {[send.value for send in missing]} missing")
-        elif missing and transaction.end is End.COMMITTED:
-            yield Violation(Kind.LOST, f"all of {transaction}")
-
-
-def _out_of_order(history: History, found: dict[Place, dict[bytes, int]]) -> Iterator[Violation]:
+def _out_of_order(history: History, found: Found) -> Iterator[Violation]:
     last: defaultdict[tuple[str, Place], tuple[int, bytes]] = defaultdict(lambda: (NOT_YET, b""))
     for send in history.sends:
         offset = found.get(send.place, {}).get(send.value)

@@ -1,0 +1,139 @@
+"""Transactions: what was sent in one, and the offsets that were committed with it, are there together or not at all.
+
+Of an offset only those can tell who have asked for it: it is there if they were answered it and nobody else can have
+committed it. It is not there if they were answered a smaller one after the transaction had certainly taken effect; but
+for one that somebody may have committed after it, a member that was behind or whoever has reset the group.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from oncelog_testing.history.events import NOT_YET, Commit, End, OffsetRead, Outcome, Place, Send, Transaction
+from oncelog_testing.history.recorder import History
+from oncelog_testing.history.records import Found, is_missing, offsets_by_value
+from oncelog_testing.history.violation import Kind, Violation
+
+WHEN_ALL_IS_OVER: Final = sys.maxsize
+
+
+def transaction_violations(history: History) -> Iterator[Violation]:
+    found = {place: offsets_by_value(records) for place, records in history.final.items()}
+    told = Told(history)
+    sends, commits = history.sends_by_transaction(), history.commits_by_transaction()
+    for transaction in history.transactions:
+        if transaction.end is not End.ABORTED:
+            yield from _violations_of(
+                transaction, sends.get(transaction, []), commits.get(transaction, []), history, found, told
+            )
+
+
+def _violations_of(
+    transaction: Transaction, sends: list[Send], commits: list[Commit], history: History, found: Found, told: Told
+) -> Iterator[Violation]:
+    is_whole = transaction.end is End.COMMITTED  # a producer commits only what it was acknowledged
+    missing = [send for send in sends if is_missing(send, found, is_whole)]
+    shown = [send.place for send in sends if send.value in found.get(send.place, ())]
+    seen = [history.final_at.get(place, WHEN_ALL_IS_OVER) for place in shown]
+    seen += [at for commit in commits if (at := told.seen_at(commit)) != NOT_YET]
+    sure_at = transaction.ended if is_whole and transaction.ended != NOT_YET else min(seen, default=NOT_YET)
+    gone = []
+    if sure_at != NOT_YET:
+        last = {(commit.group, commit.place): commit for commit in commits if _counts(commit, is_whole)}
+        gone = [commit for commit in last.values() if told.is_missing(commit, max(sure_at, commit.answered))]
+    if seen and (missing or gone):
+        what = [str([send.value for send in missing])] if missing else []
+        what += [f"offset {commit.offset} of {commit.group} in {commit.place}" for commit in gone]
+        yield Violation(Kind.TORN, f"{transaction}: {', '.join(what)} missing")
+    elif missing and is_whole:
+        yield Violation(Kind.LOST, f"all of {transaction}")
+
+
+def _counts(commit: Commit, is_whole: bool) -> bool:
+    """Whether it must be there, if the transaction is."""
+    return commit.outcome is Outcome.ACKNOWLEDGED or (is_whole and commit.outcome is not Outcome.FAILED)
+
+
+class Told:
+    """What was answered to those who asked for committed offsets."""
+
+    def __init__(self, history: History) -> None:
+        commits: defaultdict[tuple[str, Place], list[Commit]] = defaultdict(list)
+        reads: defaultdict[tuple[str, Place], list[OffsetRead]] = defaultdict(list)
+        for commit in history.commits:
+            if _may_have_been_done(commit):
+                commits[commit.group, commit.place].append(commit)
+        for read in history.offset_reads:
+            reads[read.group, read.place].append(read)
+        for (group, place), end in history.processed.items():
+            reads[group, place].append(OffsetRead(group, place, end, WHEN_ALL_IS_OVER, WHEN_ALL_IS_OVER))
+        self._of = {where: ToldOfOne(commits[where], those) for where, those in reads.items()}
+
+    def seen_at(self, commit: Commit) -> int:
+        """From when on it was certainly there; NOT_YET where that was never seen."""
+        told = self._of.get((commit.group, commit.place))
+        return NOT_YET if told is None else told.seen_at(commit)
+
+    def is_missing(self, commit: Commit, sure_at: int) -> bool:
+        """Whether it was not there, though it must have been from `sure_at` on."""
+        told = self._of.get((commit.group, commit.place))
+        return told is not None and told.is_missing(commit, sure_at)
+
+
+class ToldOfOne:
+    """The same of one group in one partition."""
+
+    def __init__(self, commits: list[Commit], reads: list[OffsetRead]) -> None:
+        self._commits: defaultdict[int, list[Commit]] = defaultdict(list)
+        """By offset."""
+        for commit in commits:
+            self._commits[commit.offset].append(commit)
+        self._reads = sorted(reads, key=lambda read: read.asked)
+        self._asked = [read.asked for read in self._reads]
+        self._least = list(accumulate((read.offset for read in reversed(self._reads)), min))[::-1]
+        """The least offset that was answered from each read on."""
+        self._of_offset: defaultdict[int, list[OffsetRead]] = defaultdict(list)
+        for read in self._reads:
+            self._of_offset[read.offset].append(read)
+
+    def seen_at(self, commit: Commit) -> int:
+        if commit.outcome is Outcome.FAILED:
+            return NOT_YET
+        others = [other for other in self._commits[commit.offset] if other.transaction is not commit.transaction]
+        first_other = min((other.asked for other in others), default=WHEN_ALL_IS_OVER + 1)
+        times = (read.answered for read in self._of_offset.get(commit.offset, ()))
+        return min((at for at in times if commit.asked < at < first_other), default=NOT_YET)
+
+    def is_missing(self, commit: Commit, sure_at: int) -> bool:
+        first = bisect_right(self._asked, sure_at)
+        if first == len(self._reads) or self._least[first] >= commit.offset:
+            return False
+        if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
+            return False  # it was there, or more; if it is not any more, it went back
+        return any(
+            read.offset < commit.offset and not self._is_of_a_later_one(read, commit) for read in self._reads[first:]
+        )
+
+    def _is_of_a_later_one(self, read: OffsetRead, commit: Commit) -> bool:
+        """Whether this answer may be of a commit that took effect after `commit`."""
+        return any(
+            other is not commit and other.asked < read.answered and not _is_over_before(other, commit.asked)
+            for other in self._commits.get(read.offset, ())
+        )
+
+
+def _may_have_been_done(commit: Commit) -> bool:
+    is_aborted = commit.transaction is not None and commit.transaction.end is End.ABORTED
+    return commit.outcome is not Outcome.FAILED and not is_aborted
+
+
+def _is_over_before(commit: Commit, at: int) -> bool:
+    """Whether it cannot take effect any more from then on."""
+    if commit.transaction is not None:
+        return commit.transaction.end is End.COMMITTED and NOT_YET < commit.transaction.ended < at
+    return commit.outcome is Outcome.ACKNOWLEDGED and commit.answered < at
