@@ -19,7 +19,6 @@ from tests.support.pipeline.simulated_cluster import SimulatedCluster
 from tests.support.pipeline.simulated_spark import Chaos, Delivery, Spark
 
 from oncelog_pipeline.sink import exactly_once
-from oncelog_pipeline.sink.state import NO_BATCH
 
 SEED = st.integers(0, 2**32)
 STEPS = 1500
@@ -154,8 +153,8 @@ def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pyt
 
 
 def test_a_task_by_itself_needs_its_marker(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def none(*_: Any) -> int:
-        return NO_BATCH
+    async def none(*_: Any) -> None:
+        return None
 
     monkeypatch.setattr(SimulatedCluster, "marker", none)
     assert found_wrong(lambda spark: spark.has_duplicates, delivery=Delivery.PER_TASK)

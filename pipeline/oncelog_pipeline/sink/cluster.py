@@ -12,16 +12,25 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from oncelog import Admin, Consumer, ConsumerGroupMetadata, Producer, RecordMetadata, TopicPartition
+from oncelog import (
+    Admin,
+    Consumer,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Producer,
+    RecordMetadata,
+    TopicPartition,
+)
 from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
 from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
+from oncelog_pipeline.sink.digest import NOTHING, Digest, RowCounter, digest_of
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
-from oncelog_pipeline.sink.operations import Superseded
-from oncelog_pipeline.sink.state import NO_BATCH, Place, State, Written
+from oncelog_pipeline.sink.operations import Marker, Superseded
+from oncelog_pipeline.sink.state import Place, State, Written
 from oncelog_pipeline.sink.state_topic import StateTopic
 
 ONGOING: Final = "Ongoing"
@@ -69,20 +78,35 @@ class RowProducer:
         self.producer = producer
         self._state_partition = state_partition
         self._first: asyncio.Future[RecordMetadata] | None = None
+        self.digest = NOTHING
+        """Of the rows that were sent."""
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
         """As `Producer.send`. Raises KafkaError."""
+        headers = options.get("headers")
+        keys = None if key is None else [key]
+        self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
         future = await self.producer.send(topic, value, key, **options)
         if self._first is None:
             self._first = future
 
     async def send_columns(
-        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        **options: Any,
     ) -> None:
         """As `Producer.send_columns`. Raises KafkaError."""
-        future = await self.producer.send_columns(topic, partition, values, *columns, **options)
+        self.digest = self.digest.plus(digest_of(topic, values, keys, options.get("headers")))
+        future = await self.producer.send_columns(topic, partition, values, keys, **options)
         if self._first is None:
             self._first = future
+
+    async def partition_count(self, topic: str) -> int:
+        """Raises KafkaError."""
+        return len(await self.producer.partitions_for(topic))
 
     async def prepare(self) -> Written | None:
         """Raises KafkaError."""
@@ -96,7 +120,8 @@ class RowProducer:
         """Raises KafkaError."""
         transactional_id = self.producer.config.transactional_id
         assert transactional_id is not None
-        await self.producer.send_offsets({self._state_partition: batch + 1}, _group(transactional_id))
+        marker = OffsetAndMetadata(batch + 1, f"{self.digest.rows}:{self.digest.total}")
+        await self.producer.send_offsets({self._state_partition: marker}, _group(transactional_id))
         await until_known(self.producer.commit_transaction)
 
     async def close(self) -> None:
@@ -158,10 +183,13 @@ class KafkaCluster(Opened):
         producer.begin_transaction()
         return RowProducer(producer, self._states.partition)
 
-    async def marker(self, transactional_id: str) -> int:
+    def counting(self) -> RowCounter:
+        return RowCounter()
+
+    async def marker(self, transactional_id: str) -> Marker | None:
         offsets = await self._admin.groups.offsets(transactional_id, require_stable=True)
         committed = offsets.get(self._states.partition)
-        return NO_BATCH if committed is None else committed.offset - 1
+        return None if committed is None else Marker(committed.offset - 1, _digest_in(committed.metadata))
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         try:
@@ -275,6 +303,12 @@ async def _for_each(work: Callable[[T], Awaitable[bool]], things: Sequence[T], a
             return await work(thing)
 
     return list(await asyncio.gather(*map(one, things)))
+
+
+def _digest_in(metadata: str | None) -> Digest | None:
+    """What `commit_with_marker` has written beside the batch; None where an older release wrote the marker."""
+    rows, _, total = (metadata or "").partition(":")
+    return Digest(int(rows), int(total)) if rows.isdecimal() and total.isdecimal() else None
 
 
 def _group(group_id: str) -> ConsumerGroupMetadata:
