@@ -34,6 +34,7 @@ from oncelog_pipeline.sink.state import Place, State, Written
 from oncelog_pipeline.sink.state_topic import StateTopic
 
 ONGOING: Final = "Ongoing"
+COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
 """How often to look whether a consumer has passed over what was aborted."""
 OWNER_TIMEOUT_MS: Final = 10_000
@@ -56,11 +57,11 @@ class StateOwner:
         self._partition = partition
         self._query = query
 
-    async def write(self, state: State) -> None:
+    async def write(self, state: State | None) -> None:
         """Raises Superseded; other KafkaErrors where it is not known, or not, written: the next owner finds out."""
         try:
             async with self._producer.transaction():
-                key, value = self._query.id.encode(), state.as_json()
+                key, value = self._query.id.encode(), None if state is None else state.as_json()
                 topic, index = self._partition
                 written = await self._producer.send_and_wait(topic, value, key=key, partition=index)
                 await self._producer.send_offsets({self._partition: written.offset}, _group(self._query.id))
@@ -168,6 +169,21 @@ class KafkaCluster(Opened):
     async def read_state(self, query: Query) -> State | None:
         return await self._states.read(query)
 
+    async def states_by_name(self) -> dict[str, State]:
+        """The state of each query, by its name. Raises KafkaError, UnreadableState."""
+        return await self._states.all()
+
+    async def remove_state(self, query: Query, seen: State) -> None:
+        """Remove the state of a query that is over, if it still is the one that was `seen`. Raises KafkaError."""
+        owner = await self.own(query)
+        try:
+            if await self.read_state(query) == seen:
+                await owner.write(None)
+        except Superseded:
+            pass  # somebody else removes it, or goes on with it
+        finally:
+            await owner.close()
+
     async def own(self, query: Query) -> StateOwner:
         settings = self._settings | {"transaction_timeout_ms": OWNER_TIMEOUT_MS, "linger_ms": 0}
         producer = Producer(self._bootstrap_servers, transactional_id=query.id, **settings)
@@ -191,14 +207,21 @@ class KafkaCluster(Opened):
         committed = offsets.get(self._states.partition)
         return None if committed is None else Marker(committed.offset - 1, _digest_in(committed.metadata))
 
+    async def has_decided(self, query: Query) -> bool:
+        return await self._state_of(query.id) in COMMITTED
+
     async def is_ongoing(self, transactional_id: str) -> bool:
+        return await self._state_of(transactional_id) == ONGOING
+
+    async def _state_of(self, transactional_id: str) -> str | None:
+        """As its coordinator knows it; None where it does not."""
         try:
             described = await self._admin.transactions.describe([transactional_id])
         except KafkaError as error:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
-            return False
-        return described[transactional_id].state == ONGOING
+            return None
+        return described[transactional_id].state
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
         """Which of them are late the brokers say, by the clocks that will abort them. Only where they cannot (before

@@ -43,6 +43,7 @@ from oncelog_pipeline.sink.operations import (
     NotAllOpen,
     NotRepairable,
     SetBack,
+    StateLost,
     Superseded,
     TakenOver,
     TaskProducer,
@@ -102,6 +103,8 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
         polls -= 1
         await cluster.pause(POLL_SECONDS)
         state = await cluster.read_state(batch.query)
+    if state is None:
+        await _check_not_lost(cluster, batch, partition)
     if not _is_settled(state, batch):
         state = await take_over(cluster, batch)
     assert state is not None
@@ -110,6 +113,23 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
             raise set_back(batch, state.batch)
         return False  # an attempt of a stage that is long over
     return state.batch < batch.number or partition in state.lost
+
+
+async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -> None:
+    """Raises StateLost where the query has no state, though it has written before."""
+    marker = await cluster.marker(batch.query.partition_id(partition))
+    if marker is not None and marker.batch >= batch.number:
+        raise StateLost(
+            f"{batch}: partition {partition} was written with delivery=exactly-once-per-task; what that has written is"
+            " not known here. Go on with that delivery until the batch is done, then change it"
+        )
+    # Looked at before the query is owned, since that has the coordinator forget it; and read again after it.
+    if await cluster.has_decided(batch.query) and await cluster.read_state(batch.query) is None:
+        raise StateLost(
+            f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
+            " topic deleted, or the option stateTopic changed? To go on without, where a batch that was written last"
+            f" may be written again: oncelog pipeline state reset {batch.query.name} --batch {batch.number - 1}"
+        )
 
 
 def _is_settled(state: State | None, batch: Batch) -> bool:
@@ -165,7 +185,7 @@ async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozense
     """
     if found.batch != batch.number:
         return frozenset()
-    return frozenset(found.lost) | await _commit_all(cluster, found.transactions, batch)
+    return frozenset(found.lost) | await commit_decided(cluster, found.transactions, batch)
 
 
 def set_back(batch: Batch, decided: int) -> SetBack:
@@ -221,14 +241,14 @@ async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMess
     if state is None or state.run != batch.run or state.batch > batch.number:
         return
     decided = state.transactions if state.batch == batch.number else ()
-    await _commit_all(cluster, decided, batch)
+    await commit_decided(cluster, decided, batch)
     told = [message.written.transaction for message in messages if message.written is not None]
     undecided = [each for each in told if each not in {known.written.transaction for known in decided}]
     await cluster.end(undecided, commits=False)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
 
 
-async def reset(cluster: Cluster[Any], seen: State, batch: Batch) -> State:
+async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> State:
     """Have `batch.number` count as the last decided batch, as an operator says; what is decided is ended before.
 
     A replay of that batch is passed over, whatever rows it brings, and lost partitions stay lost; a later batch is
@@ -239,8 +259,9 @@ async def reset(cluster: Cluster[Any], seen: State, batch: Batch) -> State:
     try:
         if await cluster.read_state(batch.query) != seen:
             raise TakenOver(f"{batch}: the query has gone on meanwhile: stop it first")
-        await _commit_all(cluster, seen.transactions, batch)
-        state = replace(seen.taken_over(batch.run, ()), batch=batch.number, digest=None, may_differ=True)
+        found = State(batch.run) if seen is None else seen
+        await commit_decided(cluster, found.transactions, batch)
+        state = replace(found.taken_over(batch.run, ()), batch=batch.number, digest=None, may_differ=True)
         await owner.write(state)
     except Superseded:
         raise TakenOver(f"{batch}: the query takes over meanwhile: stop it first") from None
@@ -337,7 +358,7 @@ async def _decide(
 
 async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
     """Raises DecidedButAborted."""
-    lost = await _commit_all(cluster, state.transactions, batch)
+    lost = await commit_decided(cluster, state.transactions, batch)
     if lost:
         raise DecidedButAborted(
             f"{batch}: the transactions of the partitions {sorted(lost)} were aborted between the decision and their"
@@ -345,7 +366,9 @@ async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
         )
 
 
-async def _commit_all(cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch) -> frozenset[int]:
+async def commit_decided(
+    cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch
+) -> frozenset[int]:
     """Commit what is decided; the partitions of those that were aborted before.
 
     Where the coordinator has gone on since, with the next batch or a late attempt under the same id, it cannot tell a

@@ -43,6 +43,10 @@ class BatchDiffers(SinkError):
     """A replay of a decided batch brings other rows than were decided: none of them was written."""
 
 
+class StateLost(SinkError):
+    """The query has written before, and what it has decided cannot be found: another state topic, another delivery."""
+
+
 class SetBack(SinkError):
     """The checkpoint is older than the last decision: the batch is long over, and what it brings was not written."""
 
@@ -55,8 +59,8 @@ class Owner(Protocol):
     """The query's own producer. Who becomes owner fences the one before: of a write of that one it is certain from then
     on that it was done, and shows, or never will be."""
 
-    async def write(self, state: State) -> None:
-        """The record, and where it is, in one transaction. Raises Superseded."""
+    async def write(self, state: State | None) -> None:
+        """The record, and where it is, in one transaction; None removes the query's state. Raises Superseded."""
 
     async def close(self) -> None: ...
 
@@ -105,6 +109,10 @@ class Cluster(Protocol[P_co]):
 
     async def marker(self, transactional_id: str) -> Marker | None:
         """What a partition has committed last with its marker; None where there is none."""
+
+    async def has_decided(self, query: Query) -> bool:
+        """Whether the coordinator knows the query's own producer to have written a state. False where it has forgotten:
+        transactional.id.expiration.ms, a week without a batch."""
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Whether a transaction with this id is open."""

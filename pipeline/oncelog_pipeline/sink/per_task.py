@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from oncelog_pipeline.sink.digest import Digest
-from oncelog_pipeline.sink.operations import BatchDiffers, Cluster, SetBack, TaskProducer
+from oncelog_pipeline.sink.operations import BatchDiffers, Cluster, SetBack, StateLost, TaskProducer
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 P = TypeVar("P", bound=TaskProducer)
@@ -37,6 +37,8 @@ async def write_task(
                 f"{batch}, partition {partition}: batch {marker.batch} is written, so the checkpoint was set back, or "
                 "another query uses it; nothing was written. Begin a new checkpoint with startingOffsets"
             )
+        if marker is None:
+            await _check_other_delivery(cluster, batch)
         if marker is None or marker.batch < batch.number:
             await write(producer)
             await producer.commit_with_marker(batch.number)
@@ -45,6 +47,16 @@ async def write_task(
     finally:
         await producer.close()
     return TaskMessage(batch, partition, None)
+
+
+async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
+    """Raises StateLost where the batch was decided with the other delivery."""
+    state = await cluster.read_state(batch.query)
+    if state is not None and state.batch >= batch.number:
+        raise StateLost(
+            f"{batch}: batch {state.batch} was decided with delivery=exactly-once, of which nothing is known here. Go"
+            " on with that delivery until the batch is done, then change it"
+        )
 
 
 async def _check_same(

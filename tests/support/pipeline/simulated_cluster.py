@@ -120,13 +120,16 @@ class SimulatedOwner:
     def __init__(self, cluster: SimulatedCluster, query: Query, epoch: int) -> None:
         self.cluster, self.query, self.epoch = cluster, query, epoch
 
-    async def write(self, state: State) -> None:
+    async def write(self, state: State | None) -> None:
         await turn()
         if self.cluster.owners[self.query] != self.epoch:
             raise Superseded
-        self.cluster.states[self.query] = state
-        if state.lost:
-            self.cluster.was_lost = True
+        if state is None:
+            self.cluster.states.pop(self.query, None)
+        else:
+            self.cluster.states[self.query] = state
+            self.cluster.was_lost |= bool(state.lost)
+            self.cluster.deciders.add(self.query)
         await turn()
 
     async def close(self) -> None: ...
@@ -145,6 +148,8 @@ class SimulatedCluster:
         self.visible: list[Row] = []
         self.committed: set[Place] = set()
         self.was_lost = False
+        self.deciders: set[Query] = set()
+        """Queries whose own producer has committed last; to own one takes it out."""
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before its end."""
         self.same_id_aborts = 0
@@ -156,9 +161,14 @@ class SimulatedCluster:
         await turn()
         return state
 
+    async def states_by_name(self) -> dict[str, State]:
+        await turn()
+        return {query.name: state for query, state in self.states.items()}
+
     async def own(self, query: Query) -> SimulatedOwner:
         await turn()
         epoch = self.owners[query] = self.owners.get(query, -1) + 1
+        self.deciders.discard(query)
         await turn()
         return SimulatedOwner(self, query, epoch)
 
@@ -178,6 +188,10 @@ class SimulatedCluster:
         marker = self.markers.get(transactional_id)
         await turn()
         return marker
+
+    async def has_decided(self, query: Query) -> bool:
+        await turn()
+        return query in self.deciders
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         await turn()
@@ -219,6 +233,11 @@ class SimulatedCluster:
         for transactional_id in transactional_ids:
             await turn()
             self._initialised(transactional_id)
+
+    async def remove_state(self, query: Query, seen: State) -> None:
+        owner = await self.own(query)
+        if self.states.get(query) == seen:
+            await owner.write(None)
 
     async def pause(self, seconds: float) -> None:
         await turn()

@@ -11,8 +11,9 @@ import pytest
 from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer
 
 from oncelog_pipeline.sink import exactly_once, per_task
-from oncelog_pipeline.sink.names import Query
-from oncelog_pipeline.sink.operations import BatchDiffers, NotRepairable, SetBack, TakenOver
+from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.operations import BatchDiffers, NotRepairable, SetBack, StateLost, TakenOver
+from oncelog_pipeline.sink.orphans import finish_orphans
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 QUERY = Query("q")
@@ -205,3 +206,58 @@ async def test_a_decision_of_an_older_release_is_not_compared(sink: Sink) -> Non
     sink.cluster.states[QUERY] = replace(state, digest=None)
     await sink.play(sink.run(0), {0: [77]})
     assert sink.seen == [0, 1]
+
+
+async def test_per_task_then_exactly_once_is_refused_for_the_same_batch(sink: Sink) -> None:
+    await sink.task(sink.run(0), 0, [0], alone=True)
+    with pytest.raises(StateLost, match="exactly-once-per-task"):
+        await sink.task(sink.run(0), 0, [0])
+    await sink.play(sink.run(1), {0: [1]})  # from the next batch on it may be changed
+    assert sink.seen == [0, 1]
+
+
+async def test_exactly_once_then_per_task_is_refused_for_the_same_batch(sink: Sink) -> None:
+    await written(sink, 1)
+    with pytest.raises(StateLost, match="batch 0 was decided with delivery=exactly-once"):
+        await sink.task(sink.run(0), 0, [0], alone=True)
+    await sink.task(sink.run(1), 0, [10], alone=True)
+    assert sink.seen == [0, 1, 10]
+
+
+async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
+    await written(sink, 2)
+    sink.cluster.states.clear()
+    with pytest.raises(StateLost, match="state reset q --batch 0"):
+        await sink.task(sink.run(1), 0, [10])
+    await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 1))
+    run = sink.run(1)
+    await sink.play(run, {0: [10], 1: [11]})
+    await sink.play(replace(run, number=2), {0: [20]})
+    assert sink.seen == [0, 1, 10, 11, 20]
+
+
+async def test_an_unnamed_write_whose_driver_died_is_finished_by_another(sink: Sink) -> None:
+    orphan = Batch(Query(f"{UNNAMED_PREFIX}1"), "00000001-run", 0)
+    messages = await sink.tasks(orphan, {0: [1], 1: [2], 2: [3]})
+    end = sink.cluster.end
+
+    async def end_one(transactions: Any, *, commits: bool) -> list[bool]:
+        await end(transactions[:1], commits=commits)
+        raise ConnectionError  # here the driver dies
+
+    sink.cluster.end = end_one  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        await exactly_once.commit(sink.cluster, orphan, messages)
+    sink.cluster.end = end  # type: ignore[method-assign]
+    assert len(sink.seen) == 1
+    assert messages[2].written is not None
+    sink.cluster.time_out(messages[2].written.transaction.transactional_id)
+    assert await finish_orphans(sink.cluster) == {f"{UNNAMED_PREFIX}1": frozenset({2})}
+    assert sink.seen == [1, 2]
+    assert await finish_orphans(sink.cluster) == {}
+
+
+async def test_a_named_write_is_left_to_its_next_run(sink: Sink) -> None:
+    await written(sink, 1)
+    assert await finish_orphans(sink.cluster) == {}
+    assert QUERY in sink.cluster.states
