@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from oncelog.config import ProducerConfig
 from oncelog.errors import InvalidTopic
 from oncelog.names import check_topic
 from oncelog_pipeline.options import client_settings
@@ -41,6 +42,11 @@ class SinkOptions:
     """Keywords that all our clients know."""
     producer_settings: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `oncelog.Producer`."""
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long to wait for a broker that is away, also when connecting for the first time: max.block.ms."""
+        return ProducerConfig(self.bootstrap_servers, **self.producer_settings).max_block_ms / 1000
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:

@@ -27,6 +27,7 @@ from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced
 from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
+from oncelog_pipeline.opening import opened
 from oncelog_pipeline.sink.digest import NOTHING, Digest, RowCounter, digest_of
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import Marker, Superseded
@@ -37,6 +38,8 @@ ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
 """How often to look whether a consumer has passed over what was aborted."""
+PATIENCE_SECONDS: Final = 60.0
+"""As long as max.block.ms is by default."""
 OWNER_TIMEOUT_MS: Final = 10_000
 """Of the transaction in which a state is written."""
 ENDS_AT_A_TIME: Final = 500
@@ -144,12 +147,14 @@ class KafkaCluster(Opened):
         state_topic: str = STATE_TOPIC,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """Raises ConfigError."""
+        """`patience_seconds`: how long a task waits for a broker that is away when it connects. Raises ConfigError."""
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
         self._producer_settings = self._settings | dict(producer_settings or {})
         self._task_timeout_ms = task_timeout_ms
+        self._patience_seconds = patience_seconds
         self._admin = Admin(bootstrap_servers, **self._settings)
         self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
         self._may_list = True
@@ -186,16 +191,16 @@ class KafkaCluster(Opened):
 
     async def own(self, query: Query) -> StateOwner:
         settings = self._settings | {"transaction_timeout_ms": OWNER_TIMEOUT_MS, "linger_ms": 0}
-        producer = Producer(self._bootstrap_servers, transactional_id=query.id, **settings)
-        await producer.start()
+        make = partial(Producer, self._bootstrap_servers, transactional_id=query.id, **settings)
+        producer = await opened(make, self._patience_seconds)
         return StateOwner(producer, self._states.partition, query)
 
     # its tasks
 
     async def open_task(self, transactional_id: str) -> RowProducer:
         settings = self._producer_settings | {"transaction_timeout_ms": self._task_timeout_ms}
-        producer = Producer(self._bootstrap_servers, transactional_id=transactional_id, **settings)
-        await producer.start()
+        make = partial(Producer, self._bootstrap_servers, transactional_id=transactional_id, **settings)
+        producer = await opened(make, self._patience_seconds)
         producer.begin_transaction()
         return RowProducer(producer, self._states.partition)
 

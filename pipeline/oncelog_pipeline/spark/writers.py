@@ -9,11 +9,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from oncelog import Producer
+from oncelog_pipeline.opening import opened
 from oncelog_pipeline.options.sink_options import Delivery, SinkOptions
 from oncelog_pipeline.sink import exactly_once, per_task
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
@@ -71,10 +73,14 @@ class Writer:
         return await exactly_once.write_task(cluster, batch, *attempt, write)
 
     async def _write_at_least_once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt) -> None:
-        async with Producer(self._options.bootstrap_servers, **self._options.producer_settings) as producer:
+        make = partial(Producer, self._options.bootstrap_servers, **self._options.producer_settings)
+        producer = await opened(make, self._options.patience_seconds)
+        try:
             sender = PlainSender(producer)
             await self.send(sender, rows, attempt.partition)
             await sender.finish()
+        finally:
+            await producer.close()
 
     def _decide(self, messages: Sequence[Told | None]) -> None:
         """Raises SinkError, KafkaError."""
