@@ -46,7 +46,7 @@ class SinkOptions:
     @property
     def patience_seconds(self) -> float:
         """How long to wait for a broker that is away, also when connecting for the first time: max.block.ms."""
-        return ProducerConfig(self.bootstrap_servers, **self.producer_settings).max_block_ms / 1000
+        return ProducerConfig(bootstrap_servers=self.bootstrap_servers, **self.producer_settings).max_block_ms / 1000
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
