@@ -1,5 +1,6 @@
 """The data pipeline: exactly once into and out of Spark, in pure PySpark.
 
+opening.py  clients that wait for a broker which is away, also at first
 options/  what a user sets
 source/   reading topics
 sink/     writing to topics exactly once

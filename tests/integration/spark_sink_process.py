@@ -117,7 +117,8 @@ async def run_task(cluster: KafkaCluster, topic: str, task: Task, point: str) ->
         for number, row in enumerate(rows):
             await producer.send(topic, row, partition=number % PARTITIONS)
         _die_at("rows sent", point)
-        await producer.producer.flush()
+        if isinstance(producer, RowProducer):
+            await producer.producer.flush()
         _die_at("rows flushed", point)
 
     if task.is_by_itself:

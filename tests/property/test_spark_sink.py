@@ -19,13 +19,13 @@ from tests.support.pipeline.simulated_cluster import SimulatedCluster
 from tests.support.pipeline.simulated_spark import Chaos, Delivery, Spark
 
 from oncelog_pipeline.sink import exactly_once
-from oncelog_pipeline.sink.state import NO_BATCH
 
 SEED = st.integers(0, 2**32)
 STEPS = 1500
 TRIES = 400
 """Among so many plays a rule that was taken away must be missed."""
 WITH_TIMEOUTS = Chaos(time_out=4)
+MANY_DRIVERS = Chaos(repeat_stage=0, second_driver=20, wake=60)
 
 
 def played(seed: int, **options: Any) -> Spark:
@@ -90,8 +90,8 @@ def test_the_hole_is_there_where_nothing_is_repaired(monkeypatch: pytest.MonkeyP
         await commit_all(*arguments)
         return frozenset()
 
-    commit_all = exactly_once._commit_all
-    monkeypatch.setattr(exactly_once, "_commit_all", ended_and_forgotten)
+    commit_all = exactly_once.commit_decided
+    monkeypatch.setattr(exactly_once, "commit_decided", ended_and_forgotten)
     assert found_wrong(has_violations, chaos=WITH_TIMEOUTS)
 
 
@@ -137,7 +137,7 @@ def test_sweeping_must_spare_newer_runs(monkeypatch: pytest.MonkeyPatch) -> None
             await cluster.fence(left)
 
     monkeypatch.setattr(exactly_once, "_sweep", sweep_all)
-    assert found_wrong(lambda spark: spark.cluster.was_lost, chaos=Chaos(repeat_stage=0))
+    assert found_wrong(lambda spark: spark.cluster.was_lost, chaos=MANY_DRIVERS)
 
 
 def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,12 +150,12 @@ def test_a_run_must_have_its_name_in_the_state_before_it_sweeps(monkeypatch: pyt
         return lost
 
     monkeypatch.setattr(exactly_once, "_finish", finish_and_sweep)
-    assert found_wrong(lambda spark: spark.cluster.was_lost, chaos=Chaos(repeat_stage=0))
+    assert found_wrong(lambda spark: spark.cluster.was_lost, chaos=MANY_DRIVERS)
 
 
 def test_a_task_by_itself_needs_its_marker(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def none(*_: Any) -> int:
-        return NO_BATCH
+    async def none(*_: Any) -> None:
+        return None
 
     monkeypatch.setattr(SimulatedCluster, "marker", none)
     assert found_wrong(lambda spark: spark.has_duplicates, delivery=Delivery.PER_TASK)

@@ -12,6 +12,7 @@ watching.py    a query watched while it runs
 run.py         a job from its file to its end
 audit/         proving a topic free of gaps and duplicates
 archive/       topics as Parquet, and back
+state_command.py  `oncelog pipeline state`: the sink's decisions shown, and reset
 running.py     what the commands that start Spark have in common
 command.py     `oncelog pipeline`
 """

@@ -12,6 +12,7 @@ from oncelog.cli.output import chosen_format
 from oncelog_pipeline.jobs.archive.command import archive, restore
 from oncelog_pipeline.jobs.audit.command import audit
 from oncelog_pipeline.jobs.running import failing, log_option
+from oncelog_pipeline.jobs.state_command import state
 
 STOPPED: Final = "stopped; started again, the job goes on where it was"
 
@@ -69,5 +70,5 @@ def run(job_file: Path, available_now: bool, checks_only: bool, output: str | No
     click.echo(total_line(rows), err=True)
 
 
-for command in (audit, archive, restore):
+for command in (audit, archive, restore, state):
     pipeline.add_command(command)

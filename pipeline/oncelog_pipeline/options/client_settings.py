@@ -55,7 +55,7 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
         # What is None or several by default: a flag where it says so, else text.
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
-    _check(options, config, found)
+    check_together(options, config, found)
     return found
 
 
@@ -65,7 +65,7 @@ def common(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name in shared}
 
 
-def _check(options: Options, config: type[ClientConfig], found: Mapping[str, Any]) -> None:
+def check_together(options: Options, config: type[ClientConfig], found: Mapping[str, Any]) -> None:
     """Have the client itself look at the values. Raises OptionError."""
     servers = bootstrap_servers(options)
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from oncelog.config import ProducerConfig
 from oncelog.errors import InvalidTopic
 from oncelog.names import check_topic
 from oncelog_pipeline.options import client_settings
@@ -42,6 +43,11 @@ class SinkOptions:
     producer_settings: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `oncelog.Producer`."""
 
+    @property
+    def patience_seconds(self) -> float:
+        """How long to wait for a broker that is away, also when connecting for the first time: max.block.ms."""
+        return ProducerConfig(bootstrap_servers=self.bootstrap_servers, **self.producer_settings).max_block_ms / 1000
+
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Raises OptionError."""
@@ -49,6 +55,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     found = client_settings.settings(options, client_settings.PRODUCER)
     if found.get("enable_idempotence") is False:
         raise OptionError("kafka.enable.idempotence=false: every delivery here needs it")
+    # Said when the query is planned, not by each task: without it the client would do without idempotence.
+    client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
     write_id = options.text("writeId", None)
     if write_id is not None:

@@ -12,21 +12,34 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from oncelog import Admin, Consumer, ConsumerGroupMetadata, Producer, RecordMetadata, TopicPartition
+from oncelog import (
+    Admin,
+    Consumer,
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    Producer,
+    RecordMetadata,
+    TopicPartition,
+)
 from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
 from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
+from oncelog_pipeline.opening import opened
+from oncelog_pipeline.sink.digest import NOTHING, Digest, RowCounter, digest_of
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
-from oncelog_pipeline.sink.operations import Superseded
-from oncelog_pipeline.sink.state import NO_BATCH, Place, State, Written
+from oncelog_pipeline.sink.operations import Marker, Superseded
+from oncelog_pipeline.sink.state import Place, State, Written
 from oncelog_pipeline.sink.state_topic import StateTopic
 
 ONGOING: Final = "Ongoing"
+COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
 """How often to look whether a consumer has passed over what was aborted."""
+PATIENCE_SECONDS: Final = 60.0
+"""As long as max.block.ms is by default."""
 OWNER_TIMEOUT_MS: Final = 10_000
 """Of the transaction in which a state is written."""
 ENDS_AT_A_TIME: Final = 500
@@ -47,11 +60,11 @@ class StateOwner:
         self._partition = partition
         self._query = query
 
-    async def write(self, state: State) -> None:
+    async def write(self, state: State | None) -> None:
         """Raises Superseded; other KafkaErrors where it is not known, or not, written: the next owner finds out."""
         try:
             async with self._producer.transaction():
-                key, value = self._query.id.encode(), state.as_json()
+                key, value = self._query.id.encode(), None if state is None else state.as_json()
                 topic, index = self._partition
                 written = await self._producer.send_and_wait(topic, value, key=key, partition=index)
                 await self._producer.send_offsets({self._partition: written.offset}, _group(self._query.id))
@@ -69,20 +82,35 @@ class RowProducer:
         self.producer = producer
         self._state_partition = state_partition
         self._first: asyncio.Future[RecordMetadata] | None = None
+        self.digest = NOTHING
+        """Of the rows that were sent."""
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
         """As `Producer.send`. Raises KafkaError."""
+        headers = options.get("headers")
+        keys = None if key is None else [key]
+        self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
         future = await self.producer.send(topic, value, key, **options)
         if self._first is None:
             self._first = future
 
     async def send_columns(
-        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        **options: Any,
     ) -> None:
         """As `Producer.send_columns`. Raises KafkaError."""
-        future = await self.producer.send_columns(topic, partition, values, *columns, **options)
+        self.digest = self.digest.plus(digest_of(topic, values, keys, options.get("headers")))
+        future = await self.producer.send_columns(topic, partition, values, keys, **options)
         if self._first is None:
             self._first = future
+
+    async def partition_count(self, topic: str) -> int:
+        """Raises KafkaError."""
+        return len(await self.producer.partitions_for(topic))
 
     async def prepare(self) -> Written | None:
         """Raises KafkaError."""
@@ -96,7 +124,8 @@ class RowProducer:
         """Raises KafkaError."""
         transactional_id = self.producer.config.transactional_id
         assert transactional_id is not None
-        await self.producer.send_offsets({self._state_partition: batch + 1}, _group(transactional_id))
+        marker = OffsetAndMetadata(batch + 1, f"{self.digest.rows}:{self.digest.total}")
+        await self.producer.send_offsets({self._state_partition: marker}, _group(transactional_id))
         await until_known(self.producer.commit_transaction)
 
     async def close(self) -> None:
@@ -118,12 +147,14 @@ class KafkaCluster(Opened):
         state_topic: str = STATE_TOPIC,
         settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """Raises ConfigError."""
+        """`patience_seconds`: how long a task waits for a broker that is away when it connects. Raises ConfigError."""
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
         self._producer_settings = self._settings | dict(producer_settings or {})
         self._task_timeout_ms = task_timeout_ms
+        self._patience_seconds = patience_seconds
         self._admin = Admin(bootstrap_servers, **self._settings)
         self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
         self._may_list = True
@@ -143,34 +174,59 @@ class KafkaCluster(Opened):
     async def read_state(self, query: Query) -> State | None:
         return await self._states.read(query)
 
+    async def states_by_name(self) -> dict[str, State]:
+        """The state of each query, by its name. Raises KafkaError, UnreadableState."""
+        return await self._states.all()
+
+    async def remove_state(self, query: Query, seen: State) -> None:
+        """Remove the state of a query that is over, if it still is the one that was `seen`. Raises KafkaError."""
+        owner = await self.own(query)
+        try:
+            if await self.read_state(query) == seen:
+                await owner.write(None)
+        except Superseded:
+            pass  # somebody else removes it, or goes on with it
+        finally:
+            await owner.close()
+
     async def own(self, query: Query) -> StateOwner:
         settings = self._settings | {"transaction_timeout_ms": OWNER_TIMEOUT_MS, "linger_ms": 0}
-        producer = Producer(self._bootstrap_servers, transactional_id=query.id, **settings)
-        await producer.start()
+        make = partial(Producer, self._bootstrap_servers, transactional_id=query.id, **settings)
+        producer = await opened(make, self._patience_seconds)
         return StateOwner(producer, self._states.partition, query)
 
     # its tasks
 
     async def open_task(self, transactional_id: str) -> RowProducer:
         settings = self._producer_settings | {"transaction_timeout_ms": self._task_timeout_ms}
-        producer = Producer(self._bootstrap_servers, transactional_id=transactional_id, **settings)
-        await producer.start()
+        make = partial(Producer, self._bootstrap_servers, transactional_id=transactional_id, **settings)
+        producer = await opened(make, self._patience_seconds)
         producer.begin_transaction()
         return RowProducer(producer, self._states.partition)
 
-    async def marker(self, transactional_id: str) -> int:
+    def counting(self) -> RowCounter:
+        return RowCounter()
+
+    async def marker(self, transactional_id: str) -> Marker | None:
         offsets = await self._admin.groups.offsets(transactional_id, require_stable=True)
         committed = offsets.get(self._states.partition)
-        return NO_BATCH if committed is None else committed.offset - 1
+        return None if committed is None else Marker(committed.offset - 1, _digest_in(committed.metadata))
+
+    async def has_decided(self, query: Query) -> bool:
+        return await self._state_of(query.id) in COMMITTED
 
     async def is_ongoing(self, transactional_id: str) -> bool:
+        return await self._state_of(transactional_id) == ONGOING
+
+    async def _state_of(self, transactional_id: str) -> str | None:
+        """As its coordinator knows it; None where it does not."""
         try:
             described = await self._admin.transactions.describe([transactional_id])
         except KafkaError as error:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
-            return False
-        return described[transactional_id].state == ONGOING
+            return None
+        return described[transactional_id].state
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
         """Which of them are late the brokers say, by the clocks that will abort them. Only where they cannot (before
@@ -275,6 +331,12 @@ async def _for_each(work: Callable[[T], Awaitable[bool]], things: Sequence[T], a
             return await work(thing)
 
     return list(await asyncio.gather(*map(one, things)))
+
+
+def _digest_in(metadata: str | None) -> Digest | None:
+    """What `commit_with_marker` has written beside the batch; None where an older release wrote the marker."""
+    rows, _, total = (metadata or "").partition(":")
+    return Digest(int(rows), int(total)) if rows.isdecimal() and total.isdecimal() else None
 
 
 def _group(group_id: str) -> ConsumerGroupMetadata:

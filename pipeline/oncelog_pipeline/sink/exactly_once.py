@@ -15,27 +15,35 @@ Why it holds:
 - *Decided means written.* Only transactions that were flushed and open are named in a decision. Nobody aborts those but
   their timeout: sweeping spares every run that is neither one's own nor known to be over.
 - *Not decided means gone*, by the next sweep, else by the timeout.
-- *A replay* of a decided batch writes nothing, but for what is lost.
+- *A replay* of a decided batch writes nothing, but for what is lost; and it must bring the rows that were decided. The
+  decision has their digest, so rows that come under the number of another batch (a checkpoint that was set back, or
+  whose last entry was torn) are refused, not passed over.
 
 The one hole: the coordinator aborts what is decided and not yet ended, because the driver was away for longer than
 `transaction.timeout.ms` allows, or because an attempt of the same number (of another attempt of the stage, which Spark
 does not tell apart, or of `names.TURNS` batches before) wakes up at just that moment. It is found, kept in
-`State.lost`, and those partitions are written again: exact where their replay brings the same rows.
+`State.lost`, and those partitions are written again where their replay brings the same rows. Where it does not (the
+same rows in other partitions, say), the batch is refused: nothing is lost without an error.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.digest import Digest, digest_sum
 from oncelog_pipeline.sink.names import short
 from oncelog_pipeline.sink.operations import (
+    BatchDiffers,
     Cluster,
     DecidedButAborted,
     NotAllOpen,
     NotRepairable,
+    SetBack,
+    StateLost,
     Superseded,
     TakenOver,
     TaskProducer,
@@ -68,36 +76,60 @@ async def write_task(
 ) -> TaskMessage:
     """One attempt of a task: `write` sends its rows. `unique` is Spark's taskAttemptId.
 
-    Raises TakenOver, and what `write` and the cluster raise: then nothing of this attempt will ever be seen.
+    Where the batch is decided, `write` sends them to a counter that writes nothing, for the driver to compare. Raises
+    TakenOver, SetBack, and what `write` and the cluster raise: then nothing of this attempt will ever be seen.
     """
     if not await is_wanted(cluster, batch, partition):
-        return TaskMessage(batch, partition, None)
+        counter = cluster.counting()
+        await write(counter)
+        return TaskMessage(batch, partition, None, counter.digest)
     transactional_id = batch.query.task_id(batch.run, batch.number, partition, attempt)
     if await cluster.is_ongoing(transactional_id):
         transactional_id += f"/{unique}"  # an earlier attempt of the stage has this one, and may have been decided on
     producer = await cluster.open_task(transactional_id)
     try:
         await write(producer)
-        return TaskMessage(batch, partition, await producer.prepare())
+        return TaskMessage(batch, partition, await producer.prepare(), producer.digest)
     finally:
         await producer.close()
 
 
 async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool:
-    """Whether the rows of this partition are still to be written. The first to ask takes over. Raises TakenOver."""
+    """Whether the rows of this partition are still to be written. The first to ask takes over. Raises TakenOver,
+    SetBack."""
     state = await cluster.read_state(batch.query)
     polls = 0 if partition == FIRST_PARTITION else POLLS
     while not _is_settled(state, batch) and polls:
         polls -= 1
         await cluster.pause(POLL_SECONDS)
         state = await cluster.read_state(batch.query)
+    if state is None:
+        await _check_not_lost(cluster, batch, partition)
     if not _is_settled(state, batch):
         state = await take_over(cluster, batch)
     assert state is not None
     if state.batch > batch.number:
-        logger.warning("%s: batch %d is decided already, so this one is passed over", batch, state.batch)
-        return False
+        if state.run != batch.run:
+            raise set_back(batch, state.batch)
+        return False  # an attempt of a stage that is long over
     return state.batch < batch.number or partition in state.lost
+
+
+async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -> None:
+    """Raises StateLost where the query has no state, though it has written before."""
+    marker = await cluster.marker(batch.query.partition_id(partition))
+    if marker is not None and marker.batch >= batch.number:
+        raise StateLost(
+            f"{batch}: partition {partition} was written with delivery=exactly-once-per-task; what that has written is"
+            " not known here. Go on with that delivery until the batch is done, then change it"
+        )
+    # Looked at before the query is owned, since that has the coordinator forget it; and read again after it.
+    if await cluster.has_decided(batch.query) and await cluster.read_state(batch.query) is None:
+        raise StateLost(
+            f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
+            " topic deleted, or the option stateTopic changed? To go on without, where a batch that was written last"
+            f" may be written again: oncelog pipeline state reset {batch.query.name} --batch {batch.number - 1}"
+        )
 
 
 def _is_settled(state: State | None, batch: Batch) -> bool:
@@ -153,27 +185,45 @@ async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozense
     """
     if found.batch != batch.number:
         return frozenset()
-    return found.lost | await _commit_all(cluster, found.transactions, batch)
+    return frozenset(found.lost) | await commit_decided(cluster, found.transactions, batch)
+
+
+def set_back(batch: Batch, decided: int) -> SetBack:
+    """The checkpoint of this run begins before the last decision."""
+    return SetBack(
+        f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
+        " another query uses it; nothing was written. Begin a new checkpoint with startingOffsets, or go on with this"
+        " one, and rows that were written are written again: oncelog pipeline state reset"
+        f" {batch.query.name} --batch {batch.number - 1}"
+    )
 
 
 async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
     """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch.
 
-    Raises TakenOver, NotAllOpen, TooManyTasks, NotRepairable: nothing was decided. Raises DecidedButAborted: the
-    decision stands, and the next run repairs it. Whatever else the cluster raises leaves open which; `abort` finds out.
+    Raises TakenOver, NotAllOpen, TooManyTasks, NotRepairable, BatchDiffers: nothing was decided. Raises
+    DecidedButAborted: the decision stands, and the next run repairs it. Whatever else the cluster raises leaves open
+    which; `abort` finds out.
     """
     told = list(messages)
-    written = [TaskTransaction(message.written, message.partition) for message in told if message.written is not None]
+    written = [
+        TaskTransaction(message.written, message.partition, message.digest)
+        for message in told
+        if message.written is not None
+    ]
+    digest = _digest_of(told)
     state = await _own_state(cluster, batch)
     if state.batch == batch.number and not state.lost:
         if written and tuple(written) != state.transactions:
             raise TakenOver(f"{batch}: is decided already, and not so")
+        if not written:
+            _check_same(state, batch, digest)
         await _end(cluster, state, batch)
     elif written or state.lost:
         if state.lost:
-            _check_repair(state, batch, written)
+            _check_repair(state, batch, written, digest)
         await _check_open(cluster, batch, [each.written.transaction for each in written])
-        await _end(cluster, await _decide(cluster, state, batch, written), batch)
+        await _end(cluster, await _decide(cluster, state, batch, written, digest), batch)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
 
 
@@ -191,11 +241,34 @@ async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMess
     if state is None or state.run != batch.run or state.batch > batch.number:
         return
     decided = state.transactions if state.batch == batch.number else ()
-    await _commit_all(cluster, decided, batch)
+    await commit_decided(cluster, decided, batch)
     told = [message.written.transaction for message in messages if message.written is not None]
     undecided = [each for each in told if each not in {known.written.transaction for known in decided}]
     await cluster.end(undecided, commits=False)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
+
+
+async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> State:
+    """Have `batch.number` count as the last decided batch, as an operator says; what is decided is ended before.
+
+    A replay of that batch is passed over, whatever rows it brings, and lost partitions stay lost; a later batch is
+    written. `batch.run` is a run of the operator's own: the one that was the owner is taken over. Raises TakenOver
+    where the state is not the one that was `seen`.
+    """
+    owner = await cluster.own(batch.query)
+    try:
+        if await cluster.read_state(batch.query) != seen:
+            raise TakenOver(f"{batch}: the query has gone on meanwhile: stop it first")
+        found = State(batch.run) if seen is None else seen
+        await commit_decided(cluster, found.transactions, batch)
+        state = replace(found.taken_over(batch.run, ()), batch=batch.number, digest=None, may_differ=True)
+        await owner.write(state)
+    except Superseded:
+        raise TakenOver(f"{batch}: the query takes over meanwhile: stop it first") from None
+    finally:
+        await owner.close()
+    await _sweep(cluster, batch, state.former)
+    return state
 
 
 async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
@@ -207,15 +280,44 @@ async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
     return state
 
 
-def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction]) -> None:
-    """Raises NotRepairable where the replay does not bring rows for exactly the partitions that are lost."""
-    brought = {each.partition for each in written}
-    if brought != state.lost:
-        raise NotRepairable(
-            f"{batch}: of a decided batch the partitions {sorted(state.lost)} were aborted by their timeout and must be"
-            f" written again, but the replay brings rows of {sorted(brought)}: restart the query as it was, with the"
-            " same input, code and partitioning"
-        )
+def _digest_of(messages: Sequence[TaskMessage]) -> Digest | None:
+    """Of all rows of the batch; None where a task runs a release that does not say."""
+    digests = [message.digest for message in messages]
+    return None if None in digests else digest_sum(each for each in digests if each is not None)
+
+
+def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
+    """Raises BatchDiffers where the replay does not bring the rows that were decided."""
+    if state.may_differ or state.digest is None or digest is None or digest == state.digest:
+        return
+    content = "other content" if digest.rows == state.digest.rows else f"{digest.rows} rows"
+    reset = f"oncelog pipeline state reset {batch.query.name} --batch"
+    raise BatchDiffers(
+        f"{batch}: the batch is decided, with {state.digest.rows} rows, and its replay brings {content}; nothing of the"
+        " replay was written. Either the checkpoint lost its last entry (a power cut, a backup), and new rows came"
+        f" under the number of an old batch: {reset} {batch.number - 1} has the whole replay written, and rows that"
+        " were written are there twice. Or the query gives other rows each time (rand(), a table that changes):"
+        f" {reset} {batch.number} lets what was decided stand"
+    )
+
+
+def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction], digest: Digest | None) -> None:
+    """Raises NotRepairable where the replay does not bring just the rows that are lost for the partitions that are."""
+    brought = {each.partition: each.digest for each in written}
+    are_same = all(
+        known is None or brought[partition] is None or brought[partition] == known
+        for partition, known in state.lost.items()
+        if partition in brought
+    )
+    is_whole = state.digest is None or digest is None or digest == state.digest
+    if brought.keys() == state.lost.keys() and are_same and is_whole:
+        return
+    reason = "other rows" if brought.keys() == state.lost.keys() else f"rows of {sorted(brought)}"
+    raise NotRepairable(
+        f"{batch}: of a decided batch the partitions {sorted(state.lost)} were aborted by their timeout and must be"
+        f" written again, but the replay brings {reason}: restart the query as it was, with the same input, code and"
+        f" partitioning. Or give them up: oncelog pipeline state reset {batch.query.name} --batch {batch.number}"
+    )
 
 
 async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequence[PreparedTransaction]) -> None:
@@ -231,9 +333,11 @@ async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequenc
         )
 
 
-async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, written: Sequence[TaskTransaction]) -> State:
+async def _decide(
+    cluster: Cluster[Any], seen: State, batch: Batch, written: Sequence[TaskTransaction], digest: Digest | None
+) -> State:
     """The decision. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
-    state = seen.decided(batch.number, written)
+    state = seen.decided(batch.number, written, digest)
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
             f"{batch}: {len(written)} tasks have written, and the decision about them all must fit one record of"
@@ -254,7 +358,7 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, written: Seq
 
 async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
     """Raises DecidedButAborted."""
-    lost = await _commit_all(cluster, state.transactions, batch)
+    lost = await commit_decided(cluster, state.transactions, batch)
     if lost:
         raise DecidedButAborted(
             f"{batch}: the transactions of the partitions {sorted(lost)} were aborted between the decision and their"
@@ -262,7 +366,9 @@ async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
         )
 
 
-async def _commit_all(cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch) -> frozenset[int]:
+async def commit_decided(
+    cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch
+) -> frozenset[int]:
     """Commit what is decided; the partitions of those that were aborted before.
 
     Where the coordinator has gone on since, with the next batch or a late attempt under the same id, it cannot tell a

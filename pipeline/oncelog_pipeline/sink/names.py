@@ -17,6 +17,8 @@ from typing import Final
 PREFIX: Final = "oncelog-spark-"
 STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
+UNNAMED_PREFIX: Final = "batch-"
+"""Of the query's name of a batch write without a writeId; a unique name follows."""
 TURNS: Final = 4
 """So many batches must pass while an attempt that has lost stands still, before it can be in the way of another."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")

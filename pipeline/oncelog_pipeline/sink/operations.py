@@ -7,9 +7,10 @@ whoever takes part stopped, woken or killed between any two of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.digest import Digest
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.state import Place, State, Written
 
@@ -38,6 +39,18 @@ class NotRepairable(SinkError):
     """What was lost of a decided batch is not what the replay brings."""
 
 
+class BatchDiffers(SinkError):
+    """A replay of a decided batch brings other rows than were decided: none of them was written."""
+
+
+class StateLost(SinkError):
+    """The query has written before, and what it has decided cannot be found: another state topic, another delivery."""
+
+
+class SetBack(SinkError):
+    """The checkpoint is older than the last decision: the batch is long over, and what it brings was not written."""
+
+
 class Superseded(Exception):
     """Somebody has become the query's owner since: the state was not written, and will not be."""
 
@@ -46,8 +59,8 @@ class Owner(Protocol):
     """The query's own producer. Who becomes owner fences the one before: of a write of that one it is certain from then
     on that it was done, and shows, or never will be."""
 
-    async def write(self, state: State) -> None:
-        """The record, and where it is, in one transaction. Raises Superseded."""
+    async def write(self, state: State | None) -> None:
+        """The record, and where it is, in one transaction; None removes the query's state. Raises Superseded."""
 
     async def close(self) -> None: ...
 
@@ -56,13 +69,24 @@ class TaskProducer(Protocol):
     """Writes the rows of one task in one transaction, which is begun. What is neither prepared nor committed when it is
     closed is aborted."""
 
+    @property
+    def digest(self) -> Digest:
+        """Of the rows that were sent so far."""
+
     async def prepare(self) -> Written | None:
         """Flush, and hand the transaction over, open; None where there were no rows."""
 
     async def commit_with_marker(self, batch: int) -> None:
-        """Commit the rows, and with them that the partition has written `batch`."""
+        """Commit the rows, and with them the marker: that the partition has written `batch`, and their digest."""
 
     async def close(self) -> None: ...
+
+
+class Marker(NamedTuple):
+    """What a partition has written last, where each task writes by itself. No `digest`: an older release wrote it."""
+
+    batch: int
+    digest: Digest | None = None
 
 
 P_co = TypeVar("P_co", bound=TaskProducer, covariant=True)
@@ -80,8 +104,15 @@ class Cluster(Protocol[P_co]):
     async def open_task(self, transactional_id: str) -> P_co:
         """A producer with this id; what an older one with it has open is aborted. A transaction is begun."""
 
-    async def marker(self, transactional_id: str) -> int:
-        """The last batch that a partition has committed with its marker; NO_BATCH where there is none."""
+    def counting(self) -> Any:
+        """In the place of a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
+
+    async def marker(self, transactional_id: str) -> Marker | None:
+        """What a partition has committed last with its marker; None where there is none."""
+
+    async def has_decided(self, query: Query) -> bool:
+        """Whether the coordinator knows the query's own producer to have written a state. False where it has forgotten:
+        transactional.id.expiration.ms, a week without a batch."""
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Whether a transaction with this id is open."""

@@ -5,17 +5,21 @@ One record per query and decision, in a compacted topic with the query's id as t
     {"version": 1, "run": RUN, "batch": N, "txns": [{"id", "pid", "epoch", "v2", "part"}], "lost": [PART],
      "former": [RUN]}
 
-and of each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET].
+and of each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows:
+"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and of each lost partition that is known,
+"lost_digests": [[PART, ROWS, TOTAL]]. Where an operator has said that a replay of the batch may bring other rows:
+"may_differ": true. States without these fields were written by an older release, and are not compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.digest import Digest
 from oncelog_pipeline.sink.names import Query, short
 
 VERSION: Final = 1
@@ -59,11 +63,13 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage:
-    """What a task tells the driver: nothing `written` where it had no rows, or had none to write again."""
+    """What a task tells the driver: nothing `written` where it had no rows, or had none to write again. `digest` is of
+    all its rows, written or not; None where nobody compares."""
 
     batch: Batch
     partition: int
     written: Written | None
+    digest: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +78,19 @@ class TaskTransaction:
 
     written: Written
     partition: int
+    digest: Digest | None = None
 
     def as_json(self) -> dict[str, Any]:
         transactional_id, producer_id, epoch, is_v2 = self.written.transaction
-        at = list(self.written.first)
-        return {
+        document = {
             "id": transactional_id,
             "pid": producer_id,
             "epoch": epoch,
             "v2": is_v2,
             "part": self.partition,
-            "at": at,
+            "at": list(self.written.first),
         }
+        return document if self.digest is None else {**document, "digest": list(self.digest)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +98,33 @@ class State:
     """What the last decision of a query is, and who may make the next one.
 
     `run` alone may decide. `batch` is the last decided one, NO_BATCH before the first, and `transactions` are to be
-    committed with it. `lost` are the partitions of that batch whose transactions were aborted after the decision: the
-    replay writes them again. `former` are runs, shortened, that can decide nothing any more, the last one first.
+    committed with it. `lost` are the partitions of that batch whose transactions were aborted after the decision, with
+    the digests of their rows: the replay writes them again. `former` are runs, shortened, that can decide nothing any
+    more, the last one first. `digest` is of all rows of the batch. `may_differ`: an operator has said that a replay of
+    the batch is passed over whatever it brings.
     """
 
     run: str
     batch: int = NO_BATCH
     transactions: tuple[TaskTransaction, ...] = ()
-    lost: frozenset[int] = field(default=frozenset())
+    lost: Mapping[int, Digest | None] = field(default_factory=dict)
     former: tuple[str, ...] = ()
+    digest: Digest | None = None
+    may_differ: bool = False
 
     def taken_over(self, run: str, lost: Collection[int]) -> State:
         """By a new run, when what this one decided is committed, but for the partitions that are `lost`."""
         former = tuple(dict.fromkeys((short(self.run), *self.former)))[:FORMER_RUNS]
-        return State(run, self.batch, (), frozenset(lost), former)
+        digests = dict(self.lost) | {each.partition: each.digest for each in self.transactions}
+        missing = {partition: digests.get(partition) for partition in sorted(lost)}
+        return State(run, self.batch, (), missing, former, self.digest, self.may_differ)
 
-    def decided(self, batch: int, transactions: Iterable[TaskTransaction]) -> State:
-        """The same run's next decision."""
-        return State(self.run, batch, tuple(transactions), frozenset(), self.former)
+    def decided(self, batch: int, transactions: Iterable[TaskTransaction], digest: Digest | None) -> State:
+        """The same run's next decision; `digest` is of all rows of the batch."""
+        return State(self.run, batch, tuple(transactions), {}, self.former, digest)
 
     def as_json(self) -> bytes:
-        written = {
+        written: dict[str, Any] = {
             "version": VERSION,
             "run": self.run,
             "batch": self.batch,
@@ -119,6 +132,13 @@ class State:
             "lost": sorted(self.lost),
             "former": list(self.former),
         }
+        if self.digest is not None:
+            written["digest"] = list(self.digest)
+        known = [[partition, *digest] for partition, digest in self.lost.items() if digest is not None]
+        if known:
+            written["lost_digests"] = known
+        if self.may_differ:
+            written["may_differ"] = True
         return json.dumps(written, separators=(",", ":")).encode()
 
 
@@ -132,8 +152,10 @@ def state_from_json(value: bytes) -> State:
             str(read["run"]),
             int(read["batch"]),
             tuple(_transaction_from_json(transaction) for transaction in read["txns"]),
-            frozenset(int(partition) for partition in read["lost"]),
+            _lost_from_json(read),
             tuple(str(run) for run in read["former"]),
+            _digest_from_json(read.get("digest")),
+            bool(read.get("may_differ", False)),
         )
     except (ValueError, TypeError, KeyError) as error:
         if isinstance(error, UnreadableState):
@@ -145,4 +167,21 @@ def _transaction_from_json(read: Any) -> TaskTransaction:
     """Raises ValueError, TypeError, KeyError."""
     topic, partition, offset = read["at"]
     prepared = PreparedTransaction(str(read["id"]), int(read["pid"]), int(read["epoch"]), bool(read["v2"]))
-    return TaskTransaction(Written(prepared, Place(str(topic), int(partition), int(offset))), int(read["part"]))
+    written = Written(prepared, Place(str(topic), int(partition), int(offset)))
+    return TaskTransaction(written, int(read["part"]), _digest_from_json(read.get("digest")))
+
+
+def _lost_from_json(read: Any) -> dict[int, Digest | None]:
+    """Raises ValueError, TypeError, KeyError."""
+    lost: dict[int, Digest | None] = {int(partition): None for partition in read["lost"]}
+    for partition, rows, total in read.get("lost_digests", ()):
+        lost[int(partition)] = Digest(int(rows), int(total))
+    return lost
+
+
+def _digest_from_json(read: Any) -> Digest | None:
+    """Raises ValueError, TypeError."""
+    if read is None:
+        return None
+    rows, total = read
+    return Digest(int(rows), int(total))

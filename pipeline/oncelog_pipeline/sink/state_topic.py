@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, TopicAlreadyExists, error_for
-from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+from oncelog_pipeline.sink.names import PREFIX, STATE_TOPIC, Query
+from oncelog_pipeline.sink.operations import StateLost
 from oncelog_pipeline.sink.state import State, UnreadableState, state_from_json
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
@@ -49,12 +50,19 @@ class StateTopic:
             pass
 
     async def read(self, query: Query) -> State | None:
-        """The last state of the query, once no transaction holds a newer one. Raises KafkaError, UnreadableState."""
+        """The last state of the query, once no transaction holds a newer one. Raises KafkaError, UnreadableState, and
+        StateLost where the query keeps its state in another topic."""
         offsets = await self._admin.groups.offsets(query.id, require_stable=True)
         committed = offsets.get(self.partition)
         value = None if committed is None else await self._record(committed.offset, query)
         if value is None:
             value = await self._last_of(query)
+        if value is None and committed is None and offsets:
+            others = ", ".join(sorted(partition.topic for partition in offsets))
+            raise StateLost(
+                f"query {query.name} keeps its state in the topic {others}, not in {self.partition.topic}: set the"
+                " option stateTopic as it was"
+            )
         return None if value is None else state_from_json(value)
 
     async def _record(self, offset: int, query: Query) -> bytes | None:
@@ -95,14 +103,26 @@ class StateTopic:
             records = [record for record in read_records(RecordBatch(answer.records)) if record.offset == offset]
         except CorruptBatch as error:
             raise UnreadableState(f"{self.partition}: offset {offset} cannot be read: {error}") from error
-        if not records or bytes(records[0].key or b"") != query.id.encode():
+        if not records or bytes(records[0].key or b"") != query.id.encode() or records[0].value is None:
             return None
-        return bytes(records[0].value or b"")
+        return bytes(records[0].value)
+
+    async def all(self) -> dict[str, State]:
+        """The last state of each query, by its name. Raises KafkaError, UnreadableState, TimeoutError."""
+        values = await self._last_values()
+        return {
+            key.decode().removeprefix(PREFIX): state_from_json(value)
+            for key, value in values.items()
+            if value is not None and key.startswith(PREFIX.encode())
+        }
 
     async def _last_of(self, query: Query) -> bytes | None:
-        """The value of the query's last committed record, looked for in the whole topic. Raises TimeoutError where
-        nothing of it comes for READ_SECONDS."""
-        value: bytes | None = None
+        """The value of the query's last committed record, looked for in the whole topic. Raises TimeoutError."""
+        return (await self._last_values()).get(query.id.encode())
+
+    async def _last_values(self) -> dict[bytes, bytes | None]:
+        """The last committed value of each key. Raises TimeoutError where nothing comes for READ_SECONDS."""
+        values: dict[bytes, bytes | None] = {}
         async with Consumer(
             self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings
         ) as consumer:
@@ -112,6 +132,5 @@ class StateTopic:
                 async with asyncio.timeout(READ_SECONDS):
                     while await consumer.position(self.partition) == position:
                         for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
-                            if record.key == query.id.encode():
-                                value = record.value
-        return value
+                            values[record.key or b""] = record.value
+        return values

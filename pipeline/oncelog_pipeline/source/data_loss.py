@@ -40,6 +40,22 @@ def losses(
     return found
 
 
+def made_anew(
+    wanted: Mapping[TopicPartition, int], known: Mapping[str, str], ids: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Topic -> what is lost of it, where it was deleted and made anew since it was read: its records are others, though
+    they may have the same offsets. `known`: the topics' ids as of then; `ids`: as they are now."""
+    return {
+        topic: [
+            f"{partition} was read up to offset {offset} of a topic that was deleted; the one of that name is another"
+            for partition, offset in sorted(wanted.items())
+            if partition.topic == topic
+        ]
+        for topic, topic_id in sorted(known.items())
+        if ids.get(topic, topic_id) != topic_id
+    }
+
+
 def check(lost: list[str]) -> None:
     """Raises DataLoss."""
     if lost:

@@ -18,6 +18,9 @@ FROM: Final = "_from"
 """Beside the topics, in the end of a batch that does not begin where the one before has ended: where it begins. Such is
 batch 0, as Spark asks anew where a query begins when it starts again before its first batch is in its log, and "latest"
 would be somewhere else by then; and a batch with which partitions are new, or begin later than they did."""
+IDS: Final = "_ids"
+"""Beside the topics: the id of each. It tells a topic that was deleted and made anew from the one that was read.
+Offsets of an older release, or of Spark's own connector, have none."""
 INITIAL: Final = "_initial"
 """Marks the very first start, which must differ from every end for Spark to log a batch 0."""
 
@@ -49,7 +52,7 @@ def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
     """As `offsets_from_json`, of what is decoded. What begins with an underscore is no topic. Raises BadOffsets."""
     found: Offsets = {}
     for topic, of_topic in read.items():
-        if topic in (FROM, INITIAL):
+        if topic in (FROM, IDS, INITIAL):
             continue
         if not isinstance(of_topic, Mapping):
             raise BadOffsets(f'{topic!r}: must be {{"partition": number}}, not {of_topic!r}')
@@ -71,6 +74,20 @@ def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int
 def end_with_start(end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
     """The end of a batch, which says where it begins."""
     return {**offsets_to(end), FROM: offsets_to(start)}
+
+
+def ids_from(read: Mapping[str, Any]) -> dict[str, str]:
+    """The id of each topic that the offsets have one for. Raises BadOffsets."""
+    ids = read.get(IDS, {})
+    if not isinstance(ids, Mapping) or not all(isinstance(each, str) for each in ids.values()):
+        raise BadOffsets(f"{IDS}: {ids!r} must be {{topic: id}}")
+    return dict(ids)
+
+
+def with_ids(offsets: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
+    """The offsets with the ids of their topics, as far as these are known."""
+    known = {topic: ids[topic] for topic in sorted(offsets) if topic in ids}
+    return {**offsets, IDS: known} if known else dict(offsets)
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from oncelog import TopicPartition
 from oncelog_pipeline.source.admission import is_worth_a_batch, limited
-from oncelog_pipeline.source.data_loss import check, losses, readable
+from oncelog_pipeline.source.data_loss import check, losses, made_anew, readable
 from oncelog_pipeline.source.offsets import Offsets
 
 
@@ -27,6 +27,8 @@ class Log:
 
     earliest: Offsets
     latest: Offsets
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """The id of each topic, where the cluster has one (from Kafka 2.8 on)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,18 @@ def next_batch(
     *,
     waited_s: float = 0.0,
     target: Mapping[TopicPartition, int] | None = None,
+    ids: Mapping[str, str] | None = None,
 ) -> NextBatch:
     """The batch after one that has ended at `start`; its end is its start where there is not to be one yet.
 
-    Partitions that are new are read from where they begin. `target`: AvailableNow, as fixed when the query was started;
-    what comes later is left, and the least size of a batch does not count. Raises DataLoss.
+    `ids`: of the topics that were read up to `start`, as far as they are known. One that was made anew since is lost,
+    and read from its beginning. Partitions that are new are read from where they begin. `target`: AvailableNow, as
+    fixed when the query was started; what comes later is left, and the least size of a batch does not count. Raises
+    DataLoss.
     """
-    lost = losses(start, log.earliest, log.latest)
+    anew = made_anew(start, ids or {}, log.ids)
+    start = {partition: offset for partition, offset in start.items() if partition.topic not in anew}
+    lost = [told for of_topic in anew.values() for told in of_topic] + losses(start, log.earliest, log.latest)
     if limits.fails_on_data_loss:
         check(lost)
     begin = readable(start, log.earliest, log.latest)

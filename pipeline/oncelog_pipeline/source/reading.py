@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from oncelog import ColumnBatch, Consumer, TopicPartition
 from oncelog.errors import OffsetOutOfRange
+from oncelog_pipeline.opening import opened
 from oncelog_pipeline.source.data_loss import DataLoss
 from oncelog_pipeline.source.ranges import OffsetRange
 
@@ -38,11 +39,16 @@ async def read_range(
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
     options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})
-    consumer = Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False)
-    # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
-    consumer.assign([partition])
-    consumer.seek(partition, wanted.start)
-    async with consumer:
+
+    def make() -> Consumer:
+        consumer = Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False)
+        # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
+        consumer.assign([partition])
+        consumer.seek(partition, wanted.start)
+        return consumer
+
+    consumer = await opened(make, poll_timeout_ms / 1000)
+    try:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + poll_timeout_ms / 1000
         position = wanted.start
@@ -70,3 +76,5 @@ async def read_range(
                     f" kafkaConsumer.pollTimeoutMs={poll_timeout_ms}: is its leader up, and is no transaction open that"
                     " began before the end (oncelog txns)?"
                 )
+    finally:
+        await consumer.close()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from oncelog import Admin
+from oncelog_pipeline.opening import opened
 from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.sink_options import SinkOptions
 from oncelog_pipeline.options.source_options import SourceOptions
@@ -42,32 +44,30 @@ class Connections:
 
     async def cluster(self, options: SinkOptions) -> KafkaCluster:
         """Where a sink with these options writes. Raises KafkaError."""
-        cluster = KafkaCluster(
+        make = partial(
+            KafkaCluster,
             options.bootstrap_servers,
             task_timeout_ms=options.task_timeout_ms,
             state_topic=options.state_topic,
             settings=options.settings,
             producer_settings=options.producer_settings,
+            patience_seconds=options.patience_seconds,
         )
-        return await self._kept(repr(("cluster", options)), cluster)
+        return await self._kept(repr(("cluster", options)), make, options.patience_seconds)
 
     async def admin(self, options: SourceOptions) -> Admin:
         """Who tells a source with these options what there is. Raises KafkaError."""
         settings = client_settings.common(options.settings)
-        admin = Admin(options.bootstrap_servers, **settings)
-        return await self._kept(repr(("admin", options.bootstrap_servers, settings)), admin)
+        make = partial(Admin, options.bootstrap_servers, **settings)
+        key = repr(("admin", options.bootstrap_servers, settings))
+        return await self._kept(key, make, options.poll_timeout_ms / 1000)
 
-    async def _kept(self, key: str, made: S) -> S:
-        """The one that is kept under this key, else `made`, started."""
+    async def _kept(self, key: str, make: Callable[[], S], seconds: float) -> S:
+        """The one that is kept under this key, else one that is made, and waits so long for a broker that is away."""
         async with self._opening:
             found: S | None = self._open.get(key)
             if found is None:
-                try:
-                    await made.start()
-                except BaseException:
-                    await made.close()
-                    raise
-                found = self._open[key] = made
+                found = self._open[key] = await opened(make, seconds)
             return found
 
 

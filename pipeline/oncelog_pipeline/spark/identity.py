@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from pyspark import TaskContext
 
 from oncelog_pipeline.options.reading import OptionError
-from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
 from oncelog_pipeline.sink.state import Batch
 
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -41,7 +41,7 @@ class BatchWrite:
 
     @property
     def batch(self) -> Batch:
-        return Batch(Query(self.write_id or f"batch-{self.run}"), self.run, 0)
+        return Batch(Query(self.write_id or f"{UNNAMED_PREFIX}{self.run}"), self.run, 0)
 
 
 def this_attempt() -> Attempt:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from oncelog import Admin, TopicPartition
 from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from oncelog.cluster import Topic
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.options.source_options import Bound, SourceOptions, Where
@@ -16,6 +17,7 @@ from oncelog_pipeline.sink.names import STATE_TOPIC
 from oncelog_pipeline.source.offsets import EARLIEST, LATEST, Offsets
 from oncelog_pipeline.source.progress import Log
 from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 
 T = TypeVar("T")
 
@@ -37,7 +39,11 @@ class OffsetLookup:
         self._isolation_level = IsolationLevel[name.upper()]
 
     async def partitions(self) -> list[TopicPartition]:
-        """Of those that the query subscribes to, all that there are; sorted. Raises KafkaError.
+        """Of those that the query subscribes to, all that there are; sorted. Raises KafkaError."""
+        return self._subscribed(await self._topics())
+
+    async def _topics(self) -> dict[str, Topic]:
+        """Those that the query subscribes to, as far as they exist. Raises KafkaError.
 
         A pattern never means the topics in which sinks keep their state: a query would feed itself.
         """
@@ -48,12 +54,11 @@ class OffsetLookup:
             topics = [name for name in names if re.fullmatch(subscription.pattern, name) and name not in states]
         else:
             topics = list(subscription.topics or {partition.topic for partition in subscription.partitions})
-        there = [
-            TopicPartition(name, index)
-            for name, topic in (await self._again(lambda: self._described(topics))).items()
-            for index in topic.partitions
-        ]
-        wanted = frozenset(subscription.partitions)
+        return await self._again(lambda: self._described(topics))
+
+    def _subscribed(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
+        there = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
+        wanted = frozenset(self._options.subscription.partitions)
         return sorted(partition for partition in there if not wanted or partition in wanted)
 
     async def partitions_at_first(self) -> list[TopicPartition]:
@@ -67,7 +72,11 @@ class OffsetLookup:
             raise NoSuchTopic(f"there is no {', '.join(missing[:SHOWN])}: create it first, or is the name another?")
         return there
 
-    async def _described(self, topics: Collection[str]) -> dict[str, Any]:
+    async def ids(self) -> dict[str, str]:
+        """The ids of the topics that the query subscribes to, where the cluster has any. Raises KafkaError."""
+        return _ids(await self._topics())
+
+    async def _described(self, topics: Collection[str]) -> dict[str, Topic]:
         """Without those that do not exist."""
         if not topics:
             return {}
@@ -82,8 +91,9 @@ class OffsetLookup:
 
     async def log(self) -> Log:
         """Where the log of each partition begins, and the end up to which it may be read. Raises KafkaError."""
-        partitions = await self.partitions()
-        return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)))
+        topics = await self._topics()
+        partitions = self._subscribed(topics)
+        return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)), _ids(topics))
 
     async def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Raises KafkaError."""
@@ -136,6 +146,10 @@ class OffsetLookup:
                     raise
             await asyncio.sleep(self._options.offset_retry_interval_ms / 1000)
         raise AssertionError
+
+
+def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:
+    return {name: uuid_to_string(topic.topic_id) for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
 
 
 def _check_all_named(offsets: Offsets, partitions: Collection[TopicPartition]) -> None:

@@ -23,8 +23,7 @@ class BadRow(ValueError):
 class Sender(Protocol):
     """What rows are sent with: `cluster.RowProducer`, or `PlainSender`."""
 
-    @property
-    def producer(self) -> Producer: ...
+    async def partition_count(self, topic: str) -> int: ...
 
     async def send_columns(
         self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
@@ -43,6 +42,10 @@ class PlainSender:
     ) -> None:
         """As `Producer.send_columns`. Raises KafkaError."""
         self._sent.append(await self.producer.send_columns(topic, partition, values, *columns, **options))
+
+    async def partition_count(self, topic: str) -> int:
+        """Raises KafkaError."""
+        return len(await self.producer.partitions_for(topic))
 
     async def finish(self) -> None:
         """Wait until everything is acknowledged. Raises the first KafkaError."""
@@ -112,5 +115,5 @@ class RowSender:
     async def _count(self, topic: str) -> int:
         """How many partitions a topic has. Raises KafkaError."""
         if topic not in self._counts:
-            self._counts[topic] = len(await self._sender.producer.partitions_for(topic))
+            self._counts[topic] = await self._sender.partition_count(topic)
         return self._counts[topic]

@@ -20,13 +20,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from oncelog_pipeline.options.source_options import SourceOptions
+from oncelog_pipeline.source.data_loss import check, made_anew
 from oncelog_pipeline.source.offsets import (
     INITIAL,
     Offsets,
     batch_start,
     end_with_start,
+    ids_from,
     offsets_from,
     offsets_to,
+    with_ids,
 )
 from oncelog_pipeline.source.progress import Limits, Log, next_batch
 from oncelog_pipeline.source.ranges import cut
@@ -61,11 +64,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
-        return {**offsets_to(connections().run(self._initial())), INITIAL: True}
+        return {**connections().run(self._initial()), INITIAL: True}
 
-    async def _initial(self) -> Offsets:
+    async def _initial(self) -> dict[str, Any]:
         lookup = await self._lookup()
-        return await lookup.resolve(self._options.starting, await lookup.partitions_at_first())
+        offsets = await lookup.resolve(self._options.starting, await lookup.partitions_at_first())
+        return with_ids(offsets_to(offsets), await lookup.ids())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._options.max_offsets_per_trigger
@@ -87,14 +91,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._options.fails_on_data_loss,
         )
         waited = time.monotonic() - self._last_batch
-        batch = next_batch(begin, self._ends(), limits, waited_s=waited, target=self._target)
+        log = self._ends()
+        batch = next_batch(begin, log, limits, waited_s=waited, target=self._target, ids=ids_from(start))
         for each in batch.warnings:
             logger.warning("passed over, as failOnDataLoss=false: %s", each)
         if batch.end != batch.start:
             self._last_batch = time.monotonic()
         if INITIAL in start or batch.start != begin:
-            return end_with_start(batch.end, batch.start)
-        return start if batch.end == begin else dict(offsets_to(batch.end))
+            return with_ids(end_with_start(batch.end, batch.start), log.ids)
+        return start if batch.end == begin else with_ids(offsets_to(batch.end), log.ids)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what there is now, and nothing later. Raises KafkaError."""
@@ -115,16 +120,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _look(self) -> Log:
         return await (await self._lookup()).log()
 
+    async def _ids(self) -> dict[str, str]:
+        return await (await self._lookup()).ids()
+
     async def _lookup(self) -> OffsetLookup:
         return OffsetLookup(await connections().admin(self._options), self._options)
 
     # what tasks read
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """A function of these and the options alone: a replay reads the same ranges."""
+        """A function of these and the options alone: a replay reads the same ranges, or fails.
+
+        Raises DataLoss where a topic was made anew since the batch was planned, KafkaError.
+        """
+        known = ids_from(end)
+        wanted = offsets_from(end)
+        anew = made_anew(wanted, known, connections().run(self._ids())) if known else {}
+        lost = [told for of_topic in anew.values() for told in of_topic]
+        if self._options.fails_on_data_loss:
+            check(lost)
+        for each in lost:
+            logger.warning("passed over, as failOnDataLoss=false: %s", each)
         ranges = cut(
             batch_start(start, end),
-            offsets_from(end),
+            {partition: offset for partition, offset in wanted.items() if partition.topic not in anew},
             min_partitions=self._options.min_partitions,
             max_records_per_partition=self._options.max_records_per_partition,
         )

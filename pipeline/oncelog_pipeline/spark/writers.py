@@ -9,18 +9,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from oncelog import Producer
+from oncelog_pipeline.opening import opened
 from oncelog_pipeline.options.sink_options import Delivery, SinkOptions
 from oncelog_pipeline.sink import exactly_once, per_task
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
+from oncelog_pipeline.sink.digest import RowCounter
+from oncelog_pipeline.sink.orphans import finish_orphans
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt
-from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender
+from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +51,7 @@ class Writer:
         """Raises KafkaError."""
         return await connections().cluster(self._options)
 
-    async def send(self, sender: RowProducer | PlainSender, rows: Iterator[pa.RecordBatch], task: int) -> None:
+    async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int) -> None:
         """All rows of a task. Raises BadRow, KafkaError."""
         await RowSender(sender, self._options.topic, task).send_all(rows)
 
@@ -60,7 +64,7 @@ class Writer:
         return Told(connections().run(self._write(self.batch(), attempt, iterator)))
 
     async def _write(self, batch: Batch, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
-        async def write(producer: RowProducer) -> None:
+        async def write(producer: RowProducer | RowCounter) -> None:
             await self.send(producer, rows, attempt.partition)
 
         cluster = await self.cluster()
@@ -69,10 +73,14 @@ class Writer:
         return await exactly_once.write_task(cluster, batch, *attempt, write)
 
     async def _write_at_least_once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt) -> None:
-        async with Producer(self._options.bootstrap_servers, **self._options.producer_settings) as producer:
+        make = partial(Producer, self._options.bootstrap_servers, **self._options.producer_settings)
+        producer = await opened(make, self._options.patience_seconds)
+        try:
             sender = PlainSender(producer)
             await self.send(sender, rows, attempt.partition)
             await sender.finish()
+        finally:
+            await producer.close()
 
     def _decide(self, messages: Sequence[Told | None]) -> None:
         """Raises SinkError, KafkaError."""
@@ -119,8 +127,19 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         return batch_of(self._write_of)
 
     def commit(self, messages: Sequence[Told | None]) -> None:
-        """Raises SinkError, KafkaError."""
+        """Raises SinkError, KafkaError. A write without a writeId also ends what others of its kind have left."""
         self._decide(messages)
+        if self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE:
+            connections().run(self._finish_orphans())
+
+    async def _finish_orphans(self) -> None:
+        """Its own state goes first: all that it decided has ended, and nobody will ask for it again."""
+        cluster = await self.cluster()
+        query = self._write_of.batch.query
+        state = await cluster.read_state(query)
+        if state is not None:
+            await cluster.remove_state(query, state)
+        await finish_orphans(cluster)
 
     def abort(self, messages: Sequence[Told | None]) -> None:
         """Raises KafkaError."""

@@ -13,9 +13,10 @@ from random import Random
 from typing import NamedTuple
 
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.digest import NOTHING, Digest, digest_of
 from oncelog_pipeline.sink.names import Query
-from oncelog_pipeline.sink.operations import Superseded
-from oncelog_pipeline.sink.state import NO_BATCH, Place, State, Written
+from oncelog_pipeline.sink.operations import Marker, Superseded
+from oncelog_pipeline.sink.state import Place, State, Written
 
 
 class Row(NamedTuple):
@@ -46,7 +47,22 @@ class Held:
     epoch: int = -1
     state: str = "Empty"
     rows: list[Row] = field(default_factory=list)
-    marker: int | None = None
+    marker: Marker | None = None
+
+
+def row_digest(row: Row) -> Digest:
+    return digest_of("rows", [repr(row).encode()])
+
+
+class SimulatedCounter:
+    """Takes the rows of a replay, and writes nothing."""
+
+    def __init__(self) -> None:
+        self.digest = NOTHING
+
+    async def send(self, row: Row) -> None:
+        await turn()
+        self.digest = self.digest.plus(row_digest(row))
 
 
 class SimulatedProducer:
@@ -58,8 +74,10 @@ class SimulatedProducer:
         self.epoch = epoch
         self.is_handed_over = False
         self.has_rows = False
+        self.digest = NOTHING
 
     async def send(self, row: Row) -> None:
+        self.digest = self.digest.plus(row_digest(row))
         await turn()
         held = self._held()
         held.state = "Ongoing"
@@ -80,7 +98,7 @@ class SimulatedProducer:
     async def commit_with_marker(self, batch: int) -> None:
         await turn()
         held = self._held()
-        held.state, held.marker = "Ongoing", batch
+        held.state, held.marker = "Ongoing", Marker(batch, self.digest)
         self.cluster.ended(self.transactional_id, commits=True)
         await turn()
 
@@ -102,13 +120,16 @@ class SimulatedOwner:
     def __init__(self, cluster: SimulatedCluster, query: Query, epoch: int) -> None:
         self.cluster, self.query, self.epoch = cluster, query, epoch
 
-    async def write(self, state: State) -> None:
+    async def write(self, state: State | None) -> None:
         await turn()
         if self.cluster.owners[self.query] != self.epoch:
             raise Superseded
-        self.cluster.states[self.query] = state
-        if state.lost:
-            self.cluster.was_lost = True
+        if state is None:
+            self.cluster.states.pop(self.query, None)
+        else:
+            self.cluster.states[self.query] = state
+            self.cluster.was_lost |= bool(state.lost)
+            self.cluster.deciders.add(self.query)
         await turn()
 
     async def close(self) -> None: ...
@@ -123,10 +144,14 @@ class SimulatedCluster:
         self.held: dict[str, Held] = {}
         self.states: dict[Query, State] = {}
         self.owners: dict[Query, int] = {}
-        self.markers: dict[str, int] = {}
+        self.markers: dict[str, Marker] = {}
         self.visible: list[Row] = []
         self.committed: set[Place] = set()
         self.was_lost = False
+        self.deciders: set[Query] = set()
+        """Queries whose own producer has committed last; to own one takes it out."""
+        self.late: set[str] = set()
+        """Transactional ids whose transaction times out just before its end."""
         self.same_id_aborts = 0
         """How often a task's producer has aborted what another one with its id had open."""
 
@@ -136,9 +161,14 @@ class SimulatedCluster:
         await turn()
         return state
 
+    async def states_by_name(self) -> dict[str, State]:
+        await turn()
+        return {query.name: state for query, state in self.states.items()}
+
     async def own(self, query: Query) -> SimulatedOwner:
         await turn()
         epoch = self.owners[query] = self.owners.get(query, -1) + 1
+        self.deciders.discard(query)
         await turn()
         return SimulatedOwner(self, query, epoch)
 
@@ -150,11 +180,18 @@ class SimulatedCluster:
         await turn()
         return SimulatedProducer(self, transactional_id, epoch)
 
-    async def marker(self, transactional_id: str) -> int:
+    def counting(self) -> SimulatedCounter:
+        return SimulatedCounter()
+
+    async def marker(self, transactional_id: str) -> Marker | None:
         await turn()
-        marker = self.markers.get(transactional_id, NO_BATCH)
+        marker = self.markers.get(transactional_id)
         await turn()
         return marker
+
+    async def has_decided(self, query: Query) -> bool:
+        await turn()
+        return query in self.deciders
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         await turn()
@@ -197,6 +234,11 @@ class SimulatedCluster:
             await turn()
             self._initialised(transactional_id)
 
+    async def remove_state(self, query: Query, seen: State) -> None:
+        owner = await self.own(query)
+        if self.states.get(query) == seen:
+            await owner.write(None)
+
     async def pause(self, seconds: float) -> None:
         await turn()
 
@@ -227,6 +269,9 @@ class SimulatedCluster:
         return held.epoch
 
     def _end(self, asked: PreparedTransaction, *, commits: bool) -> bool:
+        if asked.transactional_id in self.late:
+            self.late.remove(asked.transactional_id)
+            self.time_out(asked.transactional_id)
         held = self.held[asked.transactional_id]
         wanted = "CompleteCommit" if commits else "CompleteAbort"
         if asked.is_v2 and asked.epoch == held.epoch - 1 and held.state.startswith("Complete"):

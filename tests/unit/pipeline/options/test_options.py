@@ -204,3 +204,20 @@ def test_what_is_not_for_a_sink_says_why() -> None:
     assert "letters, digits" in refusal(sink, writeId="a/b")
     assert "topic name" in refusal(sink, topic="")
     assert sink(delivery="At-Least-Once").delivery is Delivery.AT_LEAST_ONCE
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("kafka.acks", "0"),
+        ("kafka.acks", "1"),
+        ("kafka.retries", "0"),
+        ("kafka.max.in.flight.requests.per.connection", "6"),
+    ],
+)
+@pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task", "at-least-once"])
+def test_what_idempotence_cannot_do_without_is_refused_when_a_query_is_planned(
+    option: str, value: str, delivery: str
+) -> None:
+    with pytest.raises(OptionError, match="idempotence needs it"):
+        sink_options({"kafka.bootstrap.servers": "a:1", "topic": "t", "delivery": delivery, option: value})

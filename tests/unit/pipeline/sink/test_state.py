@@ -7,6 +7,7 @@ import json
 import pytest
 
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog_pipeline.sink.digest import Digest
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.state import (
     FORMER_RUNS,
@@ -21,7 +22,17 @@ from oncelog_pipeline.sink.state import (
 
 QUERY = Query("3f0c")
 WRITTEN = Written(PreparedTransaction(QUERY.task_id("run-one-of-many", 7, 2, 1), 4000, 3, True), Place("out", 1, 99))
-STATE = State("run-two", 7, (TaskTransaction(WRITTEN, 2),), frozenset({1, 0}), ("run-one-",))
+STATE = State(
+    "run-two",
+    7,
+    (TaskTransaction(WRITTEN, 2, Digest(3, 2**63)),),
+    {0: Digest(1, 9), 1: None},
+    ("run-one-",),
+    Digest(5, 12),
+    may_differ=True,
+)
+OLD = {"version": 1, "run": "r", "batch": 4, "txns": [], "lost": [2], "former": []}
+"""As the first release wrote it."""
 
 
 def test_the_json_of_a_state_is_what_the_documentation_says() -> None:
@@ -37,13 +48,23 @@ def test_the_json_of_a_state_is_what_the_documentation_says() -> None:
                 "v2": True,
                 "part": 2,
                 "at": ["out", 1, 99],
+                "digest": [3, 2**63],
             }
         ],
         "lost": [0, 1],
         "former": ["run-one-"],
+        "digest": [5, 12],
+        "lost_digests": [[0, 1, 9]],
+        "may_differ": True,
     }
     assert state_from_json(STATE.as_json()) == STATE
     assert state_from_json(State("r").as_json()) == State("r", NO_BATCH)
+
+
+def test_a_state_of_the_first_release_is_read_and_written_unchanged() -> None:
+    state = State("r", 4, lost={2: None})
+    assert state_from_json(json.dumps(OLD).encode()) == state
+    assert json.loads(state.as_json()) == OLD
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,17 @@ def test_loss_fails_a_query_or_is_passed_over_with_a_warning() -> None:
     assert len(found.warnings) == 3
 
 
+def test_a_topic_that_was_made_anew_is_lost_whatever_its_offsets() -> None:
+    log = Log(LOG.earliest, LOG.latest, {"a": "new"})
+    for known in ({"a": "new"}, {}, {"b": "gone"}):
+        assert next_batch({A0: 10, A1: 3}, log, Limits(), ids=known).start == {A0: 10, A1: 3}
+    with pytest.raises(DataLoss, match="a-0 was read up to offset 10 of a topic that was deleted"):
+        next_batch({A0: 10, A1: 3}, log, Limits(), ids={"a": "old"})
+    found = next_batch({A0: 10, A1: 3}, log, Limits(fails_on_data_loss=False), ids={"a": "old"})
+    assert (found.start, found.end) == (LOG.earliest, LOG.latest)
+    assert len(found.warnings) == 2
+
+
 def test_a_partition_that_is_new_is_read_from_where_it_begins() -> None:
     found = next_batch({A1: 30}, LOG, Limits())
     assert (found.start, found.end, found.warnings) == ({A1: 30, A0: 9}, {A1: 30, A0: 20}, [])

@@ -1,0 +1,179 @@
+"""`oncelog pipeline state`: what the sink has decided of each query, and how to go on where a start was refused."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, output_option, parsed
+from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.running import Failure, run
+from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from oncelog_pipeline.sink.cluster import KafkaCluster
+    from oncelog_pipeline.sink.state import State
+
+T = TypeVar("T")
+
+COLUMNS: Final = tuple(map(Column.headed, ("Query", "Batch", "Rows", "Transactions", "Lost partitions", "Run")))
+ONE_COLUMNS: Final = tuple(map(Column.headed, ("Partition", "Rows", "Transactional id", "Topic", "First offset")))
+TASK_TIMEOUT_MS: Final = 60_000
+"""Of no transaction: these commands write no rows."""
+
+query_argument: Final = click.argument("query", type=parsed("QUERY", Query), metavar="QUERY")
+topic_option: Final = click.option(
+    "--state-topic", default=STATE_TOPIC, show_default=True, metavar="TOPIC", help="The sink's option stateTopic."
+)
+settings_option: Final = click.option(
+    "-D", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="A setting of the client. Repeatable."
+)
+
+
+@click.group()
+def state() -> None:
+    """Show and reset what the exactly-once sink has decided of each query.
+
+    A query is named by the id in its checkpoint (metadata), or by its writeId. Its state says which batch was decided
+    last: a start whose checkpoint is older, or brings other rows for that batch, is refused and names `reset`.
+    """
+
+
+@state.command(name="list")
+@bootstrap_option
+@topic_option
+@settings_option
+@output_option
+def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...], output: str | None) -> None:
+    """List all queries that have a state.
+
+    Plain output: query, last decided batch, its rows, its transactions, its lost partitions, run. No rows: an older
+    release decided.
+    """
+    states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
+    show_rows(COLUMNS, [_row(query, found) for query, found in sorted(states.items())], output)
+
+
+@state.command()
+@query_argument
+@bootstrap_option
+@topic_option
+@settings_option
+@output_option
+def show(
+    query: Query, bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...], output: str | None
+) -> None:
+    """Show the transactions of the last decision of QUERY.
+
+    Plain output: partition of the batch, rows, transactional id, topic and offset of the first record.
+    """
+    found = _with_cluster(bootstrap, state_topic, settings, lambda cluster: _state_of(cluster, query))
+    rows = []
+    for each in found.transactions:
+        transaction, first = each.written
+        digest = None if each.digest is None else each.digest.rows
+        rows.append((each.partition, digest, transaction.transactional_id, first.topic, first.offset))
+    show_rows(ONE_COLUMNS, rows, output)
+
+
+@state.command()
+@query_argument
+@bootstrap_option
+@topic_option
+@settings_option
+@click.option("--batch", "number", type=click.IntRange(min=-1), required=True, help="The last batch that is to count.")
+@click.option("--execute", is_flag=True, help="Do it. Without, only say what would happen.")
+def reset(
+    query: Query,
+    bootstrap: str,
+    state_topic: str,
+    settings: tuple[tuple[str, str], ...],
+    number: int,
+    execute: bool,
+) -> None:
+    """Have batch N count as the last one that QUERY has decided. Stop the query first.
+
+    A replay of batch N is passed over then, whatever it brings; later batches are written. So with the number of the
+    decided batch what was decided stands, and rows that only the replay has are skipped; with the number before it the
+    replay is written whole, and rows that were decided are there twice. What is decided and not ended yet is committed
+    before.
+    """
+    from oncelog_pipeline.sink import exactly_once
+    from oncelog_pipeline.sink.operations import TakenOver
+    from oncelog_pipeline.sink.state import Batch
+
+    async def command(cluster: KafkaCluster) -> State | None:
+        seen = await cluster.read_state(query)
+        if execute:
+            try:
+                await exactly_once.reset(cluster, seen, Batch(query, str(uuid.uuid4()), number))
+            except TakenOver as error:
+                raise Failure(str(error)) from error
+        return seen
+
+    seen = _with_cluster(bootstrap, state_topic, settings, command)
+    verb = "counts" if execute else "would count"
+    before = "none" if seen is None else str(seen.batch)
+    click.echo(f"{query.name}: batch {number} {verb} as the last decided one, in place of {before}", err=True)
+    if not execute:
+        click.echo("nothing was changed: add --execute", err=True)
+
+
+@state.command()
+@bootstrap_option
+@topic_option
+@settings_option
+def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
+    """Commit what was decided by batch writes without a writeId whose driver died before it had committed all.
+
+    The next such write does this, too.
+    """
+    from oncelog_pipeline.sink.orphans import finish_orphans
+
+    finished = _with_cluster(bootstrap, state_topic, settings, finish_orphans)
+    for query, lost in sorted(finished.items()):
+        told = f", partitions {sorted(lost)} are lost: their transactions have timed out" if lost else ""
+        click.echo(f"{query}: committed{told}")
+    click.echo(f"{count(len(finished), 'write')} finished", err=True)
+
+
+def _row(query: str, found: State) -> tuple[object, ...]:
+    rows = None if found.digest is None else found.digest.rows
+    lost = ",".join(map(str, found.lost))
+    return query, found.batch, rows, len(found.transactions), lost, found.run
+
+
+async def _state_of(cluster: KafkaCluster, query: Query) -> State:
+    """Raises Failure where there is none."""
+    found = await cluster.read_state(query)
+    if found is None:
+        raise Failure(f"there is no state of query {query.name}: oncelog pipeline state list names all that there are")
+    return found
+
+
+def _with_cluster(
+    bootstrap: str,
+    state_topic: str,
+    settings: tuple[tuple[str, str], ...],
+    work: Callable[[KafkaCluster], Awaitable[T]],
+) -> T:
+    """Raises Failure, UsageError."""
+    from oncelog_pipeline.sink.cluster import KafkaCluster
+    from oncelog_pipeline.sink.operations import StateLost
+    from oncelog_pipeline.sink.state import UnreadableState
+
+    async def command() -> T:
+        keywords: Mapping[str, Any] = client_settings(settings)
+        async with KafkaCluster(
+            bootstrap, task_timeout_ms=TASK_TIMEOUT_MS, state_topic=state_topic, settings=keywords
+        ) as cluster:
+            return await work(cluster)
+
+    try:
+        return run(command, bootstrap)
+    except (UnreadableState, StateLost) as error:
+        raise Failure(str(error)) from error

@@ -1,0 +1,52 @@
+"""Clients that wait for a broker which is away for a moment, also when they connect for the first time.
+
+A client of ours fails at once where no broker can be reached. A task of a query connects anew for each batch, and Spark
+gives it one attempt or four within seconds: a broker that restarts would end the query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from oncelog.errors import ConnectionFailed
+
+AGAIN_SECONDS: Final = 0.2
+"""Between two tries to connect."""
+
+logger = logging.getLogger(__name__)
+
+
+class Startable(Protocol):
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Startable)
+
+
+async def opened(make: Callable[[], C], seconds: float) -> C:
+    """A client that has started, made anew for each try, in as many tries as `seconds` allow.
+
+    Raises ConnectionFailed where no broker could be reached for so long, and at once whatever else `start` raises.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    is_told = False
+    while True:
+        client = make()
+        try:
+            await client.start()
+        except BaseException as error:
+            await client.close()
+            if not isinstance(error, ConnectionFailed) or loop.time() + AGAIN_SECONDS > deadline:
+                raise
+            if not is_told:
+                logger.warning("%s; trying again for %.0f s", error, seconds)
+            is_told = True
+        else:
+            return client
+        await asyncio.sleep(AGAIN_SECONDS)

@@ -1,0 +1,263 @@
+"""A checkpoint that was set back or lost its last entry: other rows under a decided batch's number are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer
+
+from oncelog_pipeline.sink import exactly_once, per_task
+from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.operations import BatchDiffers, NotRepairable, SetBack, StateLost, TakenOver
+from oncelog_pipeline.sink.orphans import finish_orphans
+from oncelog_pipeline.sink.state import Batch, TaskMessage
+
+QUERY = Query("q")
+Rows = Mapping[int, Sequence[int]]
+"""Partition -> the numbers of its rows."""
+
+
+class Sink:
+    """A query without mishaps but those that a test makes."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(Random(1), is_v2=True)
+        self.runs = 0
+        self.attempts = 0
+
+    def run(self, number: int) -> Batch:
+        """What a driver that has just started does first."""
+        self.runs += 1
+        return Batch(QUERY, f"{self.runs:08d}-run", number)
+
+    async def task(self, batch: Batch, partition: int, numbers: Sequence[int], *, alone: bool = False) -> TaskMessage:
+        self.attempts += 1
+
+        async def write(producer: SimulatedProducer) -> None:
+            for number in numbers:
+                await producer.send(Row(0, 0, number, 0, ""))
+
+        if alone:
+            return await per_task.write_task(self.cluster, batch, partition, write)
+        return await exactly_once.write_task(self.cluster, batch, partition, self.attempts, self.attempts, write)
+
+    async def tasks(self, batch: Batch, rows: Rows) -> list[TaskMessage]:
+        return [await self.task(batch, partition, numbers) for partition, numbers in rows.items()]
+
+    async def play(self, batch: Batch, rows: Rows) -> None:
+        await exactly_once.commit(self.cluster, batch, await self.tasks(batch, rows))
+
+    async def lose(self, batch: Batch, rows: Rows, *partitions: int) -> None:
+        """Decide, and have the driver die until transactions of these partitions have timed out."""
+        messages = await self.tasks(batch, rows)
+        for message in messages:
+            if message.partition in partitions:
+                assert message.written is not None
+                self.cluster.late.add(message.written.transaction.transactional_id)
+        with pytest.raises(exactly_once.DecidedButAborted):
+            await exactly_once.commit(self.cluster, batch, messages)
+
+    async def reset(self, number: int) -> None:
+        seen = await self.cluster.read_state(QUERY)
+        assert seen is not None
+        await exactly_once.reset(self.cluster, seen, replace(self.run(number), run=f"operator-{self.runs}"))
+
+    @property
+    def seen(self) -> list[int]:
+        return sorted(row.number for row in self.cluster.visible)
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+async def written(sink: Sink, batches: int) -> None:
+    """Batch n has the rows 10 n and 10 n + 1, in two partitions."""
+    first = sink.run(0)
+    for number in range(batches):
+        await sink.play(replace(first, number=number), {0: [10 * number], 1: [10 * number + 1]})
+
+
+async def test_a_replay_of_the_same_rows_is_passed_over(sink: Sink) -> None:
+    await written(sink, 2)
+    await sink.play(sink.run(1), {0: [10], 1: [11]})
+    await sink.play(sink.run(1), {0: [11, 10]})  # divided among other tasks
+    assert sink.seen == [0, 1, 10, 11]
+
+
+@pytest.mark.parametrize("rows", [{0: [10], 1: [11], 2: [20]}, {0: [10], 1: [12]}, {0: [10]}, {0: []}])
+async def test_other_rows_under_the_number_of_a_decided_batch_are_refused(sink: Sink, rows: Rows) -> None:
+    """The last entry of the checkpoint was torn: Spark gives batch 1 to what has come since."""
+    await written(sink, 2)
+    for _ in range(2):  # at each start
+        with pytest.raises(BatchDiffers, match=r"oncelog pipeline state reset q --batch 0 .*--batch 1"):
+            await sink.play(sink.run(1), rows)
+    assert sink.seen == [0, 1, 10, 11]
+
+
+async def test_an_operator_has_the_whole_replay_written(sink: Sink) -> None:
+    await written(sink, 2)
+    await sink.reset(0)
+    run = sink.run(1)
+    await sink.play(run, {0: [10, 11, 20]})
+    await sink.play(replace(run, number=2), {0: [30]})
+    assert sink.seen == [0, 1, 10, 10, 11, 11, 20, 30]
+
+
+async def test_an_operator_lets_stand_what_was_decided(sink: Sink) -> None:
+    await written(sink, 2)
+    await sink.reset(1)
+    run = sink.run(1)
+    await sink.play(run, {0: [12]})
+    await sink.play(replace(run, number=2), {0: [20]})
+    with pytest.raises(BatchDiffers):
+        await sink.play(sink.run(2), {0: [21]})  # it was said of batch 1 alone
+    assert sink.seen == [0, 1, 10, 11, 20]
+
+
+@pytest.mark.parametrize("back", [2, 10])
+async def test_a_checkpoint_that_was_set_back_by_more_is_refused(sink: Sink, back: int) -> None:
+    await written(sink, 12)
+    number = 12 - back
+    for _ in range(2):
+        with pytest.raises(SetBack, match=rf"batch 11 .*state reset q --batch {number - 1}$"):
+            await sink.task(sink.run(number), 0, [1])
+    await sink.reset(number - 1)
+    await sink.play(sink.run(number), {0: [1000]})
+    assert 1000 in sink.seen
+
+
+async def test_an_attempt_of_a_batch_that_is_long_over_does_nothing(sink: Sink) -> None:
+    await written(sink, 3)
+    zombie = Batch(QUERY, f"{sink.runs:08d}-run", 1)
+    assert (await sink.task(zombie, 0, [99])).written is None
+    assert 99 not in sink.seen
+
+
+async def test_a_query_that_goes_on_is_not_reset(sink: Sink) -> None:
+    await written(sink, 2)
+    seen = await sink.cluster.read_state(QUERY)
+    assert seen is not None
+    await sink.play(sink.run(2), {0: [20]})
+    with pytest.raises(TakenOver, match="stop it first"):
+        await exactly_once.reset(sink.cluster, seen, Batch(QUERY, "operator", 0))
+    assert sink.seen == [0, 1, 10, 11, 20]
+
+
+async def test_what_was_lost_is_repaired_by_the_same_rows(sink: Sink) -> None:
+    rows = {0: [1, 2], 1: [3], 2: [4]}
+    await sink.lose(sink.run(0), rows, 0, 2)
+    assert sink.seen == [3]
+    await sink.play(sink.run(0), rows)
+    assert sink.seen == [1, 2, 3, 4]
+    await sink.play(sink.run(0), rows)
+    assert sink.seen == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {0: [1, 3], 1: [2], 2: [4]},  # the same rows in other partitions
+        {0: [1, 2], 1: [5], 2: [4]},  # what is not lost has changed
+        {0: [1, 2], 1: [3], 2: []},
+        {0: [1, 2], 1: [3], 2: [9]},
+    ],
+)
+async def test_what_cannot_be_repaired_is_refused_not_lost(sink: Sink, rows: Rows) -> None:
+    before = {0: [1, 2], 1: [3], 2: [4]}
+    await sink.lose(sink.run(0), before, 0, 2)
+    again = sink.run(0)
+    messages = await sink.tasks(again, rows)
+    with pytest.raises(NotRepairable, match="state reset q --batch 0"):
+        await exactly_once.commit(sink.cluster, again, messages)
+    await exactly_once.abort(sink.cluster, again, messages)
+    assert sink.seen == [3]
+    await sink.play(sink.run(0), before)  # the right rows still repair it
+    assert sink.seen == [1, 2, 3, 4]
+
+
+async def test_a_task_by_itself_is_compared_too(sink: Sink) -> None:
+    for number in (0, 1, 2):
+        await sink.task(sink.run(number), 0, [number], alone=True)
+    await sink.task(sink.run(2), 0, [2], alone=True)
+    with pytest.raises(BatchDiffers, match="partition 0: is written with 1 rows"):
+        await sink.task(sink.run(2), 0, [2, 3], alone=True)
+    with pytest.raises(SetBack, match="batch 2 is written"):
+        await sink.task(sink.run(1), 0, [1], alone=True)
+    assert sink.seen == [0, 1, 2]
+
+
+async def test_a_marker_of_an_older_release_is_not_compared(sink: Sink) -> None:
+    await sink.task(sink.run(0), 0, [0], alone=True)
+    name = QUERY.partition_id(0)
+    sink.cluster.markers[name] = sink.cluster.markers[name]._replace(digest=None)
+    await sink.task(sink.run(0), 0, [5], alone=True)
+    assert sink.seen == [0]
+
+
+async def test_a_decision_of_an_older_release_is_not_compared(sink: Sink) -> None:
+    await written(sink, 1)
+    state: Any = sink.cluster.states[QUERY]
+    sink.cluster.states[QUERY] = replace(state, digest=None)
+    await sink.play(sink.run(0), {0: [77]})
+    assert sink.seen == [0, 1]
+
+
+async def test_per_task_then_exactly_once_is_refused_for_the_same_batch(sink: Sink) -> None:
+    await sink.task(sink.run(0), 0, [0], alone=True)
+    with pytest.raises(StateLost, match="exactly-once-per-task"):
+        await sink.task(sink.run(0), 0, [0])
+    await sink.play(sink.run(1), {0: [1]})  # from the next batch on it may be changed
+    assert sink.seen == [0, 1]
+
+
+async def test_exactly_once_then_per_task_is_refused_for_the_same_batch(sink: Sink) -> None:
+    await written(sink, 1)
+    with pytest.raises(StateLost, match="batch 0 was decided with delivery=exactly-once"):
+        await sink.task(sink.run(0), 0, [0], alone=True)
+    await sink.task(sink.run(1), 0, [10], alone=True)
+    assert sink.seen == [0, 1, 10]
+
+
+async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
+    await written(sink, 2)
+    sink.cluster.states.clear()
+    with pytest.raises(StateLost, match="state reset q --batch 0"):
+        await sink.task(sink.run(1), 0, [10])
+    await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 1))
+    run = sink.run(1)
+    await sink.play(run, {0: [10], 1: [11]})
+    await sink.play(replace(run, number=2), {0: [20]})
+    assert sink.seen == [0, 1, 10, 11, 20]
+
+
+async def test_an_unnamed_write_whose_driver_died_is_finished_by_another(sink: Sink) -> None:
+    orphan = Batch(Query(f"{UNNAMED_PREFIX}1"), "00000001-run", 0)
+    messages = await sink.tasks(orphan, {0: [1], 1: [2], 2: [3]})
+    end = sink.cluster.end
+
+    async def end_one(transactions: Any, *, commits: bool) -> list[bool]:
+        await end(transactions[:1], commits=commits)
+        raise ConnectionError  # here the driver dies
+
+    sink.cluster.end = end_one  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        await exactly_once.commit(sink.cluster, orphan, messages)
+    sink.cluster.end = end  # type: ignore[method-assign]
+    assert len(sink.seen) == 1
+    assert messages[2].written is not None
+    sink.cluster.time_out(messages[2].written.transaction.transactional_id)
+    assert await finish_orphans(sink.cluster) == {f"{UNNAMED_PREFIX}1": frozenset({2})}
+    assert sink.seen == [1, 2]
+    assert await finish_orphans(sink.cluster) == {}
+
+
+async def test_a_named_write_is_left_to_its_next_run(sink: Sink) -> None:
+    await written(sink, 1)
+    assert await finish_orphans(sink.cluster) == {}
+    assert QUERY in sink.cluster.states
