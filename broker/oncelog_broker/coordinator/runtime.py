@@ -354,6 +354,8 @@ class CoordinatorRuntime(Generic[M]):
                 if effects.if_not_logged is not None:
                     self._carry_out(shard, effects.if_not_logged(error))
                 raise
+        for change in effects.changes:
+            change()
         for key, seconds in effects.timers:
             if seconds is None:
                 shard.timers.cancel(key)

@@ -193,7 +193,7 @@ class GroupMachine:
         if group.is_logged:
             effects.append(group_record(group_id, None))
         else:
-            self.groups.pop(group_id, None)
+            effects.changes.append(lambda: self.groups.pop(group_id, None))
         return effects
 
     # --- offsets
@@ -302,7 +302,7 @@ class GroupMachine:
             if group.is_logged:
                 effects.append(group_record(group_id, None))
             else:
-                del self.groups[group_id]
+                effects.changes.append(lambda: self.groups.pop(group_id, None))
         return effects
 
     def _expired(self, group_id: str, group: ClassicGroup | None) -> list[tuple[str, int]]:
