@@ -6,10 +6,11 @@ of one key, which is why OffsetCommitKey is both 0 and 1). In a value it is the 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, TypeVar
 
-from oncelog_protocol.codec import codec
+from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.schema import schema_of
 from oncelog_protocol.wire_writers import Buffer
@@ -34,7 +35,13 @@ def read_version(data: Buffer) -> int:
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
     """The message behind the int16. Raises MalformedMessage, also for a version that we do not know."""
-    version = read_version(data)
+    return _codec_of(cls, read_version(data)).decode(data, VERSION.size)
+
+
+@lru_cache(maxsize=64)
+def _codec_of(cls: type[M], version: int) -> MessageCodec[M]:
+    """Kept, since a coordinator decodes its whole log while it loads. Raises MalformedMessage for a version that we do
+    not know."""
     if version not in schema_of(cls).versions:
         raise MalformedMessage(f"{cls.__name__} of version {version} is not known here")
-    return codec(cls, version).decode(data, VERSION.size)
+    return codec(cls, version)
