@@ -92,7 +92,7 @@ class LogMaintenance:
 
     async def purge(self) -> None:
         """Free files and directories whose file.delete.delay.ms has passed."""
-        removal = self._logs.begin_purge(self._clock.now_ms())
+        removal = self._logs.begin_purge(self._clock.monotonic())
         if removal is not None:
             await in_thread(removal.run)
 

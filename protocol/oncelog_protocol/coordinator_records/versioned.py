@@ -6,9 +6,8 @@ of one key, which is why OffsetCommitKey is both 0 and 1). In a value it is the 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
@@ -35,13 +34,15 @@ def read_version(data: Buffer) -> int:
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
     """The message behind the int16. Raises MalformedMessage, also for a version that we do not know."""
-    return _codec_of(cls, read_version(data)).decode(data, VERSION.size)
+    version = read_version(data)
+    known = _codecs.get((cls, version))
+    if known is None:
+        if version not in schema_of(cls).versions:
+            raise MalformedMessage(f"{cls.__name__} of version {version} is not known here")
+        known = _codecs[cls, version] = codec(cls, version)
+    message: M = known.decode(data, VERSION.size)
+    return message
 
 
-@lru_cache(maxsize=64)
-def _codec_of(cls: type[M], version: int) -> MessageCodec[M]:
-    """Kept, since a coordinator decodes its whole log while it loads. Raises MalformedMessage for a version that we do
-    not know."""
-    if version not in schema_of(cls).versions:
-        raise MalformedMessage(f"{cls.__name__} of version {version} is not known here")
-    return codec(cls, version)
+_codecs: dict[tuple[object, int], MessageCodec[Any]] = {}
+"""Kept, since a coordinator decodes its whole log while it loads."""
