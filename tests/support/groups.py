@@ -173,7 +173,8 @@ class GroupDriver:
         self._carry_out(unanswered)
         assert self.held.bytes == 0
         self.machine, self.timers = self.replayed(self.held), TimerQueue()
-        self._carry_out(self.machine.on_loaded())
+        for effects in self.machine.on_loaded():
+            self._carry_out(effects)
 
     # --- requests
 

@@ -94,7 +94,8 @@ class TransactionDriver:
         """The coordinator moves: what it had in memory only is lost."""
         self.machine = self.reloaded()
         self.ends.clear()
-        self.carry_out(self.machine.on_loaded())
+        for effects in self.machine.on_loaded():
+            self.carry_out(effects)
 
     # --- requests
 
