@@ -128,7 +128,7 @@ class Broker:
         self.disk: Disk = disk or RealDisk()
         self.tasks = Tasks()
         self.slices = Slices(self.clock, self.tasks)
-        self.deadlines = Deadlines()
+        self.deadlines = Deadlines(self.clock.monotonic)
         self.connections = Connections(
             Limits(
                 max_connections=config[keys.MAX_CONNECTIONS],

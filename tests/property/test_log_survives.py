@@ -246,7 +246,7 @@ class Walk:
 
     def purge(self, side: Side) -> None:
         self.clock.advance_ms(self.random.choice([0, 200]))
-        self.manager.purge_deleted(self.clock.now_ms())
+        self.manager.purge_deleted(self.clock.monotonic())
 
     def checkpoint(self, side: Side) -> None:
         self.manager.checkpoint_recovery_points()

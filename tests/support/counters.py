@@ -53,7 +53,7 @@ class Counters:
         effects = Effects()
         if self.numbers:
             effects.start_timer("loaded", 1.0)
-        return effects
+        yield effects
 
     def on_timer(self, key):
         self.fired.append(key)

@@ -1,20 +1,24 @@
 """A GroupMachine without a runtime: effects are carried out at once, time is a number, answers are kept.
 
-`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail.
+`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail; a step that
+could not be logged must leave the machine as it was (S85), which the driver checks each time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.effects import Effects
-from oncelog_broker.coordinator.group.classic_group import ClassicGroup
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.timers import TimerQueue
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
@@ -51,6 +55,24 @@ class Answer:
         return f"Answer({self.error!r}, {self.response!r})"
 
 
+def state_of(machine: GroupMachine) -> dict[str, dict[str, Any]]:
+    """All that a machine knows of its groups, comparable by value. A group that was never logged and has nobody is no
+    group."""
+    return {
+        group_id: {name: _copied(getattr(group, name)) for name in ClassicGroup.__slots__ if name != "held"}
+        for group_id, group in machine.groups.items()
+        if group.is_logged or group.pending_members or group.state is not GroupState.EMPTY
+    }
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    if isinstance(value, Member):
+        return {name: getattr(value, name) for name in Member.__slots__}
+    return set(value) if isinstance(value, set) else value
+
+
 class GroupDriver:
     """Requests in, answers out. `group` is "g" unless said otherwise."""
 
@@ -80,22 +102,31 @@ class GroupDriver:
     def run(self, operation: Any) -> Answer:
         answer = Answer()
         try:
-            self._carry_out(operation(answer))
+            self._step(lambda: operation(answer))
         except KafkaError as error:
             assert not answer.is_there
             answer.error = error.code
         return answer
 
+    def _step(self, operation: Callable[[], Effects]) -> None:
+        before = state_of(self.machine) if self.fail_appends else None
+        effects = operation()
+        if not (effects.records and self.fail_appends):
+            self._carry_out(effects)
+            return
+        assert state_of(self.machine) == before, "a step changed soft state, and then could not log its records"
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if effects.if_not_logged is not None:
+            self._carry_out(effects.if_not_logged(error))
+        raise error
+
     def _carry_out(self, effects: Effects) -> None:
-        if effects.records and self.fail_appends:
-            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            if effects.if_not_logged is not None:
-                self._carry_out(effects.if_not_logged(error))
-            raise error
         for record in effects.records:
             encoded = self.machine.encode(record)
             self.log.append(tuple(encoded))
             self.machine.replay(record, len(self.log) - 1, -1)
+        for change in effects.changes:
+            change()
         for key, seconds in effects.timers:
             if seconds is None:
                 self.timers.cancel(key)
@@ -115,7 +146,7 @@ class GroupDriver:
             self.seconds = max(self.seconds, due)
             for key in self.timers.pop_due(due):
                 try:
-                    self._carry_out(self.machine.on_timer(key))
+                    self._step(partial(self.machine.on_timer, key))
                 except KafkaError:
                     self.timers.set(key, self.seconds + 1.0)
         self.seconds = end
@@ -142,7 +173,8 @@ class GroupDriver:
         self._carry_out(unanswered)
         assert self.held.bytes == 0
         self.machine, self.timers = self.replayed(self.held), TimerQueue()
-        self._carry_out(self.machine.on_loaded())
+        for effects in self.machine.on_loaded():
+            self._carry_out(effects)
 
     # --- requests
 

@@ -1,7 +1,8 @@
 """A TransactionMachine without a runtime: effects are carried out at once, time is a number, ends are kept.
 
-`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail. `ends` are
-the decided transactions whose markers nobody has written yet.
+`log` is what the machine logged, so a second machine can replay it. `fail_appends` makes every append fail; a step that
+could not be logged must leave the machine as it was (S85), which the driver checks each time. `ends` are the decided
+transactions whose markers nobody has written yet.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class TransactionDriver:
             self.log.append(machine.encode(record))
             self.states.append(TransactionState.DEAD if record.metadata is None else record.metadata.state)
             machine.replay(record, len(self.log), -1)
+        assert not effects.changes
+        assert not effects.timers
         for waiter, response in effects.replies:
             waiter.answer(response)
         self.ends += effects.ends
@@ -91,12 +94,13 @@ class TransactionDriver:
         """The coordinator moves: what it had in memory only is lost."""
         self.machine = self.reloaded()
         self.ends.clear()
-        self.carry_out(self.machine.on_loaded())
+        for effects in self.machine.on_loaded():
+            self.carry_out(effects)
 
     # --- requests
 
     def _call(self, operation: Any) -> Any:
-        answer = Answer()
+        answer, before = Answer(), dict(self.machine.transactions)
         try:
             try:
                 effects = operation(None, answer)
@@ -104,7 +108,12 @@ class TransactionDriver:
                 effects = operation(next(self.producer_ids), answer)
             self.carry_out(effects)
         except KafkaError as error:
+            assert dict(self.machine.transactions) == before, (
+                "a step that was refused, or not logged, changed something"
+            )
+            assert answer.response is None
             return error.code
+        assert answer.response is not None, "never answered"
         return answer.response.code if isinstance(answer.response, KafkaError) else answer.response
 
     def init(self, shown: ProducerIdAndEpoch | None = None, timeout_ms: int = TIMEOUT_MS, name: str = TXN) -> Any:

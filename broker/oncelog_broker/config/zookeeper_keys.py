@@ -48,9 +48,9 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     "broker.session.lease",
     ConfigType.STRING,
     "strict",
-    "When a broker that hears nothing of ZooKeeper stops leading. strict: after 0.9 of the session timeout, before "
-    "anybody can have taken its place; an ensemble that is gone for longer stops the cluster. advisory: when told "
-    "that its session is over, as Apache Kafka does. No key of Kafka's.",
+    "When a broker that hears nothing of ZooKeeper stops leading. strict: before anybody can have taken its place, "
+    "which is 0.73 of the session timeout after ZooKeeper's last answer to a heartbeat; an ensemble that is gone for "
+    "longer stops the cluster. advisory: when told that its session is over, as Apache Kafka does. No key of Kafka's.",
     one_of("strict", "advisory"),
 )
 

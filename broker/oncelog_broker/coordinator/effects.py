@@ -4,9 +4,13 @@
    was, and the one request that asked gets the error; others who waited for this step hear it through `if_not_logged`.
    Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
 2. Each record is replayed into the machine: that alone changes what is durable.
-3. `timers` are set or cancelled.
-4. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to whoever
+3. `changes` to soft state that belong to the records are made.
+4. `timers` are set or cancelled.
+5. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to whoever
    finishes what was decided.
+
+A step that logs records changes no soft state itself: it puts the change into `changes`. Otherwise a failed append
+would leave a machine that has taken a waiter out of a waiting list, and effects that never answer it (S85).
 """
 
 from __future__ import annotations
@@ -36,7 +40,17 @@ class Encoded(NamedTuple):
 class Effects:
     """One step. Invariant: a waiter is replied to once in its life."""
 
-    __slots__ = ("ends", "if_not_logged", "may_be_divided", "producer", "records", "replies", "timers", "too_large")
+    __slots__ = (
+        "changes",
+        "ends",
+        "if_not_logged",
+        "may_be_divided",
+        "producer",
+        "records",
+        "replies",
+        "timers",
+        "too_large",
+    )
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -45,6 +59,8 @@ class Effects:
         self.replies: list[tuple[Waiter, Any]] = []
         self.ends: list[Any] = []
         """Decisions that are to be carried out elsewhere: the ends of transactions, for which markers are written."""
+        self.changes: list[Callable[[], object]] = []
+        """Changes to soft state that are made once the records are replayed. They must not raise."""
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.may_be_divided = False
         """Each record stands for itself: after a crash, or a failure, some of them may be logged and others not."""

@@ -1,20 +1,85 @@
-"""Replaying a log into its state machine, in steps that let other work in between."""
+"""Replaying a log into its state machine, in steps that let other work in between.
+
+The log is read in chunks. Most records of an internal topic are superseded soon: a group commits the same partitions
+again and again, a transaction logs one key three times. So a record is not decoded where the chunk has a later one of
+its key. Two kinds are replayed always, in their place: records of transactions, which count only once their marker
+comes, and tombstones, which also take away what a transaction has pending.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 from oncelog_broker.coordinator.shard import Machine, Shard
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.records.batch import NO_PRODUCER_ID, RecordBatch, batches
+from oncelog_protocol.records.columns import read_columns
 from oncelog_protocol.records.control import ControlType, read_marker
-from oncelog_protocol.records.record import read_records
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """Read from the log at once while loading."""
 RECORDS_PER_STEP: Final = 32
-"""Records replayed before others may have their turn."""
+"""Records read or replayed before others may have their turn."""
+
+
+class _Logged(NamedTuple):
+    """A record as the log holds it."""
+
+    key: bytes
+    value: bytes | None
+    offset: int
+    producer_id: int
+
+
+class _Ended(NamedTuple):
+    """The marker of a transaction."""
+
+    producer_id: int
+    committed: bool
+
+
+class _Chunk:
+    """What a chunk of the log holds for the machine, in order. None stands for a superseded record."""
+
+    __slots__ = ("_latest", "entries")
+
+    def __init__(self) -> None:
+        self.entries: list[_Logged | _Ended | None] = []
+        self._latest: dict[bytes, int] = {}
+        """Key -> the place in `entries` of its latest record that is in no transaction."""
+
+    def take(self, batch: RecordBatch) -> Steps[None]:
+        """Add what `batch` holds. Raises CorruptBatch."""
+        if batch.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                self.entries.append(_Ended(batch.producer_id, marker.control_type is ControlType.COMMIT))
+            return
+        producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+        columns = read_columns(batch)
+        rows = zip(columns.offsets, columns.keys, columns.values, strict=True)
+        if producer_id != NO_PRODUCER_ID:
+            self.entries += [_Logged(key, value, offset, producer_id) for offset, key, value in rows if key is not None]
+        else:
+            while self._add(islice(rows, RECORDS_PER_STEP)):
+                yield None
+        if columns.error is not None:
+            raise columns.error
+
+    def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
+        """Add records that are in no transaction. Whether there may be more."""
+        entries, latest, number = self.entries, self._latest, 0
+        for number, (offset, key, value) in enumerate(rows, 1):  # noqa: B007 (the last one tells how many there were)
+            if key is None:
+                continue
+            if key in latest:
+                entries[latest.pop(key)] = None
+            if value is not None:
+                latest[key] = len(entries)
+            entries.append(_Logged(key, value, offset, NO_PRODUCER_ID))
+        return number == RECORDS_PER_STEP
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
@@ -23,29 +88,32 @@ def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -
     more. Raises what reading and decoding raise: KafkaError, CorruptBatch, ValueError."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
-        chunk = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
-        if not len(chunk):  # the rest of the log was compacted away
+        read = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+        if not len(read):  # the rest of the log was compacted away
             return log.log_end_offset
-        for batch in batches(chunk):
-            offset = batch.next_offset
-            yield from _replay_batch(shard.machine, batch)
+        chunk, next_offset = _Chunk(), offset
+        for number, batch in enumerate(batches(read)):
+            yield from chunk.take(batch)
+            next_offset = batch.next_offset
+            if number % RECORDS_PER_STEP == RECORDS_PER_STEP - 1:
+                yield None
+        yield from _replay(shard.machine, chunk.entries)
+        offset = next_offset
         yield None
     return offset
 
 
-def _replay_batch(machine: Machine, batch: RecordBatch) -> Steps[None]:
-    """Replay one batch; yields now and then, for other work."""
-    if batch.is_control:
-        marker = read_marker(batch)
-        if marker is not None:
-            machine.replay_end_transaction(batch.producer_id, marker.control_type is ControlType.COMMIT)
-        return
-    producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-    for number, record in enumerate(read_records(batch)):
-        if record.key is None:
+def _replay(machine: Machine, entries: list[_Logged | _Ended | None]) -> Steps[None]:
+    replayed = 0
+    for entry in entries:
+        if entry is None:
             continue
-        decoded = machine.decode(record.key, record.value)
-        if decoded is not None:
-            machine.replay(decoded, record.offset, producer_id)
-        if number % RECORDS_PER_STEP == 0:
+        if isinstance(entry, _Ended):
+            machine.replay_end_transaction(entry.producer_id, entry.committed)
+        else:
+            record = machine.decode(entry.key, entry.value)
+            if record is not None:
+                machine.replay(record, entry.offset, entry.producer_id)
+        replayed += 1
+        if replayed % RECORDS_PER_STEP == 0:
             yield None

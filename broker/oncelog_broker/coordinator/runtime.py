@@ -35,6 +35,7 @@ from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
@@ -51,6 +52,8 @@ TIMER_RETRY_SECONDS: Final = 1.0
 """When a timer is tried again whose records could not be appended."""
 LOAD_RETRY_SECONDS: Final = 5.0
 """When a log is read again that could not be read to its end."""
+REPLIES_PER_TURN: Final = 32
+"""Replies of one step that leave in one turn of the loop."""
 
 
 class StepFailed(KafkaError):
@@ -94,6 +97,7 @@ class CoordinatorRuntime(Generic[M]):
         self._partitions = 0
         self._image_topic: Topic | None = None
         self._woken_at = float("inf")
+        self._is_firing = False
 
     # --- following the leadership
 
@@ -163,26 +167,34 @@ class CoordinatorRuntime(Generic[M]):
             self._follow()
 
     def _loaded(self, shard: Shard[M]) -> None:
-        try:
-            effects = shard.machine.on_loaded()
-        except Exception as error:
-            shard.failure = f"{type(error).__name__}: {error}"
-            logger.exception("coordinator not loaded", extra={"partition": shard.partition.log.name})
-            return
         shard.is_loaded = True
-        self._carry_out(shard, effects)
+        self._slices.run(self._begin_timers(shard))
+
+    def _begin_timers(self, shard: Shard[M]) -> Steps[None]:
+        """Carry out what the machine asks for when it is loaded. A timer that a request has set meanwhile stays."""
+        try:
+            for effects in shard.machine.on_loaded():
+                if not self.is_current(shard):
+                    return
+                effects.timers = [(key, seconds) for key, seconds in effects.timers if key not in shard.timers]
+                self._carry_out(shard, effects)
+                yield None
+        except Exception as error:
+            shard.is_loaded, shard.failure = False, f"{type(error).__name__}: {error}"
+            logger.exception("coordinator not loaded", extra={"partition": shard.partition.log.name})
 
     def _unload(self, shard: Shard[M]) -> None:
         del self._shards[shard.index]
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
+        replies: list[tuple[Any, Any]] = []
         try:
             effects = shard.machine.on_unloaded(error)
             assert not effects.records, "a broker that leads no more writes no more"
-            _send(effects.replies, ErrorCode.NONE)
+            replies += effects.replies
         except Exception as unthought_of:
             self._unthought_of(shard, None, unthought_of)
-        for waiter in shard.all_waiting():
-            waiter.answer(error)
+        replies += [(waiter, error) for waiter in shard.all_waiting()]
+        self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
         """The broker stops: whoever waits is answered, and finds another coordinator or this one again."""
@@ -354,6 +366,8 @@ class CoordinatorRuntime(Generic[M]):
                 if effects.if_not_logged is not None:
                     self._carry_out(shard, effects.if_not_logged(error))
                 raise
+        for change in effects.changes:
+            change()
         for key, seconds in effects.timers:
             if seconds is None:
                 shard.timers.cancel(key)
@@ -364,16 +378,31 @@ class CoordinatorRuntime(Generic[M]):
         # A step without records waits too, if it may have seen what is not committed yet.
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
-            _send(effects.replies, ErrorCode.NONE)
+            self._send(effects.replies, ErrorCode.NONE)
             self._hand_over(shard, effects.ends, partition.leader_epoch, ErrorCode.NONE)
             return
         if effects.replies:
             committed = partition.committed(partition.log.log_end_offset)
-            then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(_send, effects.replies))
+            then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(self._send, effects.replies))
         if effects.ends:
             # These wait on where replies give up: the decision stands, and only who leads no more leaves it to others.
             committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
+
+    def _send(self, replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
+        """The replies leave, for `code` says that what they tell is committed; or that it is not known. Each is encoded
+        and written in the next turn of the loop, so many of them leave in several turns (S87)."""
+        error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
+        for waiter, response in replies[:REPLIES_PER_TURN]:
+            waiter.answer(response if error is None else error)
+        if len(replies) > REPLIES_PER_TURN:
+            self._tasks.spawn("answers of a coordinator", self._send_rest(replies[REPLIES_PER_TURN:], error))
+
+    async def _send_rest(self, replies: list[tuple[Any, Any]], error: KafkaError | None) -> None:
+        for number, (waiter, response) in enumerate(replies):
+            if number % REPLIES_PER_TURN == 0:
+                await asyncio.sleep(0)
+            waiter.answer(response if error is None else error)
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
         """An error means that this broker coordinates no more: the next coordinator finds the decision in the log."""
@@ -416,20 +445,29 @@ class CoordinatorRuntime(Generic[M]):
             self.fire_timers()
 
     def fire_timers(self) -> None:
-        """Run what is due now."""
+        """Run what is due now, in slices: all sessions of a partition begin together when it is loaded (S87)."""
+        if self._is_firing:
+            return  # what has become due since is looked for when that is done
         if not self._may_lead():
             self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
             self._deadlines.after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
             return
-        self._woken_at = float("inf")
+        self._is_firing = True
+        self._slices.run(self._fire_due())
+
+    def _fire_due(self) -> Steps[None]:
         now = self._clock.monotonic()
-        for shard in list(self._shards.values()):
-            for timer in shard.timers.pop_due(now):
-                self._fire(shard, timer)
-                if not self.is_current(shard):
-                    break
-        for shard in self._shards.values():
-            self._wake_in_time(shard)
+        try:
+            for shard in list(self._shards.values()):
+                due = shard.timers.pop_due(now)
+                while self.is_current(shard) and self._may_lead() and (timer := next(due, None)) is not None:
+                    self._fire(shard, timer)
+                    yield None
+        finally:
+            self._is_firing = False
+            self._woken_at = float("inf")
+            for shard in self._shards.values():
+                self._wake_in_time(shard)
 
     def _fire(self, shard: Shard[M], timer: TimerKey) -> None:
         """Never raises: the timers of other keys come after this one."""
@@ -440,10 +478,3 @@ class CoordinatorRuntime(Generic[M]):
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
             shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)
-
-
-def _send(replies: list[tuple[Any, Any]], code: ErrorCode) -> None:
-    """The replies leave, for `code` says that what they tell is committed; or that it is not known."""
-    error = None if code is ErrorCode.NONE else KafkaError(APPEND_ERRORS.get(code, code))
-    for waiter, response in replies:
-        waiter.answer(response if error is None else error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey
@@ -29,8 +29,9 @@ class Machine(Protocol):
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """A transaction that wrote records here has ended."""
 
-    def on_loaded(self) -> Effects:
-        """All of the log is replayed: timers begin to run."""
+    def on_loaded(self) -> Iterator[Effects]:
+        """All of the log is replayed: timers begin to run. The effects come a few at a time, so that others have their
+        turn in between, and requests are served: what has changed or gone meanwhile is left alone."""
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
 

@@ -19,7 +19,7 @@ CLOSED: Final = "closed"
 class FlushedLog(TrimmedLog):
     """Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
-    __slots__ = ("_disk", "_flushes", "_last_flush_ms", "_untouched_state", "new_directory")
+    __slots__ = ("_disk", "_flushes", "_last_flush_at", "_untouched_state", "new_directory")
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FlushedLog(TrimmedLog):
         self._disk = disk
         self._flushes = FlushesUnderWay()
         self._untouched_state: tuple[int, int, int, int] | None = None
-        self._last_flush_ms = clock.now_ms()
+        self._last_flush_at = clock.monotonic()
         self.new_directory: NewDirectory | None = None
         """Where it may not be on the disk: whoever makes the log sees to it, and the first flush does at the latest."""
 
@@ -56,9 +56,9 @@ class FlushedLog(TrimmedLog):
         return self.log_end_offset - self._recovery_point
 
     @property
-    def last_flush_ms(self) -> int:
-        """Wall time of the last flush, or of the opening."""
-        return self._last_flush_ms
+    def last_flush_at(self) -> float:
+        """When the log was flushed last, or opened, in monotonic seconds."""
+        return self._last_flush_at
 
     def flush(self, up_to: int | None = None) -> None:
         """fsync all records below `up_to` (default: all), with the indexes; the recovery point moves there.
@@ -133,7 +133,7 @@ class FlushedLog(TrimmedLog):
         Where the end is being cut meanwhile, they wait for the next flush: the recovery point was lowered for the cut,
         and is not to be above the log's end after it.
         """
-        self._last_flush_ms = self._clock.now_ms()
+        self._last_flush_at = self._clock.monotonic()
         self._flushes.finish(pending)
         if self.is_truncating:
             return

@@ -144,9 +144,9 @@ class TrimmedLog(ReadableLog):
             self.roll()
         return self._delete_first(count)
 
-    def take_deleted(self, now_ms: int) -> list[str]:
+    def take_deleted(self, now: float) -> list[str]:
         """The files of segments that were let go `file.delete.delay.ms` ago, for the caller to remove."""
-        return self._local.take_marked(now_ms)
+        return self._local.take_marked(now)
 
     def _delete_below_start(self) -> None:
         start = self._log_start_offset

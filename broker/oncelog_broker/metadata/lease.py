@@ -11,6 +11,9 @@ the answer to a later one does: with T at least four ticks, T/8 is at least half
 (With T = 3 s and ticks of 0.5 s, sessions were measured to end 2.03 s after the last answered heartbeat.) The tenth
 that is left is for clocks that run at different speeds. Whatever the leader itself must have seen, the opening of a
 session and its revival on another connection, counts at once.
+
+With a heartbeat every T/6 the newest answered one proves the one before. So after its last answer the lease lasts for
+0.9 T - T/6 = 0.73 T, less what that answer took.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ LEASE_SHARE: Final = 0.9
 PROOF_SHARE: Final = 1 / 8
 """Of the session timeout: how much later the heartbeat must have been sent that proves another one."""
 HEARTBEAT_SHARE: Final = 1 / 6
-"""Of the session timeout: how often a heartbeat is sent. Just after an answer 0.73 of the timeout are left."""
+"""Of the session timeout: how often a heartbeat is sent. Just after an answer LEASE_SHARE - HEARTBEAT_SHARE of the
+timeout is left, which `broker.session.lease` tells users."""
 SILENCE_SHARE: Final = 1 / 3
 """Of the session timeout: how long an answer may take before another server is tried, while the lease still holds."""
 

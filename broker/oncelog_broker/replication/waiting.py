@@ -4,6 +4,9 @@ Each waits as an answer (`runtime/answers.py`); cancelling it is how the partiti
 An append costs one subtraction for each waiting fetch, which is read once, when it has enough. What a waiting append
 costs is a place in a heap, until the high watermark passes it.
 
+Each answer sets off work in the next turn of the loop: a fetch is read, an answer is written. So where many come at
+once, WOKEN_PER_TURN of them come in each turn (S87).
+
 Followers wait here as consumers do, but for what is appended; consumers wait for what is replicated. A follower is also
 told soon where the high watermark is, since it may have to lead from there.
 """
@@ -11,7 +14,7 @@ told soon where the high watermark is, since it may have to lead from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -23,6 +26,8 @@ from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
 """With so many waiting appends we look for those that nobody waits for any more: their deadline was earlier."""
+WOKEN_PER_TURN: Final = 32
+"""Waiting fetches, or appends, that one event answers in one turn of the loop."""
 NEWS_SECONDS: Final = 0.01
 """How long a follower that is to know of a higher high watermark, or of a new partition, waits for records to come with
 it: with one answer for each, a sparse producer would cost two."""
@@ -74,18 +79,26 @@ class Waiting:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Everything below is replicated."""
+        if not self.appends or self.appends[0][0] > high_watermark:
+            return
+        ended = []
         while self.appends and self.appends[0][0] <= high_watermark:
-            _end(heappop(self.appends)[3], ErrorCode.NONE)
+            ended.append(heappop(self.appends)[3])
+        _end_all(ended, ErrorCode.NONE)
 
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
         """So many bytes more can be read, and so many of them by those who read what is committed only."""
-        for fetch in list(self.fetches):
-            fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
+        if self.fetches:
+            _finish_all(
+                fetch
+                for fetch in tuple(self.fetches)
+                if fetch.on_readable(stable_bytes if fetch.read_committed else new_bytes)
+            )
 
     def on_appended(self, new_bytes: int) -> None:
         """So many bytes are there for followers to fetch."""
-        for fetch in list(self.replica_fetches):
-            fetch.on_readable(new_bytes)
+        if self.replica_fetches:
+            _finish_all(fetch for fetch in tuple(self.replica_fetches) if fetch.on_readable(new_bytes))
 
     def on_news(self) -> None:
         """The high watermark or the log start has moved: there is nothing to fetch in it, but followers are to know."""
@@ -97,22 +110,38 @@ class Waiting:
         ended = [answer for _, _, needs_replicas, answer in self.appends if needs_replicas]
         self.appends = [entry for entry in self.appends if not entry[2]]
         heapify(self.appends)
-        for answer in ended:
-            _end(answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
         """This broker leads no more. What becomes of the appends is not known; the fetches will find out."""
         appends, self.appends = self.appends, []
         deletions, self.deletions = self.deletions, []
-        for answer in [*(entry[3] for entry in appends), *(entry[1] for entry in deletions)]:
-            _end(answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for fetch in [*self.fetches, *self.replica_fetches]:
-            fetch.finish()
+        _end_all(
+            [*(entry[3] for entry in appends), *(entry[1] for entry in deletions)], ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        _finish_all([*self.fetches, *self.replica_fetches])
 
 
 def _end(answer: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
     if not answer.done():
         answer.set_result(code)
+
+
+def _end_all(answers: Iterable[asyncio.Future[ErrorCode]], code: ErrorCode) -> None:
+    _in_turns(iter([partial(_end, answer, code) for answer in answers]))
+
+
+def _finish_all(fetches: Iterable[WaitingFetch]) -> None:
+    _in_turns(iter([fetch.finish for fetch in fetches]))
+
+
+def _in_turns(calls: Iterator[Callable[[], None]]) -> None:
+    """Some of them now, the rest in the next turns of the loop."""
+    for number, call in enumerate(calls, 1):
+        call()
+        if number == WOKEN_PER_TURN:
+            asyncio.get_running_loop().call_soon(_in_turns, calls)
+            return
 
 
 def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlines) -> Answer[ErrorCode]:
@@ -168,11 +197,12 @@ class WaitingFetch:
             (partition.waiting.fetches if hurry is None else partition.waiting.replica_fetches).add(self)
         self.enough.add_done_callback(self._leave)
 
-    def on_readable(self, new_bytes: int) -> None:
-        """`new_bytes` more can be read from one of the partitions."""
-        self._missing_bytes -= new_bytes
-        if self._missing_bytes <= 0:
-            self.finish()
+    def on_readable(self, new_bytes: int) -> bool:
+        """`new_bytes` more can be read from one of the partitions. Whether that makes enough, for the first time: then
+        the caller has it `finish`."""
+        missed = self._missing_bytes
+        self._missing_bytes = missed - new_bytes
+        return missed > 0 >= self._missing_bytes
 
     def hurry(self) -> None:
         """There is something to be told, which can wait for more a little."""

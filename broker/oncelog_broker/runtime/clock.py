@@ -1,7 +1,9 @@
 """The clock seam: the only place that asks what time it is.
 
-Wall time stamps records and drives retention; monotonic time drives sessions, timeouts and waiting requests, so that a
-stepping wall clock expires nothing. Uptime is for what others count on without us, while this machine sleeps too.
+Wall time stamps records, and is compared with the stamps of records (retention, compaction, expiry); monotonic time
+drives sessions, timeouts, delays and waiting requests, so that a wall clock that is put right expires nothing and keeps
+nothing for ever (S86; `tests/unit/test_wall_clock.py` lists who asks for wall time, and why). Uptime is for what others
+count on without us, while this machine sleeps too.
 """
 
 from __future__ import annotations
@@ -67,6 +69,10 @@ class ManualClock:
 
     def processor(self) -> float:
         return self.processor_seconds
+
+    def step_wall_ms(self, ms: int) -> None:
+        """The wall clock is put forward, or back; no time passes."""
+        self._now_ms += ms
 
     def advance_ms(self, ms: int) -> None:
         self._now_ms += ms

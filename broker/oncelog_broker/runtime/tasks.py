@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
+
+from oncelog_broker.runtime.clock import SystemClock
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 TICK_SECONDS: Final = 0.005
-"""Deadlines fire up to this much late."""
+"""Deadlines fire up to this much late, and later where many fire together."""
+FIRE_SECONDS: Final = 0.003
+"""How long deadlines may fire in one turn of the loop."""
+FIRED_PER_TURN: Final = 32
+"""How many fire in one turn at most: what each sets off (a fetch is read and answered) comes in the next turn."""
 
 
 class Tasks:
@@ -96,11 +103,14 @@ async def in_thread(job: Callable[[], T]) -> T:
 
 
 class Deadlines:
-    """Calls back at a deadline, for timers by the thousand."""
+    """Calls back at a deadline, for timers by the thousand. Those of one tick fire in slices (S87)."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = SystemClock.monotonic) -> None:
+        self._monotonic = monotonic
         self._buckets: dict[int, dict[int, Callable[[], None]]] = {}
         self._numbers = count()
+        self._due: deque[tuple[dict[int, Callable[[], None]], Iterator[int]]] = deque()
+        """Buckets whose tick has come, each with the numbers in it that are left to be fired."""
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call `callback` once, `seconds` from now or up to TICK_SECONDS later. It must be harmless when late."""
@@ -122,8 +132,26 @@ class Deadlines:
         return bucket
 
     def _fire(self, tick: int) -> None:
-        for callback in tuple(self._buckets.pop(tick).values()):
-            try:
-                callback()
-            except Exception:
-                logger.exception("a timer failed")  # the others of this tick are nobody's but its own
+        bucket = self._buckets.pop(tick)
+        self._due.append((bucket, iter(tuple(bucket))))
+        if len(self._due) == 1:
+            self._fire_some()
+
+    def _fire_some(self) -> None:
+        """Fire what is due, a slice in each turn of the loop."""
+        end, fired = self._monotonic() + FIRE_SECONDS, 0
+        while self._due:
+            bucket, numbers = self._due[0]
+            for number in numbers:
+                callback = bucket.pop(number, None)
+                if callback is None:
+                    continue  # its answer has come meanwhile
+                try:
+                    callback()
+                except Exception:
+                    logger.exception("a timer failed")  # the others of this tick are nobody's but its own
+                fired += 1
+                if fired == FIRED_PER_TURN or self._monotonic() >= end:
+                    asyncio.get_running_loop().call_soon(self._fire_some)
+                    return
+            self._due.popleft()

@@ -7,11 +7,12 @@ A connection ends where TCP would lose something: neither a request nor an answe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from oncelog.fail_points.controlled import Fault
 from oncelog.fail_points.faults import Faults, crash
-from oncelog.fail_points.specification import Action, Kind
+from oncelog.fail_points.specification import Kind
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.server.context import RequestContext
@@ -43,27 +44,28 @@ class FaultyHandler:
 
     def __call__(self, request: Any, context: RequestContext) -> Answer[Any]:
         image = context.services.image  # now: a request may delete the topic that it names
-        actions = self._actions(self._request_point, request, image)
-        return then(self._before(actions, request, context), lambda go: self._go(go, request, context, image))
+        struck = self._struck(self._request_point, request, image)
+        return then(self._before(struck, request, context), lambda go: self._go(go, request, context, image))
 
-    def _actions(self, point: str, request: Any, image: ClusterImage) -> list[Action]:
+    def _struck(self, point: str, request: Any, image: ClusterImage) -> list[Fault]:
         return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
-    def _before(self, actions: Iterable[Action], request: Any, context: RequestContext) -> Answer[Any]:
+    def _before(self, struck: Iterable[Fault], request: Any, context: RequestContext) -> Answer[Any]:
         """What is answered in place of the handler: GO_ON where that is to work."""
-        wait = 0
+        delays: list[Fault] = []
         answer: Any = GO_ON
-        for action in actions:
+        for fault in struck:
+            action = fault.action
             if action.kind is Kind.CRASH:
                 crash()
             elif action.kind is Kind.DELAY:
-                wait += action.delay_ms
+                delays.append(fault)
             elif action.kind is Kind.REFUSE:
                 answer = refusal(context.api_key, context.version, request, ErrorCode[action.error])
             elif action.kind is Kind.DROP:
                 context.connection.close("a fault: the request is lost")
                 return None
-        return self._later(wait, answer) if wait else answer
+        return self._later(delays, answer) if delays else answer
 
     def _go(self, answer: Any, request: Any, context: RequestContext, image: ClusterImage) -> Answer[Any]:
         if answer is not GO_ON:
@@ -71,35 +73,53 @@ class FaultyHandler:
         return then(self._handler(request, context), lambda answer: self._after(answer, request, context, image))
 
     def _after(self, answer: Any, request: Any, context: RequestContext, image: ClusterImage) -> Answer[Any]:
-        wait = 0
-        for action in self._actions(self._answer_point, request, image):
-            if action.kind is Kind.CRASH:
+        delays: list[Fault] = []
+        for fault in self._struck(self._answer_point, request, image):
+            if fault.action.kind is Kind.CRASH:
                 crash()
-            elif action.kind is Kind.DELAY:
-                wait += action.delay_ms
-            elif action.kind is Kind.DROP:
+            elif fault.action.kind is Kind.DELAY:
+                delays.append(fault)
+            elif fault.action.kind is Kind.DROP:
                 context.connection.close("a fault: the answer is lost")
                 return None
-        return self._later(wait, answer) if wait else answer
+        return self._later(delays, answer) if delays else answer
 
-    def _later(self, milliseconds: int, answer: Any) -> asyncio.Future[Any]:
-        """`answer`, after that time, or when all faults are taken back."""
+    def _later(self, delays: Sequence[Fault], answer: Any) -> asyncio.Future[Any]:
+        """`answer`, after all `delays`, one after the other; each ends when its fault is taken back."""
         loop = asyncio.get_running_loop()
         later: asyncio.Future[Any] = loop.create_future()
+        left = iter(delays)
 
-        def come() -> None:
-            if not later.done():  # nobody waits any more
+        def wait_on() -> None:
+            if later.done():  # nobody waits any more
+                return
+            fault = next(left, None)
+            if fault is None:
                 later.set_result(answer)
+                return
+            over = loop.create_future()
+            timer = loop.call_later(fault.action.delay_ms / 1000, _end, over)
+            forget = self._faults.when_taken_back(fault, lambda: loop.call_soon_threadsafe(_end, over))
 
-        timer = loop.call_later(milliseconds / 1000, come)
-        forget = self._faults.when_cleared(lambda: loop.call_soon_threadsafe(come))
+            def ended(_: asyncio.Future[None]) -> None:
+                timer.cancel()
+                forget()
+                later.remove_done_callback(given_up)
+                wait_on()
 
-        def ended(_: asyncio.Future[Any]) -> None:
-            timer.cancel()
-            forget()
+            def given_up(_: asyncio.Future[Any]) -> None:
+                _end(over)
 
-        later.add_done_callback(ended)
+            over.add_done_callback(ended)
+            later.add_done_callback(given_up)
+
+        wait_on()
         return later
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:

@@ -80,7 +80,7 @@ class Gate:
         if len(frame) < PREFIX.size:
             raise MalformedMessage(f"a frame of {len(frame)} bytes")
         api_key, _, _ = PREFIX.unpack_from(frame)
-        if self.exchange.allows(api_key, self._clock.now_ms() / 1000):
+        if self.exchange.allows(api_key, self._clock.uptime()):
             return True
         name = ApiKey(api_key).name if api_key in ApiKey._value2member_map_ else str(api_key)
         if self.exchange.is_done:
@@ -91,7 +91,7 @@ class Gate:
         """The answer to a token, and for how many milliseconds the login holds. Raises KafkaError; after Refused the
         answer is to be given by `refusal`."""
         try:
-            progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000)
+            progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000, self._clock.uptime())
         except Refused as refused:
             logger.info(
                 "authentication failed",

@@ -24,6 +24,8 @@ from oncelog_broker.server.secured import SecuredTransport
 logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
+SWEPT_PER_TURN: Final = 50
+"""Connections that are looked at, or closed, in one turn of the loop."""
 SWEEP_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 2.0
 """How long a stopping broker waits for written responses to leave."""
@@ -80,9 +82,11 @@ class Listeners:
 
     async def sweep(self) -> None:
         """Close idle and stalled connections; see BrokerConnection.sweep."""
-        now = asyncio.get_running_loop().time()
-        for connection in self.connections:
-            connection.sweep(now)
+        loop = asyncio.get_running_loop()
+        for number, connection in enumerate(self.connections, 1):
+            connection.sweep(loop.time())
+            if number % SWEPT_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Stop accepting, let written responses leave, then cut what is left. Harmless when that has been done."""

@@ -28,7 +28,6 @@ from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.slices import Pace, Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.upkeep.flushing import flush
-from oncelog_broker.upkeep.maintenance import LOGS_PER_SLICE
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
 
@@ -80,12 +79,11 @@ class LogCleaner:
                 failed.add(partition.log)
 
     async def _dirtiest(self, without: set[PartitionLog]) -> tuple[Partition, CleanableRange] | None:
-        now_ms = self._clock.now_ms()
+        now_ms, pauses = self._clock.now_ms(), self._slices.pauses()
         candidates: list[tuple[tuple[Partition, CleanableRange], CleanableRange, LogConfig]] = []
-        for number, partition in enumerate(list(self._replicas.partitions())):
+        for partition in list(self._replicas.partitions()):
             log = partition.log
-            if number % LOGS_PER_SLICE == LOGS_PER_SLICE - 1:
-                await asyncio.sleep(0)
+            await pauses.here()
             if not log.config.is_compacted or not log.may_be_changed or log in self._uncleanable or log in without:
                 continue
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
@@ -18,14 +19,13 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Pauses
 from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
-LOGS_PER_SLICE: Final = 50
-"""Logs looked at before other work gets its turn."""
 FLUSH_CHECK_SECONDS: Final = 3.0
 PURGE_SECONDS: Final = 1.0
 
@@ -73,16 +73,15 @@ class LogMaintenance:
 
     async def apply_retention(self) -> None:
         """Delete the segments that are too old, or too many bytes."""
-        now_ms = self._clock.now_ms()
-        for number, partition in enumerate(list(self._replicas.partitions())):
+        now_ms, pauses = self._clock.now_ms(), self._pauses()
+        for partition in list(self._replicas.partitions()):
+            await pauses.here()
             if not partition.log.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
             if partition.log.may_be_changed and partition.log.is_flush_due:  # perhaps more may go after a flush
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
-            if number % LOGS_PER_SLICE == 0:
-                await asyncio.sleep(0)
 
     def _apply_retention(self, partition: Partition, now_ms: int) -> None:
         try:
@@ -92,7 +91,7 @@ class LogMaintenance:
 
     async def purge(self) -> None:
         """Free files and directories whose file.delete.delay.ms has passed."""
-        removal = self._logs.begin_purge(self._clock.now_ms())
+        removal = self._logs.begin_purge(self._clock.monotonic())
         if removal is not None:
             await in_thread(removal.run)
 
@@ -112,15 +111,20 @@ class LogMaintenance:
 
     async def expire_producer_ids(self) -> None:
         """Forget the producers that were silent for long, a slice at a time."""
-        now_ms, now = self._clock.now_ms(), self._clock.monotonic()
+        now_ms, now, pauses = self._clock.now_ms(), self._clock.monotonic(), self._pauses()
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
+            await pauses.here()
             if not log.may_be_changed:
                 continue
             for _ in log.producers.expire(log.log_end_offset, now_ms=now_ms, now=now, expiration_ms=expiration_ms):
                 await asyncio.sleep(0)
                 if log.is_truncating:
                     break
+
+    def _pauses(self) -> Pauses:
+        """For a task that looks at every log: others have their turn after each slice."""
+        return Pauses(self._clock.monotonic, partial(asyncio.sleep, 0))
 
     async def checkpoint_recovery_points(self) -> None:
         await asyncio.to_thread(self._logs.checkpoint_recovery_points)

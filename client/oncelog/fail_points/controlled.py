@@ -5,6 +5,7 @@ The process strikes from its own thread, the control comes from another: one loc
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,8 +45,9 @@ class ControlledFaults:
         self._faults: dict[int, Fault] = {}
         self._last_number = 0
         self._cleared = 0
-        self._waiting: set[Callable[[], object]] = set()
-        """Who is told when all faults are taken back: delays in which nothing but an answer stands still."""
+        self._waiting: dict[Callable[[], object], Fault | None] = {}
+        """Who is told when a fault is taken back: delays in which nothing but an answer, or a coroutine, stands still.
+        None: of no fault that is set here, so it ends only with all of them."""
 
     def add(
         self,
@@ -74,9 +76,18 @@ class ControlledFaults:
         return self._faults.get(number)
 
     def remove(self, number: int) -> bool:
-        """Whether it was there."""
+        """Take one back, and end its delays that are under way. Whether it was there."""
         with self._changed:
-            return self._faults.pop(number, None) is not None
+            fault = self._faults.pop(number, None)
+            if fault is None:
+                return False
+            self._changed.notify_all()
+            told = [tell for tell, waits_for in self._waiting.items() if waits_for is fault]
+            for tell in told:
+                del self._waiting[tell]
+        for tell in told:
+            tell()
+        return True
 
     def clear(self) -> None:
         """Take all back, and end the delays that are under way."""
@@ -84,26 +95,49 @@ class ControlledFaults:
             self._faults.clear()
             self._cleared += 1
             self._changed.notify_all()
-            waiting, self._waiting = self._waiting, set()
+            waiting, self._waiting = self._waiting, {}
         for tell in waiting:
             tell()
 
-    def when_cleared(self, tell: Callable[[], object]) -> Callable[[], None]:
-        """Call `tell` once, in whatever thread takes all faults back, unless what is returned is called before."""
+    def when_taken_back(self, fault: Fault | None, tell: Callable[[], object]) -> Callable[[], None]:
+        """Call `tell` once, in whatever thread takes `fault` back, unless what is returned is called before. At once,
+        where that has happened. With None: where all faults are taken back."""
         with self._changed:
-            self._waiting.add(tell)
+            is_gone = fault is not None and not self._is_set(fault)
+            if not is_gone:
+                self._waiting[tell] = fault
+        if is_gone:
+            tell()
 
         def forget() -> None:
             with self._changed:
-                self._waiting.discard(tell)
+                self._waiting.pop(tell, None)
 
         return forget
 
-    def sleep(self, seconds: float) -> None:
-        """As long as that, or until all faults are taken back."""
+    def sleep(self, seconds: float, fault: Fault | None = None) -> None:
+        """As long as that, or until `fault` is taken back; with None, until all faults are."""
         with self._changed:
             before = self._cleared
-            self._changed.wait_for(lambda: self._cleared != before, seconds)
+            self._changed.wait_for(
+                lambda: self._cleared != before or (fault is not None and not self._is_set(fault)), seconds
+            )
+
+    async def pause(self, seconds: float, fault: Fault | None = None) -> None:
+        """As `sleep`, in a coroutine: others go on."""
+        loop = asyncio.get_running_loop()
+        is_over = asyncio.Event()
+        forget = self.when_taken_back(fault, lambda: loop.call_soon_threadsafe(is_over.set))
+        try:
+            async with asyncio.timeout(seconds):
+                await is_over.wait()
+        except TimeoutError:
+            pass
+        finally:
+            forget()
+
+    def _is_set(self, fault: Fault) -> bool:
+        return self._faults.get(fault.number) is fault
 
     def until_struck(self, fault: Fault, times: int, seconds: float) -> bool:
         """Whether it strikes, or has struck, so often within that time."""
@@ -112,9 +146,9 @@ class ControlledFaults:
 
     def taken(
         self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
-    ) -> Iterator[Action]:
-        """What to do at this hit of a point, one after the other; each counts as done. `about` says what it is about,
-        and is asked only where a filter is to be compared."""
+    ) -> Iterator[Fault]:
+        """The faults that strike at this hit of a point, one after the other; each counts as done. `about` says what
+        the hit is about, and is asked only where a filter is to be compared."""
         if not self._faults:
             return
         with self._changed:
@@ -129,11 +163,9 @@ class ControlledFaults:
                         continue
                 fault.struck += 1
                 fault.left = None if fault.left is None else fault.left - 1
-                due.append(fault.action)
+                due.append(fault)
             if due:
                 self._changed.notify_all()
-            cleared = self._cleared
-        for action in due:
-            if self._cleared != cleared:  # taken back while the one before it had us wait
-                return
-            yield action
+        for fault in due:
+            if self._is_set(fault):  # else it was taken back while the one before it had us wait
+                yield fault

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from oncelog.fail_points.controlled import ControlledFaults
+from oncelog.fail_points.controlled import ControlledFaults, Fault
 from oncelog.fail_points.specification import OF_THE_STEP, Action, InvalidFailPoints, Kind, Rule, parse_action
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,17 +124,19 @@ class Faults:
         self._hits[point] += 1
         return Hit(step, point, self._hits[point], args, kwargs)
 
-    def delays(self, hit: Hit, *, is_after: bool) -> Iterator[float]:
-        """Do what the rules say before or after the step. Yields the seconds to sleep, each in the caller's own way."""
-        for action in self._actions(hit, is_after):
+    def delays(self, hit: Hit, *, is_after: bool) -> Iterator[tuple[float, Fault | None]]:
+        """Do what the rules say before or after the step. Yields the seconds to sleep, each in the caller's own way,
+        and the fault with which the sleep ends."""
+        for action, fault in self._actions(hit, is_after):
             if action.kind is Kind.CRASH:
                 crash()
             elif action.kind is Kind.DELAY:
-                yield action.delay_ms / 1000
+                yield action.delay_ms / 1000, fault
             elif action.kind in OF_THE_STEP:
                 hit.kind = action.kind
 
-    def _actions(self, hit: Hit, is_after: bool) -> Iterator[Action]:
+    def _actions(self, hit: Hit, is_after: bool) -> Iterator[tuple[Action, Fault | None]]:
+        """Each action with the controlled fault that it belongs to; None for that of a rule."""
         for rule in self._rules:
             if rule.point != hit.point or rule.is_after != is_after or rule.hit not in (None, hit.number):
                 continue
@@ -142,8 +144,9 @@ class Faults:
             if action.kind is Kind.ASK:
                 action = self._ask(action.socket_path, hit, is_after)
                 hit.step.check(action)
-            yield action
-        yield from self.controlled.taken(hit.point, is_after=is_after, about=hit.about)
+            yield action, None
+        for fault in self.controlled.taken(hit.point, is_after=is_after, about=hit.about):
+            yield fault.action, fault
 
     def _ask(self, path: str, hit: Hit, is_after: bool) -> Action:
         if path not in self._questions:
@@ -190,8 +193,8 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
         hit = faults.hit(step, args, kwargs)
         if hit is None:
             return step.function(*args, **kwargs)
-        for seconds in faults.delays(hit, is_after=False):
-            faults.controlled.sleep(seconds)
+        for seconds, fault in faults.delays(hit, is_after=False):
+            faults.controlled.sleep(seconds, fault)
         if hit.kind is Kind.REORDER:
             faults.hold(hit, functools.partial(_do_late, step.function, [_kept(value) for value in args], kwargs))
             return step.left_out()
@@ -203,8 +206,8 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
                 result = step.function(*args, **kwargs)
         finally:
             faults.release(hit)
-        for seconds in faults.delays(hit, is_after=True):
-            faults.controlled.sleep(seconds)
+        for seconds, fault in faults.delays(hit, is_after=True):
+            faults.controlled.sleep(seconds, fault)
         return result
 
     return at_point
@@ -217,8 +220,8 @@ def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
         hit = faults.hit(step, args, kwargs)
         if hit is None:
             return await step.function(*args, **kwargs)
-        for seconds in faults.delays(hit, is_after=False):
-            await asyncio.sleep(seconds)
+        for seconds, fault in faults.delays(hit, is_after=False):
+            await faults.controlled.pause(seconds, fault)
         if hit.kind is Kind.REORDER:
             next_is_done = asyncio.Event()
             faults.hold(hit, next_is_done.set)
@@ -231,8 +234,8 @@ def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
                 result = await step.function(*args, **kwargs)
         finally:
             faults.release(hit)
-        for seconds in faults.delays(hit, is_after=True):
-            await asyncio.sleep(seconds)
+        for seconds, fault in faults.delays(hit, is_after=True):
+            await faults.controlled.pause(seconds, fault)
         return result
 
     return at_point

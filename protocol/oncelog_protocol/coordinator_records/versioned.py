@@ -7,9 +7,9 @@ of one key, which is why OffsetCommitKey is both 0 and 1). In a value it is the 
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from oncelog_protocol.codec import codec
+from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.schema import schema_of
 from oncelog_protocol.wire_writers import Buffer
@@ -35,6 +35,14 @@ def read_version(data: Buffer) -> int:
 def decode_versioned(cls: type[M], data: Buffer) -> M:
     """The message behind the int16. Raises MalformedMessage, also for a version that we do not know."""
     version = read_version(data)
-    if version not in schema_of(cls).versions:
-        raise MalformedMessage(f"{cls.__name__} of version {version} is not known here")
-    return codec(cls, version).decode(data, VERSION.size)
+    known = _codecs.get((cls, version))
+    if known is None:
+        if version not in schema_of(cls).versions:
+            raise MalformedMessage(f"{cls.__name__} of version {version} is not known here")
+        known = _codecs[cls, version] = codec(cls, version)
+    message: M = known.decode(data, VERSION.size)
+    return message
+
+
+_codecs: dict[tuple[object, int], MessageCodec[Any]] = {}
+"""Kept, since a coordinator decodes its whole log while it loads."""

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from tests.support.loop_turns import turns
 
 from oncelog.fail_points.controlled import MAX_FAULTS, ControlledFaults, TooManyFaults
 from oncelog.fail_points.faults import Faults
@@ -223,7 +224,7 @@ def test_of_several_faults_at_one_hit_those_that_were_taken_back_meanwhile_are_n
     for delay_ms in (1, 2, 3):
         faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
     taken = faults.taken("p", is_after=False, about=dict)
-    assert next(taken).delay_ms == 1
+    assert next(taken).action.delay_ms == 1
     faults.clear()  # which ends the first delay, and alone would have the others begin
     assert list(taken) == []
 
@@ -277,14 +278,90 @@ def test_nothing_is_arranged_unless_it_is_asked_for() -> None:
     arrangements.end()
 
 
-async def test_who_takes_faults_back_ends_the_delay_of_an_answer() -> None:
-    """The client that waits for it is to go on: what a test has done is undone."""
+HOUR_MS = 3_600_000
+HOUR = Action(Kind.DELAY, delay_ms=HOUR_MS)
+
+
+def remove_all(faults: ControlledFaults) -> None:
+    """Taken back one by one."""
+    for fault in faults.all():
+        faults.remove(fault.number)
+
+
+@pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
+@pytest.mark.parametrize("point", ["Heartbeat.request", "Heartbeat.answer"])
+async def test_who_takes_a_fault_back_ends_its_delays(take_back: Any, point: str) -> None:
+    """The client that waits for the answer is to go on: what a test has done is undone."""
     faults = Faults([])
     handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
-    faults.controlled.add("Heartbeat.answer", Action(Kind.DELAY, delay_ms=600_000))
+    for _ in range(2):
+        faults.controlled.add(point, HOUR)
     context: Any = SimpleNamespace(services=SimpleNamespace(image=None))
     answer = handler(object(), context)
     assert isinstance(answer, asyncio.Future)
-    threading.Thread(target=faults.controlled.clear).start()
+    threading.Thread(target=take_back, args=[faults.controlled]).start()
     async with asyncio.timeout(30):
         assert await answer == "answer"
+
+
+async def test_a_fault_that_is_taken_back_ends_no_delay_of_another_one() -> None:
+    faults = Faults([])
+    handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
+    context: Any = SimpleNamespace(services=SimpleNamespace(image=None))
+    first = faults.controlled.add("Heartbeat.request", HOUR)
+    answers = [handler(object(), context)]
+    second = faults.controlled.add("Heartbeat.request", HOUR)
+    answers.append(handler(object(), context))
+    await asyncio.to_thread(faults.controlled.remove, second.number)
+    async with asyncio.timeout(30):
+        assert await answers[1] == "answer"
+    assert not answers[0].done()
+    await asyncio.to_thread(faults.controlled.remove, first.number)
+    async with asyncio.timeout(30):
+        assert await answers[0] == "answer"
+
+
+async def test_a_client_that_goes_ends_all_delays_of_its_answer() -> None:
+    faults = Faults([])
+    handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
+    for _ in range(2):
+        faults.controlled.add("Heartbeat.request", HOUR)
+    context: Any = SimpleNamespace(services=SimpleNamespace(image=None))
+    answer = handler(object(), context)
+    assert isinstance(answer, asyncio.Future)
+    answer.cancel()
+    await turns()
+    assert not faults.controlled._waiting
+
+
+@pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
+@pytest.mark.parametrize("is_coroutine", [False, True])
+async def test_who_takes_a_fault_back_ends_the_delay_of_a_step(take_back: Any, is_coroutine: bool) -> None:
+    """Where a step is a function, the whole broker stands still in it."""
+    faults = Faults([])
+
+    def step() -> str:
+        return "done"
+
+    async def step_of_a_coroutine() -> str:
+        return step()
+
+    fault = faults.controlled.add("append", HOUR)
+    marked: Any = faults.wrap(step_of_a_coroutine if is_coroutine else step, ["append"], lambda: "append", None)
+
+    def once_struck() -> None:
+        faults.controlled.until_struck(fault, 1, 30)
+        take_back(faults.controlled)
+
+    threading.Thread(target=once_struck).start()
+    async with asyncio.timeout(30):
+        assert await (marked() if is_coroutine else asyncio.to_thread(marked)) == "done"
+
+
+async def test_a_fault_that_was_taken_back_already_delays_nothing() -> None:
+    faults = ControlledFaults()
+    gone = faults.add("append", HOUR)
+    faults.remove(gone.number)
+    async with asyncio.timeout(30):
+        await faults.pause(HOUR_MS, gone)
+        await asyncio.to_thread(faults.sleep, HOUR_MS, gone)

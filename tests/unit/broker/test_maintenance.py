@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import threading
 from collections.abc import Iterator
@@ -134,3 +135,29 @@ async def test_s56_after_a_truncation_it_is_known_what_was_written_since(expirin
     produce(expiring.log, 2, 0, timestamp=1)
     await expiring.look_for(DAY_MS // 2)
     assert [entry.producer_id for entry in expiring.log.producer_state.producers()] == [2]
+
+
+class TickingClock(ManualClock):
+    """A clock by which each look at it takes a second."""
+
+    def monotonic(self) -> float:
+        self.advance_ms(1000)
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("task", ["expire_producer_ids", "apply_retention"])
+async def test_s87_others_have_their_turn_between_logs_that_take_long(tmp_path: Path, task: str) -> None:
+    clock, count = TickingClock(), 5
+    logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=RealDisk(), clock=clock)
+    made = [make_log(logs, "orders", index, None, SMALL) for index in range(count)]
+    partitions = [Partition("orders", bytes(16), index, log, broker_id=1) for index, log in enumerate(made)]
+    config: dict[object, object] = {keys.PRODUCER_ID_EXPIRATION_MS: 1000}
+    replicas = SimpleNamespace(partitions=lambda: partitions)
+    maintenance = LogMaintenance(lambda: config, logs, replicas, clock, None)  # type: ignore[arg-type,return-value]
+    turns, working = 0, asyncio.ensure_future(getattr(maintenance, task)())
+    while not working.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await working
+    assert turns >= count
+    logs.close()

@@ -110,7 +110,6 @@ class ClassicGroup:
     the sum of its members', and part of `held`, until it is `let_go`."""
 
     __slots__ = (
-        "arriving",
         "generation",
         "group_id",
         "has_new_members",
@@ -153,8 +152,6 @@ class ClassicGroup:
         # --- soft: the rebalance that is going on
         self.pending_members: set[str] = set()
         """Ids that were given out with MEMBER_ID_REQUIRED and have not joined yet."""
-        self.arriving: dict[str, Member] = {}
-        """By instance id: a static member that came back, from its request until its record is replayed."""
         self.joining: dict[str, Waiter] = {}
         self.syncing: dict[str, Waiter] = {}
         self.pending_sync: set[str] = set()
@@ -342,9 +339,6 @@ class ClassicGroup:
         self.leader_id = value.leader
         for logged in value.members:
             member = known.get(logged.member_id)
-            if member is None and logged.group_instance_id is not None:
-                arrived = self.arriving.pop(logged.group_instance_id, None)
-                member = arrived if arrived is not None and arrived.member_id == logged.member_id else None
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:

@@ -32,9 +32,6 @@ from oncelog_protocol.records.compression import Compression
 
 logger = logging.getLogger(__name__)
 
-GROUPS_PER_SLICE: Final = 50
-"""Groups looked at for expired offsets before other work gets its turn."""
-
 FORGET_RETRY_SECONDS: Final = 0.1
 """How soon offsets of deleted topics are looked for again where they could not be removed; twice as long each time."""
 FORGET_MAX_RETRY_SECONDS: Final = 10.0
@@ -63,6 +60,7 @@ class GroupCoordinator:
         settings = GroupConfig.of(config)
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
         self._tasks = tasks
+        self._slices = slices
         held = HeldBytes()
         self.runtime = CoordinatorRuntime(
             CONSUMER_OFFSETS,
@@ -98,16 +96,31 @@ class GroupCoordinator:
 
     async def _has_forgotten(self, topics: frozenset[str], before: _Before) -> bool:
         """Forget the topics in one log. Whether that is done, or no longer ours to do."""
+        pauses = self._slices.pauses()
         try:
-            while (shard := self._shard_of(before)) is not None and self.runtime.may_step(shard):
-                if not self.runtime.step(shard, partial(_forget, topics, before.log_end_offset)):
-                    return True
-                await asyncio.sleep(0)
-        except StepFailed:
-            return True  # it would fail again
+            shard = self._shard_of(before)
+            for group_id in [] if shard is None else shard.machine.ids():
+                assert shard is not None
+                await self._forget_of_group(shard, group_id, topics, before.log_end_offset)
+                await pauses.here()
+            if shard is not None and self.runtime.may_step(shard):
+                return True
         except KafkaError as error:
             logger.error("offsets of deleted topics stay", extra={"topics": sorted(topics), "reason": error})
         return self._shard_of(before) is None
+
+    async def _forget_of_group(
+        self, shard: Shard[GroupMachine], group_id: str, topics: frozenset[str], before: int
+    ) -> None:
+        """Raises KafkaError where the tombstones cannot be logged."""
+        forget = partial(_forget, group_id, topics, before)
+        try:
+            while self.runtime.may_step(shard):
+                if not self.runtime.step(shard, forget):
+                    return
+                await asyncio.sleep(0)
+        except StepFailed:
+            pass  # it would fail again
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
         """What this broker coordinates of that log: loaded anew since, perhaps. None where it does no longer, or where
@@ -127,13 +140,13 @@ class GroupCoordinator:
 
     async def expire_offsets(self) -> None:
         """Remove offsets, and groups without anything left, whose retention is over."""
+        pauses = self._slices.pauses()
         for shard in self.runtime.loaded_shards():
-            for number, group in enumerate(list(shard.machine.known())):
+            for group_id in shard.machine.ids():
                 if not self.runtime.is_current(shard):
                     break
-                await self._expire(shard, group.group_id)
-                if number % GROUPS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
+                await self._expire(shard, group_id)
+                await pauses.here()
 
     async def _expire(self, shard: Shard[GroupMachine], group_id: str) -> None:
         try:
@@ -145,8 +158,8 @@ class GroupCoordinator:
             logger.error("offsets are not expired", extra={"group": group_id, "reason": error})
 
 
-def _forget(topics: frozenset[str], before: int, machine: GroupMachine) -> Effects:
-    return machine.forget_topics(topics, before)
+def _forget(group_id: str, topics: frozenset[str], before: int, machine: GroupMachine) -> Effects:
+    return machine.forget_topics(group_id, topics, before)
 
 
 def new_id() -> str:

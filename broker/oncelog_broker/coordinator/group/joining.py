@@ -204,15 +204,15 @@ def _static_returns(step: Step, asked: Join, old_id: str, member: Member) -> Non
 
 def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Member) -> None:
     group = step.group
-    assert member.instance_id is not None
     is_leader = group.leader_id == old_id
     value = group.logged(step.now_ms)
     value.members = [
         member.logged(group.protocol_name) if logged.member_id == old_id else logged for logged in value.members
     ]
     value.leader = member.member_id if is_leader else group.leader_id
-    group.arriving[member.instance_id] = member
     step.effects.append(group_record(group.group_id, value))
+    # The record holds one protocol of a member: the others are soft state.
+    step.effects.changes.append(lambda: group.set_protocols(group.members[member.member_id], member.protocols))
     # Before KIP-814 a returning leader is told the old leader's id, so that it does not assign anew.
     leader = value.leader if asked.can_skip_assignment else group.leader_id
     skips = asked.can_skip_assignment and is_leader

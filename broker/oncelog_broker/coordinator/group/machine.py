@@ -6,7 +6,8 @@ it but the offsets. Requests raise KafkaError to refuse; their effects say the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
@@ -74,11 +75,12 @@ class GroupMachine:
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, committed)
 
-    def on_loaded(self) -> Effects:
-        effects = Effects()
-        for group in self.groups.values():
-            self._step(group, effects).start_sessions()
-        return effects
+    def on_loaded(self) -> Iterator[Effects]:
+        for group in list(self.groups.values()):
+            if self.groups.get(group.group_id) is group:
+                effects = Effects()
+                self._step(group, effects).start_sessions()
+                yield effects
 
     def on_timer(self, timer: TimerKey) -> Effects:
         effects = Effects()
@@ -171,6 +173,10 @@ class GroupMachine:
             if group_id not in self.groups:
                 yield ClassicGroup(group_id)
 
+    def ids(self) -> list[str]:
+        """Of every group, those that only keep offsets too. A snapshot."""
+        return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
+
     def find(self, group_id: str) -> ClassicGroup:
         """Raises KafkaError GROUP_ID_NOT_FOUND. What is found must not be changed."""
         group = self.groups.get(group_id)
@@ -193,7 +199,7 @@ class GroupMachine:
         if group.is_logged:
             effects.append(group_record(group_id, None))
         else:
-            self.groups.pop(group_id, None)
+            effects.changes.append(lambda: self.groups.pop(group_id, None))
         return effects
 
     # --- offsets
@@ -302,7 +308,7 @@ class GroupMachine:
             if group.is_logged:
                 effects.append(group_record(group_id, None))
             else:
-                del self.groups[group_id]
+                effects.changes.append(lambda: self.groups.pop(group_id, None))
         return effects
 
     def _expired(self, group_id: str, group: ClassicGroup | None) -> list[tuple[str, int]]:
@@ -323,18 +329,16 @@ class GroupMachine:
             keep_topics=keep_topics,
         )
 
-    def forget_topics(self, topics: frozenset[str], before: int) -> Effects:
-        """Tombstones for offsets of topics that were deleted, or a new topic of that name would be read from there.
+    def forget_topics(self, group_id: str, topics: frozenset[str], before: int) -> Effects:
+        """Tombstones for a group's offsets of topics that were deleted, or a new topic of that name would be read from
+        there.
 
         Only what was logged `before` that log offset: the rest belongs to the new topic. Some at a time.
         """
         effects = Effects()
         effects.may_be_divided = True
-        for group_id in self.offsets.groups():
-            for topic, partition in self.offsets.of_topics(group_id, topics, before):
-                effects.append(offset_record(group_id, topic, partition, None))
-                if len(effects.records) >= MAX_EXPIRED_PER_STEP:
-                    return effects
+        for topic, partition in islice(self.offsets.of_topics(group_id, topics, before), MAX_EXPIRED_PER_STEP):
+            effects.append(offset_record(group_id, topic, partition, None))
         return effects
 
     # --- inside

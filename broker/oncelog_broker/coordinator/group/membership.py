@@ -62,7 +62,9 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     step.effects.if_not_logged = partial(_not_handed_out, step)
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
-    _has_synced(step, request.member_id)
+    if not group.pending_sync - {request.member_id}:
+        step.cancel_timer(TimerKind.SYNC)
+    step.effects.changes.append(lambda: group.pending_sync.discard(request.member_id))
     waiters = {**group.syncing, request.member_id: waiter}
     for logged in value.members:
         if logged.member_id in waiters:
@@ -123,7 +125,8 @@ def on_session_timer(step: Step, member_id: str) -> None:
     NEW_MEMBER_JOIN_TIMEOUT_MS."""
     group = step.group
     if member_id in group.pending_members:
-        _forget_pending(step, member_id)
+        group.pending_members.discard(member_id)
+        _complete_without_pending(step)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -137,9 +140,11 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Let members go, each by itself; one rebalance for all of them."""
+    """Remove members; one rebalance for all of them. A request that removes the last members logs a record: only then
+    the unused ids that it names are forgotten too (`Effects.changes`)."""
     group = step.group
     leaving: list[str] = []
+    unused: list[str] = []
     responses = []
     for identity in members:
         code = ErrorCode.NONE
@@ -148,11 +153,10 @@ def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupRes
         except KafkaError as error:
             code = error.code
         else:
-            if member_id in group.pending_members:
-                step.end_session(member_id)
-                _forget_pending(step, member_id)
-            elif member_id in leaving:
+            if member_id in leaving or member_id in unused:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
+            elif member_id in group.pending_members:
+                unused.append(member_id)
             else:
                 leaving.append(member_id)
         responses.append(
@@ -160,8 +164,17 @@ def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupRes
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
             )
         )
-    if leaving:
+    for member_id in unused:
+        step.end_session(member_id)
+    if leaving and len(leaving) == len(group.members):
         remove(step, leaving)
+        step.effects.changes.append(lambda: group.pending_members.difference_update(unused))
+    else:
+        group.pending_members.difference_update(unused)
+        if leaving:
+            remove(step, leaving)
+        elif unused:
+            _complete_without_pending(step)
     return responses
 
 
@@ -194,8 +207,7 @@ def remove(step: Step, member_ids: Collection[str]) -> None:
     rebalance(step)
 
 
-def _forget_pending(step: Step, member_id: str) -> None:
-    """Who was given an id did not use it; a rebalance may have waited for it alone."""
-    step.group.pending_members.discard(member_id)
+def _complete_without_pending(step: Step) -> None:
+    """Unused ids were forgotten: a rebalance may have waited for them alone."""
     if step.group.state is GroupState.PREPARING_REBALANCE:
         rebalance(step)

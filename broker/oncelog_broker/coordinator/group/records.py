@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Encoded
 from oncelog_protocol.coordinator_records import consumer_offsets as schema
@@ -13,6 +14,9 @@ from oncelog_protocol.coordinator_records.consumer_offsets import (
     OffsetCommitValue,
 )
 from oncelog_protocol.coordinator_records.versioned import decode_versioned, encode_versioned, read_version
+
+KEPT_KEYS: Final = 16_384
+"""Decoded keys of offsets that are kept for the next record of the same key: some 5 MB. A log has each key often."""
 
 
 class OffsetRecord(NamedTuple):
@@ -60,9 +64,14 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     """The record; None for a kind of a later protocol, which is passed over as Kafka does. Raises MalformedMessage."""
     kind = read_version(key)
     if kind in schema.OFFSET_COMMIT_KEY_VERSIONS:
-        offset_key = decode_versioned(OffsetCommitKey, key)
-        return OffsetRecord(offset_key, None if value is None else decode_versioned(OffsetCommitValue, value))
+        return OffsetRecord(_offset_key(key), None if value is None else decode_versioned(OffsetCommitValue, value))
     if kind == schema.GROUP_METADATA_KEY_VERSION:
         group_key = decode_versioned(GroupMetadataKey, key)
         return GroupRecord(group_key, None if value is None else decode_versioned(GroupMetadataValue, value))
     return None
+
+
+@lru_cache(maxsize=KEPT_KEYS)
+def _offset_key(key: bytes) -> OffsetCommitKey:
+    """To be treated as read-only."""
+    return decode_versioned(OffsetCommitKey, key)

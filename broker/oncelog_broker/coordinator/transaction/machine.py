@@ -10,7 +10,7 @@ committed, and then comes back with `complete`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
@@ -86,13 +86,13 @@ class TransactionMachine:
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Nobody writes to `__transaction_state` in a transaction."""
 
-    def on_loaded(self) -> Effects:
+    def on_loaded(self) -> Iterator[Effects]:
         """What was decided is finished (S44); markers that were written already do no harm (S39)."""
-        effects = Effects()
-        for metadata in self._transactions.values():
-            if metadata.state.is_prepared:
+        for metadata in [each for each in self._transactions.values() if each.state.is_prepared]:
+            if self._transactions.get(metadata.transactional_id) is metadata:
+                effects = Effects()
                 self._end(effects, metadata)
-        return effects
+                yield effects
 
     def on_timer(self, timer: TimerKey) -> Effects:
         raise AssertionError("there are no timers here")
@@ -208,7 +208,12 @@ class TransactionMachine:
 
     def timed_out(self) -> list[str]:
         """The transactional ids whose transaction is open for longer than their timeout (S42)."""
-        return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
+        now, known = self._monotonic(), self._transactions
+        return [
+            transactional_id
+            for transactional_id, begun in self._begun.items()
+            if now - begun > known[transactional_id].timeout_ms / 1000
+        ]
 
     def _is_timed_out(self, transactional_id: str) -> bool:
         begun = self._begun.get(transactional_id)

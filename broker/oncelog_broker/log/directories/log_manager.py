@@ -78,8 +78,8 @@ class LogManager:
         """Of the failures, those that were tried again in vain."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
-        self._deleted: list[tuple[int, str]] = []
-        """(when it may be freed, in ms, path of the directory)."""
+        self._deleted: list[tuple[float, str]] = []
+        """(when it may be freed, monotonic seconds, path of the directory)."""
         self.cluster_id: str | None = None
         """What the data directories say; None if they are new and `open` was not told."""
 
@@ -308,7 +308,7 @@ class LogManager:
                 continue
             if target is not None:
                 delay_ms = (log.config if log is not None else DEFAULT_CONFIG).file_delete_delay_ms
-                self._deleted.append((self._clock.now_ms() + delay_ms, target))
+                self._deleted.append((self._clock.monotonic() + delay_ms / 1000, target))
             self._forget(key)
         return failed
 
@@ -392,7 +392,7 @@ class LogManager:
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it. And those
         whose directories could not be synced: a flush takes them offline."""
-        now_ms = self._clock.now_ms()
+        now = self._clock.monotonic()
         return [
             log
             for log in self._online()
@@ -401,21 +401,22 @@ class LogManager:
                 log.unflushed_records > 0
                 and (
                     log.unflushed_records >= log.config.flush_messages
-                    or now_ms - log.last_flush_ms >= log.config.flush_ms
+                    or now - log.last_flush_at >= log.config.flush_ms / 1000
                 )
             )
         ]
 
-    def purge_deleted(self, now_ms: int) -> int:
+    def purge_deleted(self, now: float) -> int:
         """`begin_purge` and all that follows, at one go; returns how many files and directories went."""
-        removal = self.begin_purge(now_ms)
+        removal = self.begin_purge(now)
         return 0 if removal is None else removal.run()
 
-    def begin_purge(self, now_ms: int) -> LogRemoval | None:
-        """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was."""
-        files = [path for log in self._logs.values() for path in log.take_deleted(now_ms)]
-        directories = [path for due_ms, path in self._deleted if due_ms <= now_ms]
-        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+    def begin_purge(self, now: float) -> LogRemoval | None:
+        """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was.
+        `now`: monotonic seconds, as a wall clock that is put back would keep deleted files until it is there again."""
+        files = [path for log in self._logs.values() for path in log.take_deleted(now)]
+        directories = [path for due, path in self._deleted if due <= now]
+        self._deleted = [entry for entry in self._deleted if entry[0] > now]
         return LogRemoval(self._disk, files, directories) if files or directories else None
 
     def checkpoint_recovery_points(self) -> None:
@@ -474,8 +475,8 @@ class LogManager:
         start_offsets = home.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         cleaner_offsets = home.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         found, deleted = home.logs()
-        now_ms = self._clock.now_ms()
-        self._deleted += [(now_ms + DEFAULT_CONFIG.file_delete_delay_ms, path) for path in deleted]
+        due = self._clock.monotonic() + DEFAULT_CONFIG.file_delete_delay_ms / 1000
+        self._deleted += [(due, path) for path in deleted]
         high_watermarks = home.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
         self._high_watermarks.update({key: high_watermarks[key] for key in found if key in high_watermarks})
         for key in found:

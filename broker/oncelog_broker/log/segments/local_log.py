@@ -54,8 +54,8 @@ class LocalLog:
         self._clock = clock
         self._row = segments
         self._bases = [segment.base_offset for segment in segments]
-        self._marked: list[tuple[int, list[str]]] = []
-        """(when their bytes may be freed, in ms, paths), oldest first."""
+        self._marked: list[tuple[float, list[str]]] = []
+        """(when their bytes may be freed, monotonic seconds, paths), oldest first."""
         self._reader = LogReader()
         self.active = segments[-1]
         self.log_end_offset = self.active.next_offset
@@ -280,10 +280,10 @@ class LocalLog:
         self._row[number : number + len(old)] = [cleaned]
         self._bases[number : number + len(old)] = [cleaned.base_offset]
 
-    def take_marked(self, now_ms: int) -> list[str]:
-        """The files that were let go `file.delete.delay.ms` ago, for the caller to remove."""
+    def take_marked(self, now: float) -> list[str]:
+        """The files that were let go `file.delete.delay.ms` ago, for the caller to remove. `now`: monotonic seconds."""
         paths: list[str] = []
-        while self._marked and self._marked[0][0] <= now_ms:
+        while self._marked and self._marked[0][0] <= now:
             paths += self._marked.pop(0)[1]
         return paths
 
@@ -298,6 +298,6 @@ class LocalLog:
 
     def _mark_deleted(self, segment: Segment, *, keep: Collection[str] = ()) -> None:
         logger.info("%s: deleting %d bytes", segment.path, segment.size)
-        free_at_ms = self._clock.now_ms() + self._config.file_delete_delay_ms
-        self._marked.append((free_at_ms, segment.mark_deleted(keep=keep)))
+        free_at = self._clock.monotonic() + self._config.file_delete_delay_ms / 1000
+        self._marked.append((free_at, segment.mark_deleted(keep=keep)))
         self.directory_dirty = True

@@ -52,7 +52,7 @@ class SaslExchange:
         self._machine: Mechanism | None = None
         self.principal: Principal | None = None
         """Who it was proved to be, the first time."""
-        self._session_ends_s: float | None = None
+        self._session_ends: float | None = None
 
     @property
     def mechanisms(self) -> list[str]:
@@ -64,13 +64,14 @@ class SaslExchange:
         """Whether anything may be sent, as long as the session lasts."""
         return self.phase is Phase.DONE
 
-    def is_expired(self, now_s: float) -> bool:
-        return self._session_ends_s is not None and now_s > self._session_ends_s
+    def is_expired(self, now: float) -> bool:
+        """`now`: seconds of `Clock.uptime`."""
+        return self._session_ends is not None and now > self._session_ends
 
-    def allows(self, api_key: int, now_s: float) -> bool:
-        """Whether such a request may be sent now."""
+    def allows(self, api_key: int, now: float) -> bool:
+        """Whether such a request may be sent now, in seconds of `Clock.uptime`."""
         if self.phase is Phase.DONE:
-            return api_key == ApiKey.SASL_HANDSHAKE or not self.is_expired(now_s)
+            return api_key == ApiKey.SASL_HANDSHAKE or not self.is_expired(now)
         if self.phase is Phase.TOKENS:
             return api_key == ApiKey.SASL_AUTHENTICATE
         return self.phase is Phase.HANDSHAKE and api_key in BEFORE
@@ -78,7 +79,7 @@ class SaslExchange:
     def handshake(self, mechanism: str, version: int) -> None:
         """Choose a mechanism. Raises KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
         is_again = self.phase is Phase.DONE
-        if self.phase is not Phase.HANDSHAKE and not (is_again and self._session_ends_s is not None and version > 0):
+        if self.phase is not Phase.HANDSHAKE and not (is_again and self._session_ends is not None and version > 0):
             raise KafkaError(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake request received after successful authentication"
             )
@@ -91,15 +92,16 @@ class SaslExchange:
         self._name, self._machine = mechanism, self._mechanisms[mechanism]()
         self.phase = Phase.TOKENS if version > 0 else Phase.RAW_TOKENS
 
-    def authenticate(self, token: bytes, now_s: float) -> Progress:
-        """A token of the client. `now_s`: seconds since 1970. Raises Refused, after which the connection must close;
+    def authenticate(self, token: bytes, wall_s: float, now: float) -> Progress:
+        """A token of the client. `wall_s`: seconds since 1970, which the expiry of a token is held against; `now`:
+        seconds of `Clock.uptime`, by which the session ends. Raises Refused, after which the connection must close;
         KafkaError ILLEGAL_SASL_STATE where none is expected."""
         if self.phase not in (Phase.TOKENS, Phase.RAW_TOKENS) or self._machine is None:
             raise KafkaError(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
             )
         try:
-            step = self._machine.step(token, now_s)
+            step = self._machine.step(token, wall_s)
             if step.user is None:
                 return Progress(step.token)
             principal = Principal(USER_TYPE, step.user)
@@ -112,13 +114,13 @@ class SaslExchange:
             self.phase, self._machine = Phase.FAILED, None
             raise
         self.phase, self._machine, self.principal = Phase.DONE, None, principal
-        lifetime_ms = self._lifetime_ms(step.expires_s, now_s)
-        self._session_ends_s = now_s + lifetime_ms / 1000 if lifetime_ms else None
+        lifetime_ms = self._lifetime_ms(step.expires_s, wall_s)
+        self._session_ends = now + lifetime_ms / 1000 if lifetime_ms else None
         return Progress(step.token, principal, lifetime_ms)
 
-    def _lifetime_ms(self, expires_s: float | None, now_s: float) -> int:
+    def _lifetime_ms(self, expires_s: float | None, wall_s: float) -> int:
         """The shorter of what the listener allows and what is left of a token."""
         limits = [limit for limit in (self._max_reauth_ms.get(self._name, 0),) if limit]
         if expires_s is not None:
-            limits.append(max(1, int((expires_s - now_s) * 1000)))
+            limits.append(max(1, int((expires_s - wall_s) * 1000)))
         return min(limits, default=0)

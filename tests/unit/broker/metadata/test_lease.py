@@ -2,10 +2,12 @@
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.metadata.lease import LEASE_SHARE, Lease
+from oncelog_broker.config.zookeeper_keys import BROKER_SESSION_LEASE
+from oncelog_broker.metadata.lease import HEARTBEAT_SHARE, LEASE_SHARE, Lease
 
 T = 8.0
 
@@ -38,6 +40,18 @@ def test_one_that_was_sent_too_soon_afterwards_proves_nothing():
     assert lease.until == 100.0 + 0.9 * T
     lease.answered(102.0)
     assert lease.until == 101.0 + 0.9 * T
+
+
+@pytest.mark.parametrize("answered", [2, 3, 50])
+def test_users_are_told_how_long_it_lasts_after_the_last_answer(answered):
+    """Heartbeats at their pace, each answered at once, and then nothing more."""
+    lease, last = Lease(T), 0.0
+    for number in range(answered):
+        last = 100.0 + number * HEARTBEAT_SHARE * T
+        lease.answered(last)
+    left = (lease.until - last) / T
+    assert left == pytest.approx(LEASE_SHARE - HEARTBEAT_SHARE)
+    assert f"{left:.2f} of the session timeout after ZooKeeper's last answer" in BROKER_SESSION_LEASE.doc
 
 
 def test_an_old_answer_shortens_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from oncelog_broker.replication.waiting import (
     APPENDS_BEFORE_LOOK,
     NEWS_SECONDS,
     NEWS_SECONDS_PER_PARTITION,
+    WOKEN_PER_TURN,
     NewsPace,
     Waiting,
     WaitingFetch,
@@ -40,12 +42,43 @@ class Timers:
 
 async def test_a_fetch_has_enough_once_the_bytes_can_be_read() -> None:
     fetch, partitions = fetch_of(100)
-    fetch.on_readable(60)
+    partitions[0].waiting.on_readable(60, 0)
     assert not fetch.enough.done()
     assert all(fetch in partition.waiting.fetches for partition in partitions)
-    fetch.on_readable(40)
-    fetch.on_readable(40)
+    partitions[1].waiting.on_readable(40, 0)
+    partitions[1].waiting.on_readable(40, 0)
     assert fetch.enough.done()
+
+
+EVENTS: list[Any] = [
+    lambda waiting: waiting.on_readable(1, 1),
+    lambda waiting: waiting.on_appended(1),
+    lambda waiting: waiting.on_high_watermark(1),
+    lambda waiting: waiting.on_too_few_replicas(),
+    lambda waiting: waiting.on_resigned(),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+async def test_s87_one_event_answers_some_in_each_turn(event: Any) -> None:
+    """A thousand consumers wait at one partition, and a record comes."""
+    partition: Any = SimpleNamespace(waiting=Waiting())
+    many = 3 * WOKEN_PER_TURN + 1
+    fetches = [WaitingFetch([partition], 1).enough for _ in range(many)]
+    followers = [WaitingFetch([partition], 1, hurry=lambda _: None).enough for _ in range(many)]
+    appends = [partition.waiting.for_offset(1, needs_replicas=True) for _ in range(many)]
+
+    def answered() -> int:
+        return sum(answer.done() for answer in (*fetches, *followers, *appends))
+
+    event(partition.waiting)
+    counts = [0, answered()]
+    event(partition.waiting)  # answers nobody twice
+    while counts[-1] > counts[-2]:
+        await asyncio.sleep(0)
+        counts.append(answered())
+    assert counts[-1] in (many, 3 * many)
+    assert max(after - before for before, after in pairwise(counts)) <= 2 * WOKEN_PER_TURN
 
 
 async def test_a_fetch_lets_go_of_its_partitions_however_it_ends() -> None:
@@ -57,8 +90,8 @@ async def test_a_fetch_lets_go_of_its_partitions_however_it_ends() -> None:
 
 
 async def test_a_late_deadline_does_nothing() -> None:
-    fetch, _ = fetch_of(1)
-    fetch.on_readable(1)
+    fetch, partitions = fetch_of(1)
+    partitions[0].waiting.on_readable(1, 0)
     fetch.finish()
     assert fetch.enough.done()
 

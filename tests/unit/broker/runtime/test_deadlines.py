@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections import Counter
+from itertools import count
 
 import pytest
 
-from oncelog_broker.runtime.tasks import Deadlines
+from oncelog_broker.runtime.tasks import FIRED_PER_TURN, Deadlines
 
 
 async def test_one_that_raises_takes_no_other_with_it(
@@ -41,6 +43,41 @@ async def test_nothing_stays_of_a_deadline_whose_answer_came_before() -> None:
     async with asyncio.timeout(10):
         await late.wait()
     assert held() is None
+
+
+async def test_s87_those_that_fire_together_leave_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sets off work of others in the next turn: a fetch is read. So they are counted, not only timed."""
+    loop = asyncio.get_running_loop()
+    now, fired_in = loop.time(), Counter[int]()
+    monkeypatch.setattr(loop, "time", lambda: now)  # all in one bucket
+    deadlines, turn, many = Deadlines(lambda: 0.0), 0, 3 * FIRED_PER_TURN + 1
+    answers = [loop.create_future() for _ in range(many)]
+    for answer in answers:
+        deadlines.unless_done(answer, 0.01, lambda: fired_in.update([turn]))
+    answers[-2].set_result(None)  # one that is not waited for any more when the others fire
+    monkeypatch.undo()
+    async with asyncio.timeout(10):
+        while fired_in.total() < many - 1:
+            turn += 1
+            await asyncio.sleep(0)
+    assert list(fired_in.values()) == [FIRED_PER_TURN] * 3
+    assert max(fired_in) - min(fired_in) == 2
+
+
+async def test_s87_those_that_take_long_fire_one_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now, fired_in = loop.time(), Counter[int]()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    seconds = count()
+    deadlines, turn = Deadlines(lambda: float(next(seconds))), 0
+    for _ in range(5):
+        deadlines.after(0.01, lambda: fired_in.update([turn]))
+    monkeypatch.undo()
+    async with asyncio.timeout(10):
+        while fired_in.total() < 5:
+            turn += 1
+            await asyncio.sleep(0)
+    assert list(fired_in.values()) == [1] * 5
 
 
 class Waits:

@@ -12,6 +12,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 NOW = 1000.0
+WALL = 1_700_000_000.0
 USERS = {"alice": Secret("a"), "bob": Secret("b")}
 ALICE, BOB = b"\0alice\0a", b"\0bob\0b"
 
@@ -31,7 +32,7 @@ def exchange(max_reauth_ms: int = 0) -> SaslExchange:
 def logged_in(max_reauth_ms: int = 0) -> SaslExchange:
     done = exchange(max_reauth_ms)
     done.handshake("PLAIN", 1)
-    done.authenticate(ALICE, NOW)
+    done.authenticate(ALICE, WALL, NOW)
     return done
 
 
@@ -44,7 +45,7 @@ def test_what_may_be_sent_before_during_and_after() -> None:
     assert allowed(machine) == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
     machine.handshake("PLAIN", 1)
     assert allowed(machine) == {ApiKey.SASL_AUTHENTICATE}
-    progress = machine.authenticate(ALICE, NOW)
+    progress = machine.authenticate(ALICE, WALL, NOW)
     assert (str(progress.principal), progress.session_lifetime_ms) == ("User:alice", 0)
     assert allowed(machine) == set(ApiKey)
 
@@ -54,7 +55,7 @@ def test_raw_tokens_after_version_0() -> None:
     machine.handshake("PLAIN", 0)
     assert machine.phase is Phase.RAW_TOKENS
     assert not allowed(machine)
-    machine.authenticate(ALICE, NOW)
+    machine.authenticate(ALICE, WALL, NOW)
     assert machine.is_done
 
 
@@ -70,9 +71,9 @@ def test_nothing_follows_a_refusal() -> None:
     machine = exchange()
     machine.handshake("PLAIN", 1)
     with pytest.raises(Refused):
-        machine.authenticate(b"\0alice\0wrong", NOW)
+        machine.authenticate(b"\0alice\0wrong", WALL, NOW)
     assert not allowed(machine)
-    for ask in (lambda: machine.authenticate(ALICE, NOW), lambda: machine.handshake("PLAIN", 1)):
+    for ask in (lambda: machine.authenticate(ALICE, WALL, NOW), lambda: machine.handshake("PLAIN", 1)):
         with pytest.raises(KafkaError) as raised:
             ask()
         assert raised.value.code is ErrorCode.ILLEGAL_SASL_STATE
@@ -80,7 +81,7 @@ def test_nothing_follows_a_refusal() -> None:
 
 def test_tokens_before_a_mechanism_is_chosen() -> None:
     with pytest.raises(KafkaError) as raised:
-        exchange().authenticate(ALICE, NOW)
+        exchange().authenticate(ALICE, WALL, NOW)
     assert raised.value.code is ErrorCode.ILLEGAL_SASL_STATE
 
 
@@ -91,7 +92,7 @@ def test_again_only_where_it_is_asked_for() -> None:
     again = logged_in(max_reauth_ms=60_000)
     again.handshake("PLAIN", 1)
     assert allowed(again) == {ApiKey.SASL_AUTHENTICATE}
-    assert again.authenticate(ALICE, NOW + 50).session_lifetime_ms == 60_000
+    assert again.authenticate(ALICE, WALL, NOW + 50).session_lifetime_ms == 60_000
     assert not again.is_expired(NOW + 109)
 
 
@@ -101,11 +102,20 @@ def test_after_its_end_a_session_may_only_be_renewed() -> None:
     assert allowed(machine, NOW + 61) == {ApiKey.SASL_HANDSHAKE}
 
 
+def test_s86_a_session_ends_whatever_the_wall_clock_does() -> None:
+    """It was wrong at the login: the session is as long as it was said to be."""
+    machine = exchange(max_reauth_ms=60_000)
+    machine.handshake("PLAIN", 1)
+    assert machine.authenticate(ALICE, WALL + 10**9, NOW).session_lifetime_ms == 60_000
+    assert allowed(machine, NOW + 60) == set(ApiKey)
+    assert allowed(machine, NOW + 61) == {ApiKey.SASL_HANDSHAKE}
+
+
 def test_nobody_becomes_somebody_else() -> None:
     machine = logged_in(max_reauth_ms=60_000)
     machine.handshake("PLAIN", 1)
     with pytest.raises(Refused, match="Cannot change principals"):
-        machine.authenticate(BOB, NOW)
+        machine.authenticate(BOB, WALL, NOW)
     other = logged_in(max_reauth_ms=60_000)
     with pytest.raises(KafkaError) as raised:
         other.handshake("OAUTHBEARER", 1)
@@ -116,4 +126,4 @@ def test_nobody_becomes_somebody_else() -> None:
 def test_a_session_is_no_longer_than_its_token(max_reauth_ms: int, lifetime_ms: int) -> None:
     machine = exchange(max_reauth_ms)
     machine.handshake("OAUTHBEARER", 1)
-    assert machine.authenticate(b"", NOW).session_lifetime_ms == lifetime_ms
+    assert machine.authenticate(b"", WALL, NOW).session_lifetime_ms == lifetime_ms

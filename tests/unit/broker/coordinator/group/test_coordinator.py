@@ -149,7 +149,7 @@ async def test_a_step_that_fails_unthought_of_is_not_tried_again(
     before, after = both_committed(groups, internal_topic)
     tried: list[int] = []
 
-    def raising(self: GroupMachine, topics: frozenset[str], limit: int) -> Effects:
+    def raising(self: GroupMachine, group_id: str, topics: frozenset[str], limit: int) -> Effects:
         tried.append(limit)
         raise ZeroDivisionError
 

@@ -183,6 +183,30 @@ class TestLeave:
         assert driver.group.members == {}
         assert len(driver.timers) == 0
 
+    def test_s85_who_joins_is_answered_though_the_end_of_the_group_cannot_be_logged(self, driver):
+        """A rebalance waits for an unused id. It and the only member leave in one request, which cannot be logged."""
+        unused = driver.join().response.member_id
+        member_id, joining = driver.join_new()
+        assert not joining.is_there
+        driver.fail_appends = True
+        assert driver.leave(unused, member_id).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        driver.fail_appends = False
+        assert driver.group.pending_members == {unused}
+        driver.advance(SESSION_MS / 1000)
+        assert joining.code is ErrorCode.NONE
+
+    def test_s85_unused_ids_and_the_last_member_leave_together(self, driver):
+        unused = driver.join().response.member_id
+        member_id, joining = driver.join_new()
+        assert self.codes(driver.leave(unused, member_id, unused)) == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        ]
+        assert joining.code is ErrorCode.UNKNOWN_MEMBER_ID
+        assert driver.group.pending_members == set()
+        assert len(driver.timers) == 0
+
     def test_static_members_by_instance(self, driver):
         joined = driver.join(instance_id="i1").response
         driver.sync(joined, {})

@@ -247,25 +247,30 @@ class TestDelete:
         assert self.delete_offsets(driver, ("t", 0)).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def forget(driver, group_id, before):
+    return driver.machine.forget_topics(group_id, frozenset({"t"}), before)
+
+
 class TestDeletedTopics:
     def test_their_offsets_go_but_not_those_of_a_new_topic_of_that_name(self, driver):
         driver.commit({("t", 0): 1, ("t", 1): 1, ("u", 0): 1})
         driver.commit({("t", 0): 2}, group_id="h")
         deleted_at = len(driver.log)
         driver.commit({("t", 1): 9})
-        driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at))
+        for group_id in driver.machine.ids():
+            driver.run(lambda answer, group_id=group_id: forget(driver, group_id, deleted_at))
         assert committed(driver) is None
         assert committed(driver, "t", 1) == 9
         assert committed(driver, "u") == 1
         assert committed(driver, group_id="h") is None
-        assert driver.machine.forget_topics(frozenset({"t"}), deleted_at).records == []
+        assert [forget(driver, group_id, deleted_at).records for group_id in ("g", "h")] == [[], []]
 
     def test_those_of_one_group_go_in_several_steps_too(self, driver):
         """All in one batch could be more than a segment takes: then none of them would go."""
         driver.commit({("t", partition): 1 for partition in range(700)})
         deleted_at, logged = len(driver.log), []
         for _ in range(3):
-            driver.run(lambda answer: driver.machine.forget_topics(frozenset({"t"}), deleted_at))
+            driver.run(lambda answer: forget(driver, "g", deleted_at))
             logged.append(len(driver.log) - deleted_at)
         assert logged == [500, 700, 700]
 
@@ -356,5 +361,5 @@ async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(
     if operation == "expire":
         assert runtime.step(shard, lambda machine: machine.expire(group_id)) == 8
     else:
-        assert runtime.step(shard, lambda machine: machine.forget_topics(frozenset({"t"}), 8)) == 8
+        assert runtime.step(shard, lambda machine: machine.forget_topics(group_id, frozenset({"t"}), 8)) == 8
     assert not shard.machine.offsets.groups()

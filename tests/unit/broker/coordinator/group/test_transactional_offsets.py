@@ -173,8 +173,8 @@ def test_s37_deleted_offsets_are_not_brought_back_either(machine: GroupMachine) 
 def test_s37_offsets_of_a_deleted_topic_are_not_brought_back(machine: GroupMachine) -> None:
     commit(machine, request(), at=9)
     commit(machine, request(index=1), at=20)
-    step(machine, machine.forget_topics(frozenset({"t"}), before=20), at=21)
-    assert not machine.forget_topics(frozenset({"t"}), before=20).records
+    step(machine, machine.forget_topics("g", frozenset({"t"}), before=20), at=21)
+    assert not machine.forget_topics("g", frozenset({"t"}), before=20).records
     machine.replay_end_transaction(PRODUCER[0], True)
     assert machine.offsets.get("g", "t", 0) is None
     assert machine.offsets.get("g", "t", 1) is not None  # of the topic that was made anew

@@ -154,3 +154,21 @@ async def test_nothing_is_asked_for_those_who_are_gone(asking: Asking) -> None:
     assert await first is NONE
     assert await asking.ask(P[2], name="last") is NONE
     assert asking.shapes() == [[("txn", True, [0])], [("last", True, [2])]]
+
+
+async def test_s85_an_answer_that_nobody_can_read_leaves_nobody_without_one(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those who asked it, nor those whose questions wait for the next request."""
+
+    def unreadable(response: AddPartitionsToTxnResponse) -> Any:
+        monkeypatch.undo()
+        raise ValueError("thrown by an answer")
+
+    monkeypatch.setattr(module, "codes_of", unreadable)
+    first = asking.ask(P[0])
+    await asyncio.sleep(0)
+    second = asking.ask(P[1])
+    async with asyncio.timeout(30):
+        assert await first is LOST
+        assert await second is NONE

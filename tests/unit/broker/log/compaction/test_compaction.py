@@ -387,3 +387,34 @@ def test_a_log_in_which_all_is_written_anew_does_not_gather_empty_segments(log):
         log.flush()
         first_dirty = clean(log, first_dirty=first_dirty)
         assert len(log.segment_base_offsets) <= 5
+
+
+class RenamingDisk(RealDisk):
+    """Counts renames."""
+
+    renames = 0
+
+    def rename(self, source, target):
+        self.renames += 1
+        super().rename(source, target)
+
+
+def test_s87_no_step_renames_the_files_of_many_segments(tmp_path):
+    """Each rename waits for the file system, and the event loop with it."""
+    disk = RenamingDisk()
+    log = open_log(tmp_path, COMPACTED, disk=disk)
+    for number in range(5 * MAX_SEGMENTS_PER_GROUP):
+        put(log, (b"a%d" % (number % 3), b"1"))
+        log.roll()
+    steps, most, result = compaction_of(log, disk=disk).steps(), 0, None
+    while True:
+        before = disk.renames
+        try:
+            job = steps.send(result)
+        except StopIteration:
+            break
+        finally:
+            most = max(most, disk.renames - before)
+        result = None if job is None else job()
+    assert 0 < most <= 100
+    log.close()

@@ -32,6 +32,7 @@ from oncelog_protocol.uuids import uuid_from_string
 
 TOPIC_ID = uuid_from_string("WsbkLmZVRwqkK4gQkDLWNg")
 OTHER_ID = bytes(range(16))
+DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.fixture
@@ -290,8 +291,8 @@ class TestDelete:
         (left,) = [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
         assert left.name.startswith("orders-0.")
         assert left.name.endswith("-delete")
-        assert manager.purge_deleted(NOW + SMALL.file_delete_delay_ms - 1) == 0
-        assert manager.purge_deleted(NOW + SMALL.file_delete_delay_ms) == 1
+        assert manager.purge_deleted(SMALL.file_delete_delay_ms / 1000 - 0.001) == 0
+        assert manager.purge_deleted(SMALL.file_delete_delay_ms / 1000) == 1
         assert not left.exists()
         manager.close()
 
@@ -314,7 +315,7 @@ class TestDelete:
         moved = manager.set_aside("orders", 0)
         assert manager.get("orders", 0) is None
         assert manager.partitions() == []
-        assert manager.purge_deleted(NOW + 10 * SMALL.file_delete_delay_ms) == 0
+        assert manager.purge_deleted(SMALL.file_delete_delay_ms / 100) == 0
         assert moved.endswith("-stray")
         assert any(name.endswith(".log") for name in os.listdir(moved))
         manager.close()
@@ -326,7 +327,7 @@ class TestDelete:
         manager.delete("orders", 0)
         crash(manager)
         manager = start()
-        assert manager.purge_deleted(NOW + 10**6) == 1
+        assert manager.purge_deleted(10.0**6) == 1
         assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
 
     def test_a_failed_log_can_be_deleted(self, start, tmp_path):
@@ -422,7 +423,42 @@ class TestPeriodic:
         clock.advance_ms(2000)
         assert len(log.apply_retention(clock.now_ms(), upper_bound=14)) == 1
         assert len(log.apply_retention(clock.now_ms())) == 2
-        assert manager.purge_deleted(clock.now_ms() + 60_000) > 0
+        assert manager.purge_deleted(clock.monotonic() + 60) > 0
+
+    @pytest.mark.parametrize("ms", [30 * DAY_MS, -30 * DAY_MS])
+    def test_s86_deleted_files_are_freed_whatever_the_wall_clock_does(self, start, clock, tmp_path, ms):
+        """It is wrong while segments and a topic are deleted, and put right afterwards."""
+        manager = start()
+        log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+        fill(log, 30)
+        fill(make_log(manager, "gone", 0, OTHER_ID, SMALL), 3)
+        clock.step_wall_ms(ms)
+        log.delete_records_before(log.segment_base_offsets[1])
+        manager.delete("gone", 0)
+        clock.step_wall_ms(-ms)
+        log.delete_records_before(log.segment_base_offsets[1])
+        clock.advance_ms(SMALL.file_delete_delay_ms - 1)
+        assert manager.purge_deleted(clock.monotonic()) == 0
+        clock.advance_ms(1)
+        assert manager.purge_deleted(clock.monotonic()) > 0
+        left = [path.name for path in (tmp_path / "data").rglob("*")]
+        assert not [name for name in left if name.endswith((".deleted", "-delete"))]
+        manager.close()
+
+    @pytest.mark.parametrize("ms", [30 * DAY_MS, -30 * DAY_MS])
+    def test_s86_flush_ms_counts_whatever_the_wall_clock_does(self, start, clock, ms):
+        manager = start()
+        log = make_log(manager, "orders", 0, TOPIC_ID, dataclasses.replace(SMALL, flush_ms=1000))
+        fill(log, 1)
+        clock.step_wall_ms(ms)
+        log.flush()
+        clock.step_wall_ms(-ms)
+        fill(log, 1)
+        clock.advance_ms(999)
+        assert manager.logs_due_for_flush() == []
+        clock.advance_ms(1)
+        assert manager.logs_due_for_flush() == [log]
+        manager.close()
 
     def test_flush_due(self, start, clock):
         manager = start()
@@ -521,7 +557,7 @@ def test_a_directory_that_kafka_wrote(start, tmp_path, caplog, clean):
         assert (data / name / f"{0:020d}.log").exists()
         assert f"{name}: not the log of a partition" in caplog.text
     assert (data / "bootstrap.checkpoint").read_bytes() == b"\x00binary"
-    manager.purge_deleted(NOW + 10**6)
+    manager.purge_deleted(10.0**6)
     assert not list(data.glob("*-delete"))
     manager.close()
     assert b"node.id=1" in (data / "meta.properties").read_bytes()

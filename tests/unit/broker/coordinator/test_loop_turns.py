@@ -1,0 +1,194 @@
+"""What comes together in a coordinator leaves the loop to others: ten thousand sessions that end, or begin (S87)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from tests.support.counters import TOPIC, Counters, failed, loaded, wait_for_ever
+from tests.support.loop_turns import turns
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.records import group_record
+from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.runtime import REPLIES_PER_TURN, CoordinatorRuntime
+from oncelog_broker.runtime.clock import ManualClock, SystemClock
+from oncelog_broker.runtime.garbage import keep_collections_short
+from oncelog_broker.runtime.slices import Slices
+from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue
+from oncelog_protocol.errors import ErrorCode
+
+MAX_TURN_SECONDS = 0.01
+SESSION_SECONDS = 30
+GROUPS = [3000, pytest.param(10_000, marks=pytest.mark.soak)]
+
+
+class Turns:
+    """How long the event loop's thread computes in one turn, without the time in which it had no processor."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.count = 0
+
+    async def until(self, condition: Any) -> None:
+        while not condition():
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            self.longest = max(self.longest, time.thread_time() - before)
+            self.count += 1
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_broker() -> Iterator[None]:
+    """The garbage collector never has much to do at a time."""
+    undo = keep_collections_short()
+    yield
+    undo()
+
+
+def logged_group(group_id: str) -> Any:
+    member = GroupMetadataValue.MemberMetadata(
+        member_id=f"m-{group_id}",
+        group_instance_id=None,
+        client_id="c",
+        client_host="/127.0.0.1",
+        rebalance_timeout=SESSION_SECONDS * 1000,
+        session_timeout=SESSION_SECONDS * 1000,
+        subscription=b"",
+        assignment=b"",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader=member.member_id,
+        current_state_timestamp=0,
+        members=[member],
+    )
+    return group_record(group_id, value)
+
+
+def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
+    """Slices go by the real clock, sessions by that of the test."""
+    topic.slices = Slices(SystemClock(), topic.tasks)
+    ids = count()
+
+    def machine(index: int) -> GroupMachine:
+        return GroupMachine(GroupConfig(), topic.clock.now_ms, lambda: str(next(ids)))
+
+    return CoordinatorRuntime(TOPIC, machine, topic, topic.clock, topic.tasks, topic.slices, topic.deadlines)
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+async def test_s87_sessions_that_begin_and_end_together_leave_the_loop_to_others(internal_topic, groups):
+    """All clients were cut off; the coordinator has moved, so all their sessions began at the same moment."""
+    runtime = group_runtime(internal_topic)
+    runtime.on_image(internal_topic.lead())
+    shard = runtime.loaded_shard(0)
+    for number in range(groups):
+        effects = Effects()
+        effects.append(logged_group(f"g{number}"))
+        runtime.step(shard, lambda machine, effects=effects: effects)
+    runtime.on_image(internal_topic.resign())
+    gc.freeze()
+
+    loop = Turns()
+    runtime.on_image(internal_topic.lead())
+    shard = next(iter(runtime.all_shards()))
+    await loop.until(lambda: shard.is_loaded and len(shard.timers) == groups)
+    assert loop.longest < MAX_TURN_SECONDS, "while it is loaded and sessions begin"
+
+    loop = Turns()
+    internal_topic.clock.advance_ms(SESSION_SECONDS * 1000)
+    before = time.thread_time()
+    runtime.fire_timers()
+    first = time.thread_time() - before
+    await loop.until(lambda: len(shard.timers) == 0)
+    assert max(first, loop.longest) < MAX_TURN_SECONDS, "while sessions end"
+    assert loop.count > groups // 1000
+    assert {group.state for group in shard.machine.groups.values()} == {GroupState.EMPTY}
+    await internal_topic.tasks.close()
+
+
+async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
+    """A session whose timer is due, and has not fired yet, goes on when its member says that it is there."""
+    runtime = CoordinatorRuntime(
+        TOPIC,
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        Slices(Ticking(), internal_topic.tasks),
+        internal_topic.deadlines,
+    )
+    runtime.on_image(internal_topic.lead())
+    shard = runtime.loaded_shard(0)
+    for name in "abc":
+        shard.timers.set(name, 1.0)
+    internal_topic.clock.advance_ms(1000)
+    runtime.fire_timers()
+    fired = shard.machine.fired
+    assert fired == ["a"]
+    shard.timers.set("c", 5.0)
+    runtime.fire_timers()  # woken once more meanwhile
+    await turns(50)
+    assert fired == ["a", "b"]
+    internal_topic.advance(4.0)
+    assert fired == ["a", "b", "c"]
+
+
+class Ticking(ManualClock):
+    """Each look takes a second: a slice has one step."""
+
+    def monotonic(self) -> float:
+        self.advance_ms(1000)
+        return super().monotonic()
+
+
+async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_slices(internal_topic):
+    runtime = CoordinatorRuntime(
+        TOPIC,
+        Counters,
+        internal_topic,
+        internal_topic.clock,
+        internal_topic.tasks,
+        Slices(Ticking(), internal_topic.tasks),
+        internal_topic.deadlines,
+    )
+    runtime.on_image(internal_topic.lead())
+    shard = runtime.loaded_shard(0)
+    for name in "abc":
+        shard.timers.set(name, 1.0)
+    internal_topic.clock.advance_ms(1000)
+    runtime.fire_timers()
+    runtime.on_image(internal_topic.resign())
+    await turns(50)
+    assert shard.machine.fired == ["a"]
+    runtime.on_image(internal_topic.lead())
+    await loaded(runtime)
+    again = runtime.loaded_shard(0)
+    again.timers.set("d", 2.0)
+    internal_topic.clock.advance_ms(1000)
+    runtime.fire_timers()
+    assert again.machine.fired == ["d"]
+
+
+async def test_s87_answers_of_one_step_leave_in_several_turns(runtime, internal_topic):
+    """Each is encoded and written in the turn after: of a thousand members that join, say."""
+    runtime.on_image(internal_topic.lead())
+    answers = [runtime.write("a", wait_for_ever, failed) for _ in range(3 * REPLIES_PER_TURN)]
+    runtime.on_image(internal_topic.resign())
+    counts = []
+    while not all(answer.done() for answer in answers):
+        counts.append(sum(answer.done() for answer in answers))
+        await asyncio.sleep(0)
+    assert counts[0] == REPLIES_PER_TURN
+    assert max(after - before for before, after in pairwise(counts)) <= REPLIES_PER_TURN
+    assert {answer.result() for answer in answers} == {ErrorCode.NOT_COORDINATOR}

@@ -1,0 +1,115 @@
+"""Who may ask for wall time: it stamps records, and is compared with stamps of records. It drives nothing else (S86).
+
+A deadline, a delay or an age that only this process knows is counted by monotonic time (`runtime/clock.py`), since a
+wall clock is put right, forwards and backwards. Each place that asks for wall time stands here with its reason; a new
+one needs a reason of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLOCKS = frozenset({"now_ms", "time_ns", "localtime", "gmtime", "strftime", "ctime", "utcnow", "fromtimestamp", "now"})
+FILE_TIMES = frozenset({"st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns", "modified_ms"})
+
+ALLOWED = {
+    # --- the clocks themselves
+    "broker/oncelog_broker/runtime/clock.py": (1, "the broker's clock seam"),
+    "client/oncelog/clock.py": (1, "the client's wall clock"),
+    # --- stamps
+    "broker/oncelog_broker/broker.py": (1, "the timestamp of the broker's registration, for people"),
+    "broker/oncelog_broker/controller/elector.py": (1, "the timestamp of the controller's registration, for people"),
+    "broker/oncelog_broker/coordinator/runtime.py": (1, "stamps the records of internal topics"),
+    "broker/oncelog_broker/log/partition_log.py": (4, "LogAppendTime, markers, and the check of records' timestamps"),
+    "broker/oncelog_broker/observability/logs.py": (2, "the time of a log line"),
+    "client/oncelog/producer/producer.py": (2, "stamps records"),
+    "client/oncelog/consumer/consumer.py": (1, "the begin of an OpenTelemetry span"),
+    # --- compared with the stamps of records, which outlive the process
+    "broker/oncelog_broker/coordinator/group/coordinator.py": (1, "stamps commits and groups; retention of offsets"),
+    "broker/oncelog_broker/coordinator/transaction/coordinator.py": (
+        1,
+        "stamps transactions, expires idle ids; the age of a transaction when it is loaded (never below 0)",
+    ),
+    "broker/oncelog_broker/server/handlers/list_transactions.py": (
+        1,
+        "how old a transaction is, by its start timestamp",
+    ),
+    "broker/oncelog_broker/upkeep/maintenance.py": (2, "retention of records; producers expire by both clocks (S56)"),
+    "broker/oncelog_broker/upkeep/cleaning.py": (2, "compaction lag and delete horizons, by timestamps of records"),
+    "broker/oncelog_broker/log/log_content.py": (1, "stands in for the timestamp of a segment that has none"),
+    "broker/oncelog_broker/log/segments/local_log.py": (2, "stands in for the timestamp of a segment that has none"),
+    "broker/oncelog_broker/log/segments/segment.py": (1, "retention of a segment without timestamps, by its file"),
+    "broker/oncelog_broker/runtime/disk.py": (1, "when a file was last written: see segment.py"),
+    "broker/oncelog_broker/server/gate.py": (1, "the expiry of a token, which its issuer has stamped"),
+    "broker/oncelog_broker/security/tls/contexts.py": (1, "whether a key store is another file than before"),
+    # --- what people are shown or write: ages and points in time
+    "client/oncelog/admin/transactions.py": (3, "how long transactions have been open, by their start timestamps"),
+    "client/oncelog/cli/consume.py": (1, "`--from` by age"),
+    "client/oncelog/cli/explain.py": (1, "shows ages"),
+    "client/oncelog/cli/groups.py": (1, "resets offsets by age"),
+    "client/oncelog/cli/offsets.py": (1, "a point in time that somebody has written"),
+    "client/oncelog/cli/top_look.py": (1, "shows ages"),
+    "client/oncelog/cli/txns.py": (1, "shows ages"),
+}
+
+
+def uses_of_wall_time(path: Path) -> Counter[str]:
+    """Calls of a wall clock, and wall clocks handed on; not variables and fields that are called so."""
+    found: Counter[str] = Counter()
+    names: set[str] = set()
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "oncelog.clock":
+            names.update(alias.asname or alias.name for alias in node.names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            is_clock = node.attr in CLOCKS and owner in {"time", "clock", "_clock", "datetime", "date"}
+            is_time = node.attr == "time" and owner == "time"
+            if is_clock or is_time or node.attr in FILE_TIMES:
+                found[ast.unparse(node)] += 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            found[node.func.id] += 1
+        elif isinstance(node, ast.ImportFrom) and node.module in {"time", "datetime"}:
+            found.update(alias.name for alias in node.names if alias.name in CLOCKS | {"datetime", "date", "time"})
+    return found
+
+
+def modules() -> list[str]:
+    packages = ("broker/oncelog_broker", "client/oncelog")
+    return [str(path.relative_to(ROOT)) for each in packages for path in sorted((ROOT / each).rglob("*.py"))]
+
+
+def test_s86_wall_time_is_asked_for_where_a_reason_is_given() -> None:
+    uses = {path: uses_of_wall_time(ROOT / path) for path in modules()}
+    found = {path: sum(names.values()) for path, names in uses.items() if names}
+    expected = {path: count for path, (count, _) in ALLOWED.items()}
+    assert found == expected, {path: dict(uses[path]) for path in found if found[path] != expected.get(path)}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "due = self._clock.now_ms() + 5",
+        "f = clock.now_ms",
+        "import time\nt = time.time()",
+        "import time\nt = time.time_ns()",
+        "from time import time",
+        "from oncelog.clock import now_ms\nt = now_ms()",
+        "import datetime\nt = datetime.datetime.now()",
+        "t = os.stat('x').st_mtime",
+    ],
+)
+def test_a_new_use_is_seen(source: str, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(source)
+    assert uses_of_wall_time(tmp_path / "module.py")
+
+
+def test_a_value_that_was_handed_in_is_none(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("def f(now_ms):\n    return step.now_ms + self.now_ms + now_ms + loop.time()")
+    assert not uses_of_wall_time(tmp_path / "module.py")
