@@ -371,6 +371,7 @@ class Broker:
             fetch_sessions=FetchSessions(self.config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
+            key_ages=securities.key_ages,
         )
         dispatcher = Dispatcher(self._services, self.telling.times)
         throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)

@@ -14,6 +14,7 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.server_config import NO_SETTINGS, ServerPorts, Timing, server_config
 from oncelog_broker.local_cluster.zookeeper_jars import Jars
+from oncelog_broker.runtime.private_files import make_private_directory
 
 SERVE_SECONDS: Final = 60.0
 """Until a server that was started must serve; some two seconds are usual."""
@@ -236,7 +237,8 @@ class Ensemble:
         self.servers = []
         for number, each in enumerate(ports, 1):
             server = ZooKeeperServer(self.directory / f"zookeeper-{number}", each.client)
-            server.data.mkdir(parents=True, exist_ok=True)
+            make_private_directory(server.directory)
+            make_private_directory(server.data)
             (server.data / "myid").write_text(f"{number}\n")
             config = server_config(server.data, ports, self.timing, is_synced=self.is_synced, others=self._settings)
             (server.directory / "zoo.cfg").write_text(config)

@@ -42,6 +42,18 @@ def fenced(source: Source) -> Samples:
         yield Sample({"topic": topic}, counted.fenced)
 
 
+@families.gauge(
+    "oncelog_oauthbearer_keys_age_seconds",
+    "Seconds since the keys that OAUTHBEARER tokens are signed with were read, or since the first try. Above "
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms the identity provider does not answer as it should: new keys are not "
+    "known, and revoked ones are believed.",
+    "listener",
+)
+def oauthbearer_keys_age(source: Source) -> Samples:
+    for listener, seconds in source.services.key_ages():
+        yield Sample({"listener": listener}, seconds)
+
+
 @families.gauge("oncelog_transactions_open", "Transactions that are ongoing, of those coordinated here.")
 def transactions_open(source: Source) -> Samples:
     machines = list(source.services.transactions.runtime.machines())

@@ -3,6 +3,12 @@
 Whoever has used too much is answered at once, with the time to wait (`throttle_time_ms`), and nothing else of that
 connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
 
+A connection that has not used a quota yet is put off before its first request that does, while others who share the
+quota have used too much: its request stays unread until their debt is paid (S95). So a new connection for each request
+gains nothing. What many use at the same moment is a debt of `MAX_DEBT_WINDOWS` at most; whoever has waited for as long
+as that is asked again like a new connection, so the rate holds all the same. How many connections an address may make
+is a quota of its own, connection_creation_rate.
+
     producer_byte_rate        the bytes of Produce requests
     consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
     request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
@@ -35,11 +41,11 @@ from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.security.quotas.limits import Limit, limit_for
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.security.quotas.usage import Usage
-from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.connection import BrokerConnection, PutOff
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION
 from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
-from oncelog_broker.server.metered import MeteredContext
+from oncelog_broker.server.metered import STRICT_SINCE, MeteredContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -89,7 +95,7 @@ class Throttling:
         request_bytes: int,
     ) -> RequestContext:
         """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
-        in: what they may send is limited otherwise (`gate`)."""
+        in: what they may send is limited otherwise (`gate`). Raises PutOff."""
         gate, limits = connection.gate, connection.client_limits
         if gate is not None and not gate.exchange.is_done:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
@@ -102,6 +108,7 @@ class Throttling:
             limits = connection.client_limits = self._limits(connection, client_id)
         if limits.are_none:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        self._ask_before_the_first(limits, api_key, version)
         return MeteredContext(
             services,
             connection,
@@ -132,6 +139,35 @@ class Throttling:
             context.measure()
         return then(answer, lambda response: self._settled(response, context))
 
+    def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int) -> None:
+        """Raises PutOff where the connection has not used a quota that this request uses, and others have used too much
+        of it. Fetch is asked in `serve`, each time."""
+        charged = limits.charged
+        if api_key == ApiKey.PRODUCE:
+            self._put_off(QuotaKey.PRODUCER_BYTE_RATE, limits.produce, charged)
+        elif version < STRICT_SINCE.get(ApiKey(api_key), 0):  # others are refused by their handlers
+            self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limits.mutation, charged)
+        if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
+            charged.add(QuotaKey.REQUEST_PERCENTAGE)  # nobody waits for this one for more than a moment, as in Kafka
+            limit = _of_processor(limits.request)
+            seconds = min(self.wait(QuotaKey.REQUEST_PERCENTAGE, limit), self._max_request_seconds)
+            if seconds > 0:
+                self._tell_of_wait(QuotaKey.REQUEST_PERCENTAGE, limit, seconds)
+                raise PutOff(seconds)
+
+    def _put_off(self, key: QuotaKey, limit: Limit | None, charged: set[QuotaKey]) -> None:
+        if limit is None or key in charged:
+            return
+        seconds = self.wait(key, limit)
+        if seconds > 0:
+            self._tell_of_wait(key, limit, seconds)
+            raise PutOff(seconds)
+        charged.add(key)
+
+    def _tell_of_wait(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
+        if self.observed is not None:
+            self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
+
     # --- what contexts ask
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
@@ -151,10 +187,7 @@ class Throttling:
         if limit is None:
             return 0.0
         context.spent = 0.0
-        limit = limit._replace(
-            rate=max(limit.rate * PERCENT, sys.float_info.min)
-        )  # which may be too little for a float
-        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit, spent)
+        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, _of_processor(limit), spent)
         return min(seconds, self._max_request_seconds)
 
     def _usage(self, key: QuotaKey) -> Usage:
@@ -176,6 +209,7 @@ class Throttling:
             limit(QuotaKey.CONSUMER_BYTE_RATE),
             limit(QuotaKey.REQUEST_PERCENTAGE),
             limit(QuotaKey.CONTROLLER_MUTATION_RATE),
+            set(),
         )
 
     # --- the answer
@@ -195,8 +229,10 @@ class Throttling:
             if of_mutations > seconds:
                 seconds, key, limit = of_mutations, QuotaKey.CONTROLLER_MUTATION_RATE, mutation
         if seconds > 0:
-            if self.observed is not None and limit is not None:
-                self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
+            if limit is not None:
+                self._tell_of_wait(key, limit, seconds)
+            if seconds >= self._usage(key).max_debt_seconds:
+                context.limits.charged.discard(key)  # some of the debt may be forgotten: ask again
             throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
@@ -213,6 +249,11 @@ class Throttling:
         else:
             return 0.0, QuotaKey.PRODUCER_BYTE_RATE, None
         return self.use(key, limit, amount), key, limit
+
+
+def _of_processor(limit: Limit) -> Limit:
+    """Of a percentage: seconds of the processor, each second."""
+    return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # which may be too little for a float
 
 
 def _is_replica(request: FetchRequest) -> bool:

@@ -125,6 +125,8 @@ class RemoteCoordinators:
                         logger.error("coordinator refuses to answer", extra={"broker": broker_id, "reason": reason})
                 except PeerUnavailable as error:
                     logger.warning("coordinator not asked", extra={"broker": broker_id, "reason": error})
+                except Exception:  # an answer that nobody thought of leaves no question without one
+                    logger.exception("coordinator not asked", extra={"broker": broker_id})
                 for question in questions:
                     question.answer(codes.get(question.subject.transactional_id, {}))
         finally:
