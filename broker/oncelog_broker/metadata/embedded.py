@@ -321,8 +321,8 @@ def _create_file(path: Path) -> None:
 
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
-    # SQLite would make it readable for everybody. It holds what SCRAM logins are checked by. The -wal and -shm files get
-    # the mode that it has.
+    # SQLite would make it readable for everybody. It holds what SCRAM logins are checked by. The files -wal and -shm
+    # get the mode that it has.
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:

@@ -47,9 +47,17 @@ def opened_privately(path: Path, mode: str) -> IO[Any]:
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE_MODE))
 
 
+def write_privately(path: Path, text: str) -> None:
+    """Set the content of a file, as `opened_privately` makes it. Raises OSError."""
+    with opened_privately(path, "w") as file:
+        file.write(text)
+
+
 def readable_by_others(path: str | Path) -> bool:
-    """Whether any user of the machine may read the file; False where there is none."""
+    """Whether any user of the machine may read the file, which takes every directory above it, too; False where there
+    is none."""
+    path = Path(os.path.abspath(path))
     try:
-        return bool(os.stat(path).st_mode & 0o004)
+        return bool(path.stat().st_mode & 0o004) and all(above.stat().st_mode & 0o001 for above in path.parents)
     except OSError:
         return False

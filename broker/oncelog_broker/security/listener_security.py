@@ -155,8 +155,6 @@ class ListenerSecurity:
             import jwt  # noqa: F401
         except ModuleNotFoundError:
             raise InvalidConfig(f"listener {self.name}: OAUTHBEARER needs the package PyJWT[crypto]") from None
-        if is_open:
-            logger.warning("anybody may be anybody: unsecured tokens are allowed", extra={"listener": self.name})
         key_of: Callable[[str | None], object] = lambda _: None  # noqa: E731
         if url is not None:
             jwks = Jwks(url, config[keys.OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS] / 1000)

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.runtime.addresses import is_loopback
-from oncelog_broker.security.sasl.timed_get import timed_get
 
 logger = logging.getLogger(__name__)
 
@@ -118,4 +117,6 @@ def check_url(url: str) -> None:
 
 def _read_keys(url: str) -> dict[str | None, Any]:
     """To be called in a worker thread: parsing a large set takes a while, too."""
+    from oncelog_broker.security.sasl.timed_get import timed_get  # HTTP, which most brokers do without
+
     return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES))
