@@ -272,7 +272,10 @@ def _empty_fetch(request: FetchRequest, context: RequestContext) -> Answer[Fetch
         return FetchResponse(session_id=NO_SESSION, responses=[])
     services = context.services
     planned = services.fetch_sessions.plan(
-        request, by_id=context.version >= FIRST_TOPIC_ID_VERSION, now=services.clock.monotonic()
+        request,
+        by_id=context.version >= FIRST_TOPIC_ID_VERSION,
+        now=services.clock.monotonic(),
+        owner=context.connection.principal,
     )
     return context.in_slices(_nothing(planned, request.session_id))
 
