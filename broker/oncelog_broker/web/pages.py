@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from oncelog_broker.metrics.scraping import CONTENT_TYPE, Scraper
+from oncelog_broker.runtime.addresses import may_be_asked_for
 from oncelog_broker.web.health import Readiness
 
 Message = dict[str, Any]
@@ -53,7 +54,9 @@ class Answer:
 class Pages:
     """The application of one broker."""
 
-    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper) -> None:
+    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper, *, is_on_loopback: bool = False) -> None:
+        """`is_on_loopback`: no name belongs to the listener but localhost."""
+        self._is_on_loopback = is_on_loopback
         self._node_id = node_id
         self._readiness = readiness
         self._scraper = scraper
@@ -64,6 +67,12 @@ class Pages:
 
     async def _answer(self, scope: Mapping[str, Any]) -> Answer:
         method, path = scope["method"], scope["path"]
+        if self._is_on_loopback and not all(
+            may_be_asked_for(value.decode("latin-1")) for name, value in scope["headers"] if name == b"host"
+        ):
+            return Answer.json(
+                HTTPStatus.MISDIRECTED_REQUEST, {"error": "Host must be localhost or an address"}, connection="close"
+            )
         if method not in METHODS:
             # What may follow as a body is not waited for: the connection ends.
             return Answer.json(
