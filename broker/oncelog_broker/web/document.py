@@ -44,10 +44,11 @@ and who asks again at once gets the same text: scrapes take some {LARGEST_SHARE:
 {MAX_CONNECTIONS} HTTP connections are open (who rests longest makes room), a request's head has
 {MAX_HEAD_BYTES // 1024} KB at most and no body, and from request to answer a client has {EXCHANGE_SECONDS:.0f} s.
 
-Counters begin with the process, and never go back while it runs: what a deleted topic has counted stays in the totals,
-which are the samples without the label `topic`. Quantiles are of the latest {SAMPLES} requests of an API that were
-timed, which is one of {TIMED_MASK + 1}; Kafka's are of about as many. A stall is a timer of {PROBE_SECONDS * 1000:.0f}
-ms that came more than {STALL_SECONDS * 1000:.0f} ms late.
+Topics that were never used have no series (Kafka makes those of a topic at its first traffic), unless a partition is
+under-replicated. Counters begin with the process, and never go back while it runs: what a deleted topic has counted
+stays in the totals, which are the samples without the label `topic`. Quantiles are of the latest {SAMPLES} requests of
+an API that were timed, which is one of {TIMED_MASK + 1}; Kafka's are of about as many. A stall is a timer of
+{PROBE_SECONDS * 1000:.0f} ms that came more than {STALL_SECONDS * 1000:.0f} ms late.
 """
 
 
