@@ -144,25 +144,25 @@ class Throttling:
         of it. Fetch is asked in `serve`, each time."""
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
-            self._put_off(QuotaKey.PRODUCER_BYTE_RATE, limits.produce, charged)
-        elif version < STRICT_SINCE.get(ApiKey(api_key), 0):  # others are refused by their handlers
-            self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limits.mutation, charged)
+            limit = limits.produce
+            if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
+                self._put_off(QuotaKey.PRODUCER_BYTE_RATE, limit, math.inf)
+                charged.add(QuotaKey.PRODUCER_BYTE_RATE)  # only now: until nobody else owes
+        elif version < STRICT_SINCE.get(ApiKey(api_key), 0):  # newer ones are refused by their handlers
+            limit = limits.mutation
+            if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
+                charged.add(QuotaKey.CONTROLLER_MUTATION_RATE)
+                self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, self.mutations.window)
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
             charged.add(QuotaKey.REQUEST_PERCENTAGE)  # nobody waits for this one for more than a moment, as in Kafka
-            limit = _of_processor(limits.request)
-            seconds = min(self.wait(QuotaKey.REQUEST_PERCENTAGE, limit), self._max_request_seconds)
-            if seconds > 0:
-                self._tell_of_wait(QuotaKey.REQUEST_PERCENTAGE, limit, seconds)
-                raise PutOff(seconds)
+            self._put_off(QuotaKey.REQUEST_PERCENTAGE, _of_processor(limits.request), self._max_request_seconds)
 
-    def _put_off(self, key: QuotaKey, limit: Limit | None, charged: set[QuotaKey]) -> None:
-        if limit is None or key in charged:
-            return
-        seconds = self.wait(key, limit)
+    def _put_off(self, key: QuotaKey, limit: Limit, at_most: float) -> None:
+        """Raises PutOff where others have used too much."""
+        seconds = min(self.wait(key, limit), at_most)
         if seconds > 0:
             self._tell_of_wait(key, limit, seconds)
             raise PutOff(seconds)
-        charged.add(key)
 
     def _tell_of_wait(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
         if self.observed is not None:

@@ -360,6 +360,13 @@ async def test_s95_old_requests_for_topics_do_not_escape_either() -> None:
     with pytest.raises(PutOff) as raised:
         broker.context(broker.client(), ApiKey.CREATE_TOPICS, 5)
     assert raised.value.seconds == pytest.approx(5)
+    with context.mutations(1000):
+        pass
+    waiting = broker.client()
+    with pytest.raises(PutOff) as raised:
+        broker.context(waiting, ApiKey.CREATE_TOPICS, 5)
+    assert raised.value.seconds == broker.throttling.mutations.window, "it is answered in time"
+    broker.context(waiting, ApiKey.CREATE_TOPICS, 5)
     broker.context(broker.client(), ApiKey.CREATE_TOPICS, 6)  # refused by its handler
     broker.context(broker.client(), ApiKey.METADATA, 6)
 
