@@ -26,9 +26,9 @@ curl http://127.0.0.1:9404/health/ready
 ```
 
 Nobody logs in at the HTTP listener and nothing is encrypted there, so it listens on loopback unless it is told
-otherwise. On loopback it answers only requests whose `Host` is localhost or an address (else 421): a page in a
-browser on this machine could otherwise read it under a name of its own (DNS rebinding). Without the listener
-nothing of this is loaded, and no request is timed.
+otherwise. On loopback it tells metrics only where `Host` is localhost or an address (else 421): a page in a browser on
+this machine could otherwise read them under a name of its own (DNS rebinding). Without the listener nothing of this is
+loaded, and no request is timed.
 
 - `/metrics`: what is below, in Prometheus' text format. Names that begin with `kafka_` are those that jmx_exporter
   gives Kafka's own metrics by its usual rules, so that dashboards for Kafka show them; `deploy/grafana/oncelog.json` is

@@ -67,12 +67,6 @@ class Pages:
 
     async def _answer(self, scope: Mapping[str, Any]) -> Answer:
         method, path = scope["method"], scope["path"]
-        if self._is_on_loopback and not all(
-            may_be_asked_for(value.decode("latin-1")) for name, value in scope["headers"] if name == b"host"
-        ):
-            return Answer.json(
-                HTTPStatus.MISDIRECTED_REQUEST, {"error": "Host must be localhost or an address"}, connection="close"
-            )
         if method not in METHODS:
             # What may follow as a body is not waited for: the connection ends.
             return Answer.json(
@@ -84,9 +78,18 @@ class Pages:
             return Answer.json(HTTPStatus.OK, {"status": "live", "broker": self._node_id})
         if path == "/health/ready":
             return self._ready()
+        if path == "/metrics" and self._is_asked_by_another_name(scope):
+            return Answer.json(
+                HTTPStatus.MISDIRECTED_REQUEST, {"error": "Host must be localhost or an address"}, connection="close"
+            )
         if path == "/metrics":
             return await self._metrics()
         return Answer.json(HTTPStatus.NOT_FOUND, {"error": "/metrics, /health/live or /health/ready"})
+
+    def _is_asked_by_another_name(self, scope: Mapping[str, Any]) -> bool:
+        """Whether a browser may have been led here under a name of somebody else's. Health tells nobody anything."""
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
 
     def _ready(self) -> Answer:
         reasons = self._readiness.reasons()
