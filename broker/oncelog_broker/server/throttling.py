@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -54,6 +54,7 @@ from oncelog_protocol.quotas import QuotaKey
 MAX_THROTTLE_MS: Final = 2**31 - 1
 """What the field can say."""
 PERCENT: Final = 0.01
+_STRICT_SINCE: Final[Mapping[int, int]] = {int(api): version for api, version in STRICT_SINCE.items()}
 
 Handler = Callable[[Any, Any], Answer[Any]]
 
@@ -148,7 +149,7 @@ class Throttling:
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
                 self._put_off(QuotaKey.PRODUCER_BYTE_RATE, limit, math.inf)
                 charged.add(QuotaKey.PRODUCER_BYTE_RATE)  # only now: until nobody else owes
-        elif version < STRICT_SINCE.get(ApiKey(api_key), 0):  # newer ones are refused by their handlers
+        elif version < _STRICT_SINCE.get(api_key, 0):  # newer ones are refused by their handlers
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
                 charged.add(QuotaKey.CONTROLLER_MUTATION_RATE)

@@ -154,3 +154,18 @@ async def test_nothing_is_asked_for_those_who_are_gone(asking: Asking) -> None:
     assert await first is NONE
     assert await asking.ask(P[2], name="last") is NONE
     assert asking.shapes() == [[("txn", True, [0])], [("last", True, [2])]]
+
+
+async def test_s93_an_answer_that_nobody_thought_of_leaves_no_question_without_one(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = asking.peers.send
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(asking.peers, "send", send)
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(asking.peers, "send", broken)
+    first, other = asking.ask(P[0]), asking.ask(P[1], name="other")
+    assert (await first, await other) == (LOST, LOST)
+    assert await asking.ask(P[0]) is NONE, "the next one is asked"
