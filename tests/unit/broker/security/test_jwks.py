@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 
 import jwt
@@ -122,6 +123,24 @@ async def test_s93_the_keys_stay_and_are_read_again_after_any_answer(bad: bytes)
             assert not following.done()
         assert keys.key("k") is None, "a revoked key is believed no longer"
         following.cancel()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, MemoryError, HTTPException, UnicodeError, KeyError])
+async def test_s93_whatever_reading_raises_the_keys_stay(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "jwks.json"
+    path.write_bytes(document("k"))
+    keys = Jwks(path.as_uri(), 3600)
+    await keys.read()
+
+    def fail(_: str) -> None:
+        raise error("a defect")
+
+    monkeypatch.setattr(jwks_module, "_read_keys", fail)
+    await keys.read()
+    assert keys.key("k") is not None
+    assert "cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize("where", ["headers", "body"])
