@@ -29,7 +29,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist clean help
+.PHONY: run cluster browser-tests test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -142,6 +142,11 @@ reference: $(STAMP)   ## write anew what docs/ says of the code: keys, commands,
 dist: $(STAMP)        ## sdist and wheel in dist/, checked, installed in clean environments, and the README tried there
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
 	$(BIN)/python deploy/make_dist.py
+
+# Not part of `make test` either: it asks an index of advisories, which cannot be reached from everywhere.
+audit: $(STAMP)       ## look the pinned dependencies up in an index of advisories; fails where none can be reached, too
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'
+	$(BIN)/python deploy/audit.py
 
 clean:                ## remove what the targets above made (not ./data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

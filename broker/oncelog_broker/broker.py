@@ -50,7 +50,7 @@ from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember, patiently
-from oncelog_broker.metadata.opening import open_store, store_of
+from oncelog_broker.metadata.opening import METADATA_FILE, open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import Membership, register_broker
@@ -70,12 +70,14 @@ from oncelog_broker.runtime.disk import Disk, RealDisk
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.network import Network, RealNetwork
 from oncelog_broker.runtime.open_files import OPEN_FILES
+from oncelog_broker.runtime.private_files import readable_by_others
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.securities import Securities
+from oncelog_broker.security.weak_settings import StoreFile, warn_of_weak_settings
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.connections import Connections
@@ -371,12 +373,21 @@ class Broker:
             fetch_sessions=FetchSessions(self.config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
             create_topic=self._topic_creation().create,
             authorizer=configured_authorizer(self.config, self.metadata),
+            key_ages=securities.key_ages,
         )
+        warn_of_weak_settings(self.config, self._store_file(home))
         dispatcher = Dispatcher(self._services, self.telling.times)
         throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)
         follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
+
+    def _store_file(self, home: str) -> StoreFile | None:
+        """What may be seen of the embedded metadata store by other users of the machine."""
+        if self._is_clustered:
+            return None
+        path = os.path.join(home, METADATA_FILE)
+        return StoreFile(path, readable_by_others(path), any(self.image.user_configs.values()))
 
     def _replicate(self) -> IsrKeeper:
         """Fetch what is followed, and see to the ISR of what is led."""

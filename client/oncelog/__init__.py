@@ -19,6 +19,7 @@ jaas.py                     what stands in sasl.jaas.config
 opened.py                   what an `async with` opens and closes
 cancelling.py               whose cancellation it is
 backoff.py, alarm.py, clock.py
+http_bounds.py              what an HTTP connection of a broker or of the console may take
 fail_points/                where a test can strike
 
 The names below load at first use, so that `import oncelog` alone costs nothing.

@@ -7,11 +7,10 @@ from typing import Final
 # --- who asks
 
 MAX_CONNECTIONS: Final = 64
-"""Open at a time, live tails among them; who comes beyond that is sent away."""
+"""Open at a time, live tails among them; who comes beyond that takes the place of who has waited longest with no whole
+request."""
 HEAD_SECONDS: Final = 20.0
 """From when a connection is open, or its last answer complete, to when the next request is there."""
-MAX_HEAD_BYTES: Final = 16 * 1024
-"""Of a request, its line and headers."""
 MAX_FORM_BYTES: Final = 256 * 1024
 FORM_SECONDS: Final = 10.0
 MAX_FORM_FIELDS: Final = 32

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from starlette.types import ASGIApp
 from uvicorn import Config, Server
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from oncelog_console.limits import HEAD_SECONDS, MAX_CONNECTIONS, MAX_HEAD_BYTES
+from oncelog.http_bounds import MAX_HEAD_BYTES, BoundedConnection, HttpConnections
+from oncelog_console.limits import HEAD_SECONDS, MAX_CONNECTIONS
 
 REST_SECONDS: Final = 20
 """A connection without a request is closed."""
@@ -19,40 +19,19 @@ STOP_SECONDS: Final = 3
 BACKLOG: Final = 64
 
 
-class FewConnections(H11Protocol):
-    """A connection, if there are not too many. It ends where no request comes, and where its answer is not read."""
+class FewConnections(BoundedConnection):
+    """A connection that ends where no request comes, and where its answer is not read."""
 
-    _end: asyncio.TimerHandle | None = None
+    def exchange_seconds(self) -> float:
+        return HEAD_SECONDS
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if len(self.server_state.connections) >= MAX_CONNECTIONS:
-            self.transport = cast(asyncio.Transport, transport)
-            self.transport.abort()
-            return
-        super().connection_made(cast(asyncio.Transport, transport))
-        self._arm()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._end is not None:
-            self._end.cancel()
-            super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._arm()
-
-    def _arm(self) -> None:
-        if self._end is not None:
-            self._end.cancel()
-        self._end = self.loop.call_later(HEAD_SECONDS, self._end_if_unused)
-
-    def _end_if_unused(self) -> None:
+    def on_late(self) -> None:
         """While an answer is made there is no hurry. One that the guard has broken off is not taken: a connection that
         closes when all of it is sent never would."""
-        if self.cycle is None or self.cycle.response_complete or self.transport.is_closing():
-            self.transport.abort()
+        if self.is_answering and not self.transport.is_closing():
+            self.arm()
         else:
-            self._arm()
+            self.abort()
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -67,7 +46,7 @@ class Serving(Server):
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
         config = Config(
             app,
-            http=FewConnections,
+            http=cast(Any, partial(FewConnections, connections=HttpConnections(MAX_CONNECTIONS))),
             ws="none",
             loop="asyncio",
             lifespan="on",

@@ -7,6 +7,7 @@ NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x0
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ from markupsafe import Markup
 from oncelog_console.limits import MAX_SHOWN_CHARACTERS, NAME_CHARACTERS
 
 KEPT: Final = frozenset(" \n\t")
+THOUSANDS: Final = "\u202f"
+"""A narrow space, which Python takes for unprintable. It is kept where `number` puts it, and written out elsewhere."""
+_WITHIN_NUMBER: Final = re.compile(rf"(?<=[0-9]){THOUSANDS}(?=[0-9]{{3}})")
 NOTHING: Final = "–"
 HEX_BYTES: Final = 1024
 HEX_LINE: Final = 16
@@ -30,6 +34,10 @@ def visible(text: str) -> str:
         text = text[:MAX_SHOWN_CHARACTERS] + "…"
     if text.isprintable():
         return text
+    return THOUSANDS.join(map(_escaped, _WITHIN_NUMBER.split(text)))
+
+
+def _escaped(text: str) -> str:
     return "".join(c if c.isprintable() or c in KEPT else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -138,7 +146,7 @@ def byte_count(count: int | None) -> str | None:
 
 def number(count: int | None) -> str | None:
     """With thin spaces between thousands."""
-    return None if count is None else f"{count:,}".replace(",", "\u202f")
+    return None if count is None else f"{count:,}".replace(",", THOUSANDS)
 
 
 def plural(count: int, noun: str) -> str:

@@ -31,6 +31,7 @@ PACKAGES: Final = {
 LIMITS: Final = (("nofile", resource.RLIMIT_NOFILE, 1_048_576), ("nproc", resource.RLIMIT_NPROC, 32_768))
 """Of containers, as far as this process may have them: Podman's own defaults may be more, and it fails with them."""
 START_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 30.0
 COMMAND_SECONDS: Final = 900.0
 """Of one command: on a slow disk it takes minutes to build an image."""
 
@@ -93,7 +94,11 @@ def running_engine(directory: Path) -> Iterator[Engine]:
         yield Engine(["podman"], ["docker-compose"], environment, is_podman=True)
     finally:
         service.terminate()
-        service.wait()
+        try:
+            service.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            service.kill()
+            service.wait()
 
 
 def _succeeds(*command: str) -> bool:

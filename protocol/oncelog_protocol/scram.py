@@ -80,8 +80,11 @@ def unescaped_name(text: str) -> str:
 
 
 def attributes(message: str, *names: str) -> list[str]:
-    """The values of exactly these attributes at the front of `message`, in this order. Raises MalformedMessage."""
+    """The values of exactly these attributes at the front of `message`, in this order. Further ones are passed over,
+    but for `m`: it announces an extension that must be understood, of which there is none. Raises MalformedMessage."""
     parts = message.split(",")
+    if any(part.startswith("m=") for part in parts):
+        raise MalformedMessage("SCRAM: a mandatory extension (m=) is not supported")
     values = []
     for index, name in enumerate(names):
         if index >= len(parts) or not parts[index].startswith(name + "="):

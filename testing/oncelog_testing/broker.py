@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
 from oncelog_testing.control import CRASH_SECONDS, BrokerGone, Fault, ask
 
 if TYPE_CHECKING:
@@ -232,8 +233,8 @@ class Broker:
         command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof", "--fail-control", "0"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        make_private_directory(self.directory)
+        with opened_privately(self.log, "ab") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from oncelog_broker.local_cluster.broker_process import members_seen_by, out_of_sync_for, settings_of
 from oncelog_broker.local_cluster.state import Member
+from oncelog_broker.runtime.private_files import opened_privately
 from oncelog_testing.broker import QUICK_SETTINGS, Broker, BrokerStartError
 from oncelog_testing.control import WAIT_SECONDS, BrokerGone, Fault, NotStruck
 from oncelog_testing.topics import create_topic, run
@@ -137,7 +138,7 @@ class Cluster:
         """The connect string. Raises NoZooKeeper, BrokerStartError."""
         log = self.directory / "zookeeper.log"
         command = [sys.executable, "-P", "-m", "oncelog_testing.zookeeper_keeper", str(self.directory)]
-        with log.open("ab") as output:
+        with opened_privately(log, "ab") as output:
             self._zookeeper = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

@@ -176,6 +176,26 @@ def delete(client: RawClient, topic: str) -> None:
     assert answer.responses[0].error_code == 0
 
 
+def test_a_topic_has_no_series_until_it_is_used(telling: BrokerProcess, topic: str) -> None:
+    idle = f"{topic}-idle"
+    with RawClient(telling.port) as client:
+        client.create_topic(topic)
+        client.create_topic(idle)
+        producer = RawTransactions(client, f"{topic}-id")
+        producer.take_over()
+        producer.write(topic)
+        assert producer.end() == 0
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    found = until(telling, lambda told: told(name, topic=topic) > 0, "it is told of the used one")
+    assert f'topic="{idle}"' not in found.text
+    assert found("kafka_log_log_logendoffset", topic=topic, partition="0") == 2
+    assert found("kafka_server_replicamanager_partitioncount") >= 2
+    with RawClient(telling.port) as client:
+        assert client.fetch(idle, 0, 0) is not None
+    found = until(telling, lambda told: f'topic="{idle}"' in told.text, "to be read is to be used")
+    assert found("kafka_log_log_logendoffset", topic=idle, partition="0") == 0
+
+
 def test_each_metric_is_told_as_it_is_declared(telling: BrokerProcess, topic: str) -> None:
     make_traffic(telling, topic)
     text = metrics_of(telling).text

@@ -7,6 +7,7 @@ much went by: a busy machine adds to that.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import socket
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,30 @@ def test_what_is_produced_keeps_the_rate(broker: BrokerProcess, topic: str) -> N
     assert first >= WINDOW_SECONDS * RATE // (len(RECORD) + 200), "nobody waits who has used less than a window's worth"
     assert all(0 <= wait <= 2 * len(RECORD) / RATE for wait in waits), "each waits for what it was too much"
     assert sum(waits) >= 25 * len(RECORD) / RATE - WINDOW_SECONDS - seconds
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_s95_a_connection_for_each_request_keeps_the_rate(broker: BrokerProcess, topic: str, at_once: int) -> None:
+    """Whoever closes the connection before the throttle time is over leaves the waiting to the next one."""
+    client_id = f"{topic}-fleeting"
+    set_quota(broker, client_id, producer_byte_rate=RATE)
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+    enough = int(3 * WINDOW_SECONDS * RATE / len(RECORD))
+    sent = itertools.count()
+
+    def work() -> None:
+        while next(sent) < enough:
+            with RawClient(broker.port) as client:
+                produce(client, topic, client_id)
+                assert client.receive().responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(work) for _ in range(at_once)]:
+            done.result(TIMEOUT_SECONDS)
+    seconds = time.monotonic() - began
+    assert seconds >= (enough - 1) * len(RECORD) / RATE - WINDOW_SECONDS - 0.1, "the rate, after what a pause has left"
 
 
 def test_who_fetches_too_much_gets_nothing_until_it_is_made_up_for(broker: BrokerProcess, topic: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -400,6 +401,57 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
             if asyncio.run(asyncio.wait_for(work(broker), TIMEOUT_SECONDS)):
                 return
     pytest.fail("the client did not log in in time")
+
+
+def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path: Path) -> None:
+    """At the start, and later: one answer that is no HTTP once ended the following for ever."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        answers = [b"nonsense\r\n\r\n"]
+        broker = SecuredBroker(
+            tmp_path,
+            {
+                "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": f"http://127.0.0.1:{listening.getsockname()[1]}/",
+                "sasl.oauthbearer.jwks.endpoint.refresh.ms": "1000",
+            },
+        )
+        asked = threading.Semaphore(0)
+
+        def provide() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listening.accept()
+                    with client:
+                        client.recv(65536)
+                        client.sendall(answers[-1])
+                    asked.release()
+
+        threading.Thread(target=provide, daemon=True).start()
+        keys = (tmp_path / "jwks.json").read_bytes()
+
+        def gets_in() -> bool:
+            with RawClient(broker.process.port) as client:
+                client.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), ApiKey.SASL_HANDSHAKE, 1)
+                token = f"n,,\x01auth=Bearer {broker.token()}\x01\x01".encode()
+                answer = authenticate(client, token)
+                return answer.error_code == 0 and not answer.auth_bytes
+
+        with broker:
+            assert not gets_in(), "it has started without keys"
+            answers.append(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(keys), keys))
+            eventually(gets_in, "the keys are read after all")
+            revoked = b'{"keys": []}'
+            answers.append(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + revoked)
+            for _ in range(50):  # none of the readings that were under way is counted
+                if not asked.acquire(blocking=False):
+                    break
+            for _ in range(3):
+                assert asked.acquire(timeout=TIMEOUT_SECONDS), "nobody asks any more"
+            assert gets_in(), "an answer that breaks off changes nothing"
+            answers.append(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(revoked), revoked))
+            eventually(lambda: not gets_in(), "a revoked key is believed no longer")
+        assert "Traceback" not in broker.logged
 
 
 def test_who_does_not_log_in_again_is_cut_off(tmp_path: Path) -> None:

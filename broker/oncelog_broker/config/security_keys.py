@@ -97,7 +97,8 @@ SSL_TRUSTSTORE_LOCATION = ConfigKey[str | None](
     STRING,
     None,
     "The certificates of the authorities that are trusted. Read again when the file changes. Not set, with nothing in "
-    "ssl.truststore.certificates: those of the system.",
+    "ssl.truststore.certificates: those of the system for this broker's own connections. With ssl.client.auth it must "
+    "be set, as the system trusts everybody who has a domain.",
     not_empty(),
     HIGH,
 )
@@ -196,7 +197,7 @@ OAUTHBEARER_JWKS_ENDPOINT_URL = ConfigKey[str | None](
     "sasl.oauthbearer.jwks.endpoint.url",
     STRING,
     None,
-    "Where the keys are that tokens are signed with, an https or file URL.",
+    "Where the keys are that tokens are signed with, an https or file URL; http for loopback addresses alone.",
     not_empty(),
 )
 OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = ConfigKey[int](

@@ -94,7 +94,7 @@ class Elector:
         except (StoreUnavailable, Unsettled) as error:
             logger.warning("the controller tries again", extra={"reason": error})
             self._stirred.set()
-        self._tasks.spawn("elector", self._run())
+        self._tasks.supervise("elector", self._run)
 
     async def give_up(self) -> None:
         """Follow no more, and let another broker take the part now: the session may last for a while yet."""
@@ -230,7 +230,7 @@ class Elector:
         if configs:
             await term.configs_changed(configs)
         if must_begin and self.on_term is not None:
-            self._tasks.spawn("beginning of a term", self._begin_work(term, self.on_term))
+            self._tasks.supervise("beginning of a term", partial(self._begin_work, term, self.on_term))
 
     async def _begin_work(self, term: PartitionController, on_term: TermCallback) -> None:
         """What is not done because the store failed is begun again with it; after a session, by the next controller."""

@@ -15,7 +15,6 @@ another origin) has no Content-Type of JSON, or names a host that is not an addr
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import socket
@@ -31,6 +30,7 @@ from urllib.parse import parse_qs, urlsplit
 from oncelog.fail_points.controlled import Fault, TooManyFaults
 from oncelog.fail_points.faults import Faults, crash
 from oncelog_broker.fail_control.standstill import Standstill
+from oncelog_broker.runtime.addresses import is_loopback, may_be_asked_for
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class HttpControl:
         self._server = server
         threading.Thread(target=server.serve_forever, name="fail control", daemon=True).start()
         host, port = server.server_name, server.server_port
-        if not _is_loopback(host):
+        if not is_loopback(host):
             logger.warning("whoever reaches the fail control can kill this broker", extra={"host": host, "port": port})
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -270,8 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(HTTPStatus.BAD_REQUEST, "the body is no JSON") from None
 
     def _check_host(self) -> None:
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-        if host != "localhost" and not _is_address(host) and _is_loopback(self.server.server_name):
+        if is_loopback(self.server.server_name) and not may_be_asked_for(self.headers.get("Host", "")):
             raise Refused(HTTPStatus.FORBIDDEN, "Host must be localhost or an address")
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -280,15 +279,3 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _routes() -> str:
     return ", ".join(f"{method} {path}" for method, path in ROUTES)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loopback(host: str) -> bool:
-    return _is_address(host) and ipaddress.ip_address(host).is_loopback

@@ -31,6 +31,7 @@ from oncelog_broker.local_cluster.ports import is_free
 from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.state import ClusterState, Member, load_state
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
+from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
 
 SERVE_SECONDS: Final = 60.0
 """Until all brokers that were started must be registered."""
@@ -83,7 +84,7 @@ class LocalCluster:
 
         Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError, StateFileError.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self.directory)
         with self._alone():
             state = planned(load_state(self.directory), wanted)
             self._check_ports(state)
@@ -220,7 +221,7 @@ class LocalCluster:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Raises ClusterError if another command is at work on the same cluster."""
-        with (self.directory / "cluster.lock").open("w") as lock:
+        with opened_privately(self.directory / "cluster.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -14,6 +14,7 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.server_config import NO_SETTINGS, ServerPorts, Timing, server_config
 from oncelog_broker.local_cluster.zookeeper_jars import Jars
+from oncelog_broker.runtime.private_files import make_private_directory, write_privately
 
 SERVE_SECONDS: Final = 60.0
 """Until a server that was started must serve; some two seconds are usual."""
@@ -236,10 +237,11 @@ class Ensemble:
         self.servers = []
         for number, each in enumerate(ports, 1):
             server = ZooKeeperServer(self.directory / f"zookeeper-{number}", each.client)
-            server.data.mkdir(parents=True, exist_ok=True)
-            (server.data / "myid").write_text(f"{number}\n")
+            make_private_directory(server.directory)
+            make_private_directory(server.data)
+            write_privately(server.data / "myid", f"{number}\n")
             config = server_config(server.data, ports, self.timing, is_synced=self.is_synced, others=self._settings)
-            (server.directory / "zoo.cfg").write_text(config)
+            write_privately(server.directory / "zoo.cfg", config)
             self.servers.append(server)
 
     def __enter__(self) -> Ensemble:

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from oncelog_broker.runtime.private_files import CHILD_UMASK, opened_privately
+
 HAS_PROC: Final = Path("/proc/self/stat").exists()
 """Linux; elsewhere `ps` is asked."""
 POLL_SECONDS: Final = 0.05
@@ -75,7 +77,7 @@ class LocalProcess:
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
-        with log.open("ab") as output:
+        with opened_privately(log, "ab") as output:
             child = subprocess.Popen(
                 [*_WHEN_NOTED, *command],
                 stdin=subprocess.PIPE,
@@ -83,6 +85,7 @@ class LocalProcess:
                 stderr=output,
                 env=None if environment is None else dict(environment),
                 start_new_session=True,
+                umask=CHILD_UMASK,
                 bufsize=0,
             )
         _children[child.pid] = child

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog_broker.local_cluster.process import LocalProcess
+from oncelog_broker.runtime.private_files import write_privately
 
 FILE: Final = "cluster.json"
 FORMAT: Final = 1
@@ -55,7 +56,7 @@ class ClusterState:
 
     def save(self, directory: Path) -> None:
         unfinished = directory / f"{FILE}.unfinished"
-        unfinished.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n")
+        write_privately(unfinished, json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n")
         os.replace(unfinished, directory / FILE)
 
 

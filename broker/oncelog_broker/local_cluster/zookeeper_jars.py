@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
+
 CLASSPATH_VARIABLE: Final = "ONCELOG_ZOOKEEPER_CLASSPATH"
 POM: Final = Path(__file__).with_name("zookeeper-pom.xml")
 DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
@@ -101,7 +103,7 @@ def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[s
     failures = []
     for fetch in (fetch_by_maven, fetch_by_pip):
         shutil.rmtree(cache, ignore_errors=True)
-        cache.mkdir(parents=True)
+        make_private_directory(cache)  # what lies in it is run
         try:
             fetch(cache, tell, environment)
         except JarsNotFound as error:
@@ -178,8 +180,8 @@ def _run(command: list[str], seconds: float, environment: Mapping[str, str]) -> 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
+    make_private_directory(path.parent)
+    with opened_privately(path, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -46,6 +46,7 @@ from oncelog_broker.metadata.store import (
 )
 from oncelog_broker.metadata.tree import Transaction, Tree, TreeNode
 from oncelog_broker.metadata.watches import Subscribers, Watches
+from oncelog_broker.runtime.private_files import SECRET_MODE
 
 if TYPE_CHECKING:
     import sqlite3
@@ -234,7 +235,13 @@ class EmbeddedStore:
         while self._queue:
             batch, self._queue = self._queue, []
             if self._failure is None:
-                await self._write(batch)
+                try:
+                    await self._write(batch)
+                except Exception as error:  # nobody knows what has been written, and nobody may wait for ever
+                    _log.critical("metadata store: a write failed, the session ends", exc_info=error)
+                    self._failure = SessionExpired("", f"a write to the metadata store failed: {error}")
+                    _settle(batch, [self._failure] * len(batch))
+                    self._lose_session()
             else:
                 _settle(batch, [self._failure] * len(batch))
         self._writer = None
@@ -314,6 +321,9 @@ def _create_file(path: Path) -> None:
 
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
+    # SQLite would make it readable for everybody. It holds what SCRAM logins are checked by. The files -wal and -shm
+    # get the mode that it has.
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = OFF")  # synced as a whole below

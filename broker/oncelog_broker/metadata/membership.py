@@ -127,7 +127,7 @@ class ClusterMember:
             return
         self._is_current = False
         if state is SessionState.CONNECTED:
-            self._resuming = self._tasks.spawn("resume in the cluster", self._resume())
+            self._resuming = self._tasks.supervise("resume in the cluster", self._resume)
 
     async def _resume(self) -> None:
         """Open the gate again, however often it takes. Cancelled by the next change of the session."""

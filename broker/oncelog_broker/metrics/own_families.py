@@ -42,6 +42,17 @@ def fenced(source: Source) -> Samples:
         yield Sample({"topic": topic}, counted.fenced)
 
 
+@families.gauge(
+    "oncelog_oauthbearer_keys_age_seconds",
+    "Seconds since the keys that OAUTHBEARER tokens are signed with were read, or since the first try; of several "
+    "listeners the one whose keys are oldest, 0 where none takes signed tokens. Far above "
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms the identity provider does not answer as it should: new keys are not "
+    "known, and revoked ones are believed.",
+)
+def oauthbearer_keys_age(source: Source) -> Samples:
+    yield Sample(NO_LABELS, max((seconds for _, seconds in source.services.key_ages()), default=0.0))
+
+
 @families.gauge("oncelog_transactions_open", "Transactions that are ongoing, of those coordinated here.")
 def transactions_open(source: Source) -> Samples:
     machines = list(source.services.transactions.runtime.machines())

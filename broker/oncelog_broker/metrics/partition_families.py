@@ -1,4 +1,7 @@
-"""One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition."""
+"""One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition.
+
+Partitions of topics that were never used are left out, unless something is wrong with them.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,27 @@ families = Families()
 def _hosted(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
-        return (_sample(partition, value) for partition in source.hosted)
+        return (_sample(partition, value) for partition in source.hosted_used)
 
 
 def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
-        for partition, ends_step in in_steps(source.led):
+        for partition, ends_step in in_steps(source.led_used):
             if partition.leads:  # it may have been given away since the scrape began
                 yield _sample(partition, value)
+            elif ends_step:
+                yield None
+
+
+def _alarm(name: str, text: str, is_wrong: Callable[[Partition], bool]) -> None:
+    """Of an unused topic it is told where it is 1."""
+
+    @families.gauge(name, text, "topic", "partition")
+    def read(source: Source) -> Samples:
+        for partition, ends_step in in_steps(source.led):
+            if partition.leads and (partition.topic in source.topics or is_wrong(partition)):
+                yield _sample(partition, is_wrong)
             elif ends_step:
                 yield None
 
@@ -51,12 +66,12 @@ _led(
     lambda partition: len(partition.followers) + 1,
 )
 _led("kafka_cluster_partition_insyncreplicascount", "Of these, in sync.", lambda partition: len(partition.isr))
-_led(
+_alarm(
     "kafka_cluster_partition_underreplicated",
     "1 where a replica is not in sync.",
     lambda partition: partition.is_under_replicated,
 )
-_led(
+_alarm(
     "kafka_cluster_partition_underminisr",
     "1 where fewer are in sync than min.insync.replicas: acks=all is refused.",
     lambda partition: len(partition.isr) < partition.needed_in_sync,

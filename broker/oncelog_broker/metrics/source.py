@@ -79,7 +79,13 @@ class Source:
         self.hosted: list[Partition] = []
         self.led: list[Partition] = []
         self.topics: dict[str, TopicTraffic] = {}
-        """By topic, with what its partitions have counted by themselves."""
+        """By topic, with what its partitions have counted by themselves. Those that were never used are left out, as in
+        Kafka, which makes the series of a topic at its first traffic: thousands of idle topics would else be most of
+        what is told."""
+        self.hosted_used: list[Partition] = []
+        """Of the hosted partitions, those of the topics that were used."""
+        self.led_used: list[Partition] = []
+        """Of these, the ones that this broker leads."""
         self.all_topics = TopicTraffic()
         """Of all topics together, those included that are deleted."""
         self.cluster = ClusterCounts()
@@ -120,10 +126,28 @@ class Source:
             self.all_topics.add(counted)
             if number % PARTITIONS_PER_STEP == 0:
                 yield None
+        yield from self._leave_out_unused()
         yield from self.cluster.counted(self.services.image, self.services.node_id)
         self.connections.update({listener.name: 0 for listener in listeners(self.services.config)})
         self.connections.update(connection.listener for connection in self.parts.connections)
         yield None
+
+    def _leave_out_unused(self) -> Steps[None]:
+        used = {topic for topic, counted in self.topics.items() if counted.has_counted}
+        yield None
+        for partition, ends_step in in_steps(self.hosted):
+            if partition.log.log_end_offset > 0:
+                used.add(partition.topic)  # before this process, perhaps
+            if ends_step:
+                yield None
+        self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
+        for partition, ends_step in in_steps(self.hosted):
+            if partition.topic in used:
+                self.hosted_used.append(partition)
+                if partition.leads:
+                    self.led_used.append(partition)
+            if ends_step:
+                yield None
 
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)

@@ -1,6 +1,7 @@
 """What goes in and out, by topic: kafka.server:type=BrokerTopicMetrics.
 
 A sample without the label `topic` is of all topics together, as in Kafka: dashboards ask for topic!="" or topic="".
+Topics that were never used have none, as in Kafka.
 """
 
 from __future__ import annotations

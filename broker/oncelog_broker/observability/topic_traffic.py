@@ -60,6 +60,11 @@ class TopicTraffic:
         self.old_duplicates = 0
         self.gaps = 0
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether anything has been counted."""
+        return any(getattr(self, name) for name in self.__slots__)
+
     def fold(self, refusals: Refusals) -> None:
         """A log is hosted no more."""
         self.duplicates += refusals.duplicates

@@ -92,7 +92,7 @@ class Fetchers:
                 partition.leader, self._broker_id, self._peers, self._image, self._limits(), self._clock, self._slices,
                 self._truncate, self._note_log_starts, self._quota,
             )  # fmt: skip
-            self._tasks.spawn(f"fetch from broker {partition.leader}", fetcher.run())
+            self._tasks.supervise(f"fetch from broker {partition.leader}", fetcher.run)
         fetcher.add(partition)
         self._followed[partition] = fetcher
 

@@ -85,7 +85,7 @@ class HostedLogs:
         self._asked.append(change)
         self._pending[change.key] += 1
         if self._work is None or self._work.done():
-            self._work = self._tasks.spawn("make and delete logs", self._work_off())
+            self._work = self._tasks.supervise("make and delete logs", self._work_off)
 
     async def _work_off(self) -> None:
         while self._asked:

@@ -62,7 +62,7 @@ class ImageChanges:
             return
         self._look_at_some()
         if self._noted:
-            self._work = self._tasks.spawn("follow the image", self._look_at_the_rest())
+            self._work = self._tasks.supervise("follow the image", self._look_at_the_rest)
 
     def look_now(self, partition: TopicPartition) -> None:
         """Look at it before the others, if it is noted."""

@@ -150,7 +150,7 @@ class IsrKeeper:
         )
         partition.propose_isr(isr)
         if self._work is None or self._work.done():
-            self._work = self._tasks.spawn("propose in-sync replicas", self._ask())
+            self._work = self._tasks.supervise("propose in-sync replicas", self._ask)
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
         """Whether that incarnation of a broker is alive, as far as we know (KIP-903)."""

@@ -3,7 +3,7 @@
 `clock` wall and monotonic time, `network` connections, `accepting` those that come, `disk` files, `tasks` background
 tasks and deadlines, `entropy` random bytes, `parent` the end of the process that started us. `descriptors` says who may
 have how many file descriptors, `open_files` which files have one, and `mappings` counts those that are mapped.
-`addresses` has one spelling for each address.
+`addresses` has one spelling for each address, `private_files` says who may read what a broker makes.
 
 How work and waiting are written down: `answers` a value that is there or comes later, `steps` long work as a generator,
 `slices` which runs it between everything else, `turns` how much may be done in one turn of the loop. `garbage` keeps

@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeVar
 from oncelog_broker.runtime.descriptors import SPARES, is_descriptor_limit
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.open_files import OPEN_FILES
+from oncelog_broker.runtime.private_files import FILE_MODE, SECRET_MODE, make_private_directory
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -261,7 +262,7 @@ class RealFile:
         """The first `size` bytes become a file of the same name. Its descriptor takes the old one's number, so that an
         fsync that is under way meets no other file."""
         temporary = self.path + TEMPORARY_SUFFIX
-        copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, 0o644)
+        copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             copied = 0
             while copied < size:
@@ -323,11 +324,11 @@ class RealFile:
 def _open_file(path: str, flags: int) -> int:
     """A descriptor for reading and writing; if there is none left, that of a file that can rest. Raises OSError."""
     try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
     except OSError as error:
         if not is_descriptor_limit(error) or not OPEN_FILES.make_room():
             raise
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
 
 
 class RealDisk:
@@ -347,15 +348,7 @@ class RealDisk:
         return self._for_a_moment(lambda: sorted(os.listdir(path)))
 
     def make_directories(self, path: str) -> bool:
-        try:
-            os.mkdir(path)
-        except FileNotFoundError:
-            os.makedirs(path, exist_ok=True)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise
-            return False
-        return True
+        return make_private_directory(path)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -394,7 +387,7 @@ class RealDisk:
         if private:
             self.remove(temporary)  # one that others may read, say
         try:
-            mode = 0o600 if private else 0o666
+            mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
             self.remove(temporary)  # a part of it would take room that may be what is lacking
@@ -407,7 +400,7 @@ class RealDisk:
         temporary = {path: path + TEMPORARY_SUFFIX for path in contents}
         try:
             for path, data in contents.items():
-                self._for_a_moment(partial(_write_file, temporary[path], data, 0o666, is_durable=False))
+                self._for_a_moment(partial(_write_file, temporary[path], data, FILE_MODE, is_durable=False))
             for path in contents:
                 self._for_a_moment(partial(_sync_file, temporary[path]))
             for path in contents:
@@ -497,7 +490,7 @@ class FileLock:
             raise LockHeld(
                 f"{directory} is already open in this process: each broker needs a data directory of its own"
             )
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

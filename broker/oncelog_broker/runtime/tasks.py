@@ -1,6 +1,8 @@
-"""Background tasks and deadlines: nothing runs unowned, nothing fails unseen.
+"""Background tasks and deadlines: nothing runs unowned, nothing fails unseen, and nothing stops working by one failure.
 
-`Tasks` owns every task of one broker. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
+`Tasks` owns every task of one broker. Work that must go on is started with `every` (again and again) or `supervise`
+(one long run): neither ends when the work raises. `spawn` is for a task that may end with its first error, because
+whoever needs its result asks again. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
 per tick, since a `call_later` each would cost more than the request.
 """
 
@@ -26,6 +28,10 @@ FIRE_SECONDS: Final = 0.003
 """How long deadlines may fire in one turn of the loop."""
 FIRED_PER_TURN: Final = 32
 """How many fire in one turn at most: what each sets off (a fetch is read and answered) comes in the next turn."""
+RESTART_SECONDS: Final = 1.0
+"""The pause after the first failure of supervised work. Each further failure doubles it,"""
+MAX_RESTART_SECONDS: Final = 60.0
+"""up to this. After a run that lasted longer than this the pause is short again."""
 
 
 class Tasks:
@@ -57,6 +63,28 @@ class Tasks:
                     logger.exception("background task failed", extra={"task": name})
 
         self.spawn(name, repeat())
+
+    def supervise(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Run `work` until it returns. When it raises, log the error and run it again after a pause: work that follows
+        something outside must not end by one bad answer (S93)."""
+
+        async def run() -> None:
+            loop, failures = asyncio.get_running_loop(), 0
+            while True:
+                began = loop.time()
+                try:
+                    await work()
+                    return
+                except Exception:
+                    failures = 0 if loop.time() - began > MAX_RESTART_SECONDS else failures
+                    seconds = min(RESTART_SECONDS * 2**failures, MAX_RESTART_SECONDS)
+                    failures = min(failures + 1, 10)
+                    logger.exception(
+                        "background task failed, and is started again", extra={"task": name, "seconds": seconds}
+                    )
+                await asyncio.sleep(seconds)
+
+        return self.spawn(name, run())
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from oncelog_broker.config import security_keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -39,15 +40,17 @@ class Securities:
 
     async def follow(self, tasks: Tasks) -> None:
         """Keys and certificates change while the broker runs."""
-        everyone = self._by_name.values()
-        for jwks in (jwks for security in everyone for jwks in security.jwks):
-            await jwks.read()
-            tasks.spawn("keys of OAUTHBEARER", jwks.follow())
-        contexts = [security.tls for security in everyone if security.tls is not None]
+        for security in self._by_name.values():
+            for jwks in security.jwks:
+                await jwks.read()
+                tasks.supervise(f"keys of OAUTHBEARER, listener {security.name}", jwks.follow)
+            if security.tls is not None:
+                check = partial(asyncio.to_thread, security.tls.check)
+                tasks.every(f"TLS files, listener {security.name}", FILES_CHECK_SECONDS, check)
 
-        async def check() -> None:
-            for context in contexts:
-                await asyncio.to_thread(context.check)
-
-        if contexts:
-            tasks.every("TLS files", FILES_CHECK_SECONDS, check)
+    def key_ages(self) -> Iterator[tuple[str, float]]:
+        """Each listener that takes signed tokens, with the seconds since its keys were read. Called in the loop."""
+        now = asyncio.get_running_loop().time()
+        for security in self._by_name.values():
+            for jwks in security.jwks:
+                yield security.name, jwks.age_seconds(now)

@@ -38,6 +38,7 @@ from oncelog_broker.server.limits import (
 )
 from oncelog_broker.server.receiving import FrameRefused, ReceiveBuffer
 from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.quotas import QuotaKey
 from oncelog_protocol.wire_writers import Buffer
 
 logger = logging.getLogger(__name__)
@@ -51,8 +52,17 @@ REST_SECONDS: Final = 1.0
 """A connection that rests this long gives up its receive buffer."""
 
 
+class PutOff(Exception):
+    """The request is not to be handled yet: others have used up what its client may use."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"put off for {seconds} s")
+        self.seconds = seconds
+
+
 class FrameHandler(Protocol):
-    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered."""
+    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered, PutOff
+    for one that is to be given again later."""
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
 
@@ -265,6 +275,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             self._handle_each()
             self._make_room()
+        except PutOff as error:
+            self.throttle(error.seconds)
+            if self._received.is_full:  # it stays as it is: nothing is moved or copied to have more room
+                self._pause_reading()
         except FrameRefused as error:
             self.close(str(error))
         except MalformedMessage as error:
@@ -298,7 +312,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     self._frame_progress.restart(self._frame_since, received.received)
                 return
             self._frame_since = 0.0
-            handle(self, frame)
+            try:
+                handle(self, frame)
+            except PutOff:
+                received.put_back(frame)
+                raise
             if (
                 received.begin == received.end
                 or self._held_by is not None
@@ -545,7 +563,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
         limits = self._connections.limits
         if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
-            self._end_throttling()  # what it holds of the memory others need: it is used, and waited for afterwards
+            # What it holds of the memory others need: it is used, and waited for afterwards.
+            if self.client_limits is not None:
+                self.client_limits.charged.update(QuotaKey)
+            self._end_throttling()
         is_resting = not self._answers.is_waiting
         if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")

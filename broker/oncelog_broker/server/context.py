@@ -90,6 +90,8 @@ class Services:
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
     authorizer: StandardAuthorizer | None = None
     """None: everybody may do everything."""
+    key_ages: Callable[[], Iterable[tuple[str, float]]] = tuple
+    """Each listener that takes signed tokens, with the seconds since the keys for them were read (`Securities`)."""
 
     @property
     def image(self) -> ClusterImage:

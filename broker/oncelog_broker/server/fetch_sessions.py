@@ -14,11 +14,14 @@ The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the p
 finds no room fetches without one, which costs bytes but no correctness. One whose session outgrows the bounds is told
 that it is not known, as if it had been evicted. Each follower keeps its one session: those take no room from clients,
 nor clients from them.
+
+A session belongs to whoever made it. It holds the names of topics, and its epoch is its owner's place in it: for
+anybody else there is no session of that id (E57), and ids cannot be guessed from other ids.
 """
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -91,10 +94,11 @@ Named = dict[Key, _Cached]
 class FetchSession:
     """What one client fetches. Invariant: `epoch` is what its next incremental request must carry."""
 
-    __slots__ = ("by_id", "epoch", "last_used", "partitions", "session_id")
+    __slots__ = ("by_id", "epoch", "last_used", "owner", "partitions", "session_id")
 
-    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float) -> None:
+    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float, owner: object = None) -> None:
         self.session_id = session_id
+        self.owner = owner
         self.by_id = by_id
         self.epoch = 1
         self.last_used = now
@@ -189,8 +193,17 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, *, by_id: bool, now: float, follower: int | None = None) -> Steps[FetchPlan]:
-        """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds.
+    def plan(
+        self,
+        request: FetchRequest,
+        *,
+        by_id: bool,
+        now: float,
+        follower: int | None = None,
+        owner: object = None,
+    ) -> Steps[FetchPlan]:
+        """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds; `owner`: the
+        principal that asks.
 
         Sessions change in the last step only.
 
@@ -202,7 +215,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            self._close(request.session_id)  # before any of them is looked at
+            self._give_up(request.session_id, owner)  # before any of them is looked at
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
         number = 0
@@ -215,12 +228,12 @@ class FetchSessions:
                     yield None
         if not is_incremental:
             if request.session_id != NO_SESSION:
-                self._close(request.session_id)
+                self._give_up(request.session_id, owner)
             session = None
             if request.session_epoch == INITIAL_EPOCH and named:
-                session = self._create(named, by_id=by_id, now=now, follower=follower)
+                session = self._create(named, by_id=by_id, now=now, follower=follower, owner=owner)
             return FetchPlan([cached.wanted for cached in named.values()], session, incremental=False)
-        session = self._continued(request, by_id=by_id, follower=follower)
+        session = self._continued(request, by_id=by_id, follower=follower, owner=owner)
         forgotten = [
             (TopicName(topic.topic, topic.topic_id), index)
             for topic in request.forgotten_topics_data
@@ -238,9 +251,9 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
-    def _continued(self, request: FetchRequest, *, by_id: bool, follower: int | None) -> FetchSession:
+    def _continued(self, request: FetchRequest, *, by_id: bool, follower: int | None, owner: object) -> FetchSession:
         session = self._sessions.get(request.session_id) if follower is None else self._of_followers.get(follower)
-        if session is None or session.session_id != request.session_id:
+        if session is None or session.session_id != request.session_id or session.owner != owner:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
@@ -249,10 +262,14 @@ class FetchSessions:
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         return session
 
-    def _create(self, named: Named, *, by_id: bool, now: float, follower: int | None) -> FetchSession | None:
+    def _create(
+        self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
+    ) -> FetchSession | None:
         """A new session; None where those in use leave no slot, or no room for its partitions."""
         if follower is not None:
-            session = self._of_followers[follower] = FetchSession(self._new_id(), named, by_id=by_id, now=now)
+            session = self._of_followers[follower] = FetchSession(
+                self._new_id(), named, by_id=by_id, now=now, owner=owner
+            )
             return session
         if len(named) > MAX_SESSION_PARTITIONS:
             return None
@@ -260,13 +277,13 @@ class FetchSessions:
             if not self._evict(now):
                 return None
         session_id = self._new_id()
-        session = self._sessions[session_id] = FetchSession(session_id, named, by_id=by_id, now=now)
+        session = self._sessions[session_id] = FetchSession(session_id, named, by_id=by_id, now=now, owner=owner)
         self._cached_partitions += len(session.partitions)
         return session
 
     def _new_id(self) -> int:
         while True:
-            session_id = random.randint(1, MAX_SESSION_ID)  # noqa: S311  no secret: a session holds no rights
+            session_id = secrets.randbelow(MAX_SESSION_ID) + 1
             if session_id not in self._sessions:
                 return session_id
 
@@ -278,6 +295,12 @@ class FetchSessions:
             if not self._evict(now):
                 return False
         return True
+
+    def _give_up(self, session_id: int, owner: object) -> None:
+        """Close the session that a client names, if it is that client's."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.owner == owner:
+            self._close(session_id)
 
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

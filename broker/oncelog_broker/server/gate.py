@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LOGIN_SECONDS: Final = 30.0
-"""From the first byte to being logged in. Kafka has no such limit."""
+"""For each login: the first one from the beginning of the connection, a later one (KIP-368) from its handshake. Kafka
+has no such limit."""
 
 
 class GatedConnection(Protocol):
@@ -65,11 +66,23 @@ class Gate:
         self._listener = listener
         self.max_frame_bytes = max_frame_bytes
         self._failed_delay_seconds = failed_delay_seconds
-        self._until = asyncio.get_running_loop().time() + LOGIN_SECONDS
+        self._until: float
+        self._begin_login()
 
     def is_late(self, now: float) -> bool:
-        """Whether it takes too long to log in. `now` is the loop's time."""
+        """Whether the login that is under way takes too long. `now` is the loop's time."""
         return not self.exchange.is_done and now > self._until
+
+    def handshake(self, mechanism: str, version: int) -> None:
+        """Choose a mechanism. A client that logs in again has as long for it as for the first login (S94). Raises
+        KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
+        is_again = self.exchange.is_done
+        self.exchange.handshake(mechanism, version)
+        if is_again:
+            self._begin_login()
+
+    def _begin_login(self) -> None:
+        self._until = asyncio.get_running_loop().time() + LOGIN_SECONDS
 
     def lets_in(self, connection: GatedConnection, frame: memoryview) -> bool:
         """Whether the frame is a request that may be handled; False where it was a token, which is answered. Raises

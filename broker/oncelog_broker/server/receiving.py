@@ -150,6 +150,10 @@ class ReceiveBuffer:
         self.begin = begin + 4 + size
         return self._view[begin + 4 : self.begin]
 
+    def put_back(self, frame: memoryview) -> None:
+        """The last frame is not handled yet: it is the next one again."""
+        self.begin -= SIZE.size + len(frame)
+
     def lend(self) -> None:
         """The last frame is still read by its request: it stays as it is until nobody has it any more."""
         self._is_lent = True

@@ -3,6 +3,12 @@
 Whoever has used too much is answered at once, with the time to wait (`throttle_time_ms`), and nothing else of that
 connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
 
+A connection that has not used a quota yet is put off before its first request that does, while others who share the
+quota have used too much: its request stays unread until their debt is paid (S95). So a new connection for each request
+gains nothing. What many use at the same moment is a debt of `MAX_DEBT_WINDOWS` at most; whoever has waited for as long
+as that is asked again like a new connection, so the rate holds all the same. How many connections an address may make
+is a quota of its own, connection_creation_rate.
+
     producer_byte_rate        the bytes of Produce requests
     consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
     request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
@@ -16,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -35,11 +41,11 @@ from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.security.quotas.limits import Limit, limit_for
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.security.quotas.usage import Usage
-from oncelog_broker.server.connection import BrokerConnection
+from oncelog_broker.server.connection import BrokerConnection, PutOff
 from oncelog_broker.server.context import RequestContext, Services
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION
 from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
-from oncelog_broker.server.metered import MeteredContext
+from oncelog_broker.server.metered import STRICT_SINCE, MeteredContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -48,6 +54,7 @@ from oncelog_protocol.quotas import QuotaKey
 MAX_THROTTLE_MS: Final = 2**31 - 1
 """What the field can say."""
 PERCENT: Final = 0.01
+_STRICT_SINCE: Final[Mapping[int, int]] = {int(api): version for api, version in STRICT_SINCE.items()}
 
 Handler = Callable[[Any, Any], Answer[Any]]
 
@@ -89,7 +96,7 @@ class Throttling:
         request_bytes: int,
     ) -> RequestContext:
         """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
-        in: what they may send is limited otherwise (`gate`)."""
+        in: what they may send is limited otherwise (`gate`). Raises PutOff."""
         gate, limits = connection.gate, connection.client_limits
         if gate is not None and not gate.exchange.is_done:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
@@ -102,6 +109,7 @@ class Throttling:
             limits = connection.client_limits = self._limits(connection, client_id)
         if limits.are_none:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        self._ask_before_the_first(limits, api_key, version)
         return MeteredContext(
             services,
             connection,
@@ -132,6 +140,35 @@ class Throttling:
             context.measure()
         return then(answer, lambda response: self._settled(response, context))
 
+    def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int) -> None:
+        """Raises PutOff where the connection has not used a quota that this request uses, and others have used too much
+        of it. Fetch is asked in `serve`, each time."""
+        charged = limits.charged
+        if api_key == ApiKey.PRODUCE:
+            limit = limits.produce
+            if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
+                self._put_off(QuotaKey.PRODUCER_BYTE_RATE, limit, math.inf)
+                charged.add(QuotaKey.PRODUCER_BYTE_RATE)  # only now: until nobody else owes
+        elif version < _STRICT_SINCE.get(api_key, 0):  # newer ones are refused by their handlers
+            limit = limits.mutation
+            if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
+                charged.add(QuotaKey.CONTROLLER_MUTATION_RATE)
+                self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, self.mutations.window)
+        if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
+            charged.add(QuotaKey.REQUEST_PERCENTAGE)  # nobody waits for this one for more than a moment, as in Kafka
+            self._put_off(QuotaKey.REQUEST_PERCENTAGE, _of_processor(limits.request), self._max_request_seconds)
+
+    def _put_off(self, key: QuotaKey, limit: Limit, at_most: float) -> None:
+        """Raises PutOff where others have used too much."""
+        seconds = min(self.wait(key, limit), at_most)
+        if seconds > 0:
+            self._tell_of_wait(key, limit, seconds)
+            raise PutOff(seconds)
+
+    def _tell_of_wait(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
+        if self.observed is not None:
+            self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
+
     # --- what contexts ask
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
@@ -151,10 +188,7 @@ class Throttling:
         if limit is None:
             return 0.0
         context.spent = 0.0
-        limit = limit._replace(
-            rate=max(limit.rate * PERCENT, sys.float_info.min)
-        )  # which may be too little for a float
-        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, limit, spent)
+        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, _of_processor(limit), spent)
         return min(seconds, self._max_request_seconds)
 
     def _usage(self, key: QuotaKey) -> Usage:
@@ -176,6 +210,7 @@ class Throttling:
             limit(QuotaKey.CONSUMER_BYTE_RATE),
             limit(QuotaKey.REQUEST_PERCENTAGE),
             limit(QuotaKey.CONTROLLER_MUTATION_RATE),
+            set(),
         )
 
     # --- the answer
@@ -195,8 +230,10 @@ class Throttling:
             if of_mutations > seconds:
                 seconds, key, limit = of_mutations, QuotaKey.CONTROLLER_MUTATION_RATE, mutation
         if seconds > 0:
-            if self.observed is not None and limit is not None:
-                self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
+            if limit is not None:
+                self._tell_of_wait(key, limit, seconds)
+            if seconds >= self._usage(key).max_debt_seconds:
+                context.limits.charged.discard(key)  # some of the debt may be forgotten: ask again
             throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
@@ -215,6 +252,11 @@ class Throttling:
         return self.use(key, limit, amount), key, limit
 
 
+def _of_processor(limit: Limit) -> Limit:
+    """Of a percentage: seconds of the processor, each second."""
+    return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # which may be too little for a float
+
+
 def _is_replica(request: FetchRequest) -> bool:
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
@@ -231,7 +273,10 @@ def _empty_fetch(request: FetchRequest, context: RequestContext) -> Answer[Fetch
         return FetchResponse(session_id=NO_SESSION, responses=[])
     services = context.services
     planned = services.fetch_sessions.plan(
-        request, by_id=context.version >= FIRST_TOPIC_ID_VERSION, now=services.clock.monotonic()
+        request,
+        by_id=context.version >= FIRST_TOPIC_ID_VERSION,
+        now=services.clock.monotonic(),
+        owner=context.connection.principal,
     )
     return context.in_slices(_nothing(planned, request.session_id))
 

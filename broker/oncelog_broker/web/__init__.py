@@ -1,6 +1,6 @@
 """The HTTP listener, off unless `http.listener` is set; what it runs on (uvicorn, h11) is loaded only then.
 
-`http_listener` binds and accepts, `bounded` keeps each connection small and short, `pages` are what is answered:
+`http_listener` binds and accepts, `bounded` says how small and short each connection is, `pages` are what is answered:
 metrics, and `health`. `serving` puts them together, `telling` does so for a broker that is asked to, and `document`
 makes docs/metrics.md of all this.
 """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from oncelog.http_bounds import MAX_HEAD_BYTES
 from oncelog_broker.metrics.families import SECTIONS
 from oncelog_broker.metrics.family import Family
 from oncelog_broker.metrics.scraping import LARGEST_SHARE
 from oncelog_broker.observability.loop_watch import PROBE_SECONDS, STALL_SECONDS
 from oncelog_broker.observability.request_times import SAMPLES
 from oncelog_broker.server.dispatch import TIMED_MASK
-from oncelog_broker.web.bounded import EXCHANGE_SECONDS, MAX_CONNECTIONS, MAX_HEAD_BYTES
+from oncelog_broker.web.bounded import EXCHANGE_SECONDS, MAX_CONNECTIONS
 
 INTRODUCTION: Final = f"""\
 # Metrics and health
@@ -25,7 +26,9 @@ curl http://127.0.0.1:9404/health/ready
 ```
 
 Nobody logs in at the HTTP listener and nothing is encrypted there, so it listens on loopback unless it is told
-otherwise. Without it nothing of this is loaded, and no request is timed.
+otherwise. On loopback it tells metrics only where `Host` is localhost or an address (else 421): a page in a browser on
+this machine could otherwise read them under a name of its own (DNS rebinding). Without the listener nothing of this is
+loaded, and no request is timed.
 
 - `/metrics`: what is below, in Prometheus' text format. Names that begin with `kafka_` are those that jmx_exporter
   gives Kafka's own metrics by its usual rules, so that dashboards for Kafka show them; `deploy/grafana/oncelog.json` is
@@ -38,13 +41,14 @@ otherwise. Without it nothing of this is loaded, and no request is timed.
 What it costs: a request adds to a few integers (below one percent of a Produce with one record,
 `bench/metrics_cost.py`); everything else is read when somebody asks, in slices of some milliseconds between requests,
 and who asks again at once gets the same text: scrapes take some {LARGEST_SHARE:.0%} of the time at most. No more than
-{MAX_CONNECTIONS} HTTP connections are open (who rests longest makes room), a request's head has some
+{MAX_CONNECTIONS} HTTP connections are open (who rests longest makes room), a request's head has
 {MAX_HEAD_BYTES // 1024} KB at most and no body, and from request to answer a client has {EXCHANGE_SECONDS:.0f} s.
 
-Counters begin with the process, and never go back while it runs: what a deleted topic has counted stays in the totals,
-which are the samples without the label `topic`. Quantiles are of the latest {SAMPLES} requests of an API that were
-timed, which is one of {TIMED_MASK + 1}; Kafka's are of about as many. A stall is a timer of {PROBE_SECONDS * 1000:.0f}
-ms that came more than {STALL_SECONDS * 1000:.0f} ms late.
+Topics that were never used have no series (Kafka makes those of a topic at its first traffic), unless a partition is
+under-replicated. Counters begin with the process, and never go back while it runs: what a deleted topic has counted
+stays in the totals, which are the samples without the label `topic`. Quantiles are of the latest {SAMPLES} requests of
+an API that were timed, which is one of {TIMED_MASK + 1}; Kafka's are of about as many. A stall is a timer of
+{PROBE_SECONDS * 1000:.0f} ms that came more than {STALL_SECONDS * 1000:.0f} ms late.
 """
 
 

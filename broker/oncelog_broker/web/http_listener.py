@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from uvicorn.server import ServerState
 
+from oncelog.http_bounds import HttpConnections
 from oncelog_broker.config.http_keys import HTTP_LISTENER, HttpAddress
 from oncelog_broker.runtime.network import Network
-from oncelog_broker.web.bounded import BoundedHttp, HttpConnections, http_config
+from oncelog_broker.web.bounded import MAX_CONNECTIONS, BoundedHttp, http_config
 
 BACKLOG = 64
 
@@ -30,8 +31,8 @@ class HttpListener:
         """Raises OSError with a message that says what to do."""
         # What a client sends wrong is its own affair; what an answer raises is an error of ours.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        config, state, connections = http_config(app), ServerState(), HttpConnections()
-        factory = cast(Any, partial(BoundedHttp, config, state, connections))
+        config, state, connections = http_config(app), ServerState(), HttpConnections(MAX_CONNECTIONS)
+        factory = cast(Any, partial(BoundedHttp, config, state, connections=connections))
         try:
             listening = await network.listen(address.host, address.port, factory, backlog=BACKLOG)
         except OSError as error:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from oncelog_broker.metrics.scraping import CONTENT_TYPE, Scraper
+from oncelog_broker.runtime.addresses import may_be_asked_for
 from oncelog_broker.web.health import Readiness
 
 Message = dict[str, Any]
@@ -53,7 +54,9 @@ class Answer:
 class Pages:
     """The application of one broker."""
 
-    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper) -> None:
+    def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper, *, is_on_loopback: bool = False) -> None:
+        """`is_on_loopback`: no name belongs to the listener but localhost."""
+        self._is_on_loopback = is_on_loopback
         self._node_id = node_id
         self._readiness = readiness
         self._scraper = scraper
@@ -75,9 +78,18 @@ class Pages:
             return Answer.json(HTTPStatus.OK, {"status": "live", "broker": self._node_id})
         if path == "/health/ready":
             return self._ready()
+        if path == "/metrics" and self._is_asked_by_another_name(scope):
+            return Answer.json(
+                HTTPStatus.MISDIRECTED_REQUEST, {"error": "Host must be localhost or an address"}, connection="close"
+            )
         if path == "/metrics":
             return await self._metrics()
         return Answer.json(HTTPStatus.NOT_FOUND, {"error": "/metrics, /health/live or /health/ready"})
+
+    def _is_asked_by_another_name(self, scope: Mapping[str, Any]) -> bool:
+        """Whether a browser may have been led here under a name of somebody else's. Health tells nobody anything."""
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
 
     def _ready(self) -> Answer:
         reasons = self._readiness.reasons()

@@ -10,6 +10,7 @@ from oncelog_broker.metrics.scraping import Scraper
 from oncelog_broker.metrics.source import Parts
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
+from oncelog_broker.runtime.addresses import is_loopback
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.network import Network
 from oncelog_broker.runtime.slices import Slices
@@ -31,8 +32,9 @@ async def serve_http(
     clock: Clock,
 ) -> HttpListener:
     """Listen at `address`. Raises InvalidConfig, OSError."""
-    pages = Pages(node_id, readiness, Scraper(parts, slices, clock))
-    return await HttpListener.open(http_address(address), pages, network)
+    where = http_address(address)
+    pages = Pages(node_id, readiness, Scraper(parts, slices, clock), is_on_loopback=is_loopback(where.host))
+    return await HttpListener.open(where, pages, network)
 
 
 def begin_to_tell(

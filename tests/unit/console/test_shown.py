@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_console.rendering import age, environment
-from oncelog_console.shown import MAX_JSON_DEPTH, byte_count, bytes_shown, number, short, visible
+from oncelog_console.shown import MAX_JSON_DEPTH, byte_count, bytes_shown, finalized, number, short, visible
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,9 @@ def test_numbers_and_names_are_for_reading() -> None:
         None,
     ]
     assert number(1234567) == "1\u202f234\u202f567"
+    for text in (number(1234567), f"{number(1000)} records", number(-1000)):
+        assert finalized(text) == text, "a template shows it as it is"
+    assert visible("a\u202f1 1\u202fb 1\u202f23") == r"a\u202f1 1\u202fb 1\u202f23", "a name has none of these"
     assert short("a" * 200) == "a" * 119 + "…"
 
 

@@ -82,7 +82,7 @@ class GroupCoordinator:
             # Nobody may be told of it again: an image that comes after a session in doubt comes before the gate opens.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.generation, log.log_end_offset) for log in logs]
-            self._tasks.spawn("offsets of deleted topics", self._forget_topics(gone, left))
+            self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
 
     async def _forget_topics(self, topics: frozenset[str], left: Sequence[_Before]) -> None:
         """In each log as soon as it can be logged there, for as long as it is ours."""

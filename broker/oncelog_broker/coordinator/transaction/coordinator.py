@@ -195,13 +195,13 @@ class TransactionCoordinator:
         if end.partitions:
             self._markers.write(decision)
         else:
-            self._tasks.spawn(f"end of {end.transactional_id}", self._complete(shard, end))
+            self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
 
     def _markers_ended(self, shard: Shard[TransactionMachine], decision: Decision, outcome: Outcome) -> None:
         end, epoch = decision.end, shard.partition.leader_epoch
         if outcome is Outcome.COMPLETE:
             if not self._try_to_complete(shard, end):
-                self._tasks.spawn(f"end of {end.transactional_id}", self._complete(shard, end))
+                self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
             decision.coordinator_epoch = epoch  # the log has heard of a coordinator between two terms of this one
         elif not decision.was_fenced:

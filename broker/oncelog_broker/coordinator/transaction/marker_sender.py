@@ -101,10 +101,10 @@ class MarkerSender:
         for broker_id in self._queue.brokers():
             if broker_id not in self._at_work:
                 self._at_work.add(broker_id)
-                self._tasks.spawn(f"markers for broker {broker_id}", self._work_for(broker_id))
+                self._tasks.supervise(f"markers for broker {broker_id}", partial(self._work_for, broker_id))
         if self._queue.has_unknown and None not in self._at_work:
             self._at_work.add(None)
-            self._tasks.spawn("markers for unknown partitions", self._look_into_unknown())
+            self._tasks.supervise("markers for unknown partitions", self._look_into_unknown)
         due = self._queue.next_due()
         if due is not None and due < self._woken_at:
             self._woken_at = due
@@ -119,15 +119,13 @@ class MarkerSender:
 
     async def _work_for(self, broker_id: int) -> None:
         pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
-        try:
-            while markers := deque(self._queue.take(broker_id)):
-                with self._giving_back(markers):
-                    if broker_id == self._node_id:
-                        await self._append(markers, pauses)
-                    else:
-                        await self._send(broker_id, markers)
-        finally:
-            self._at_work.discard(broker_id)
+        while markers := deque(self._queue.take(broker_id)):
+            with self._giving_back(markers):
+                if broker_id == self._node_id:
+                    await self._append(markers, pauses)
+                else:
+                    await self._send(broker_id, markers)
+        self._at_work.discard(broker_id)  # only now: the task that failed is the one that is started again
         self._go_on()
 
     @contextmanager
@@ -190,12 +188,10 @@ class MarkerSender:
 
     async def _look_into_unknown(self) -> None:
         """Partitions that this broker, or their leader, does not know: done with only if they do not exist."""
-        try:
-            while markers := deque(self._queue.take_unknown()):
-                with self._giving_back(markers):
-                    await self._see_what_exists(markers)
-        finally:
-            self._at_work.discard(None)
+        while markers := deque(self._queue.take_unknown()):
+            with self._giving_back(markers):
+                await self._see_what_exists(markers)
+        self._at_work.discard(None)
         self._go_on()
 
     async def _see_what_exists(self, markers: deque[WaitingMarker]) -> None:

@@ -12,6 +12,10 @@ from typing import Final
 
 MAX_SECONDS: Final = (2**31 - 1) / 1000
 """The longest that anybody waits, which is what a client can be told: a rate may be anything above 0."""
+MAX_DEBT_WINDOWS: Final = 5
+"""The debt of all who share a quota has this bound, in windows (50 s by default), however many of them have used too
+much at a time: so one broken client keeps the others from working for no longer. One request is paid for in full, also
+where that alone takes longer."""
 
 
 class Bucket:
@@ -32,10 +36,13 @@ class Bucket:
             self._paid_until = now + (self._paid_until - now) * (self._rate / rate)
         self._rate = rate
 
-    def use(self, amount: float, rate: float, now: float, window: float) -> float:
+    def use(self, amount: float, rate: float, now: float, window: float, max_debt: float = MAX_SECONDS) -> float:
         """Take `amount`, whether it is there or not; for how many seconds to wait then. `rate`: each second, above 0;
-        `window`: seconds for which a pause may be made up."""
-        self._paid_until = min(max(self._paid_until, now - window) + amount / rate, now + MAX_SECONDS)
+        `window`: seconds for which a pause may be made up; `max_debt`: seconds to wait, beyond which further use makes
+        the wait no longer."""
+        price, before = amount / rate, max(self._paid_until, now - window)
+        debt = min(max(price, max_debt), MAX_SECONDS)
+        self._paid_until = min(before + price, max(before, now + debt))  # nobody makes it less by using more
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:

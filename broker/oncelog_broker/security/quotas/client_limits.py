@@ -1,4 +1,9 @@
-"""All quotas of one client, as found once and remembered with its connection."""
+"""All quotas of one client, as found once and remembered with its connection, and which of them it has used.
+
+Whoever has used too much waits on the connection that used it. A connection that has used nothing yet has nothing to
+wait for, so it is asked to wait before its first request instead: else a new connection for each request would escape
+the quota (S95).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from typing import NamedTuple
 
 from oncelog_broker.security.principal import Principal
 from oncelog_broker.security.quotas.limits import Limit
+from oncelog_protocol.quotas import QuotaKey
 
 
 class ClientLimits(NamedTuple):
@@ -18,6 +24,8 @@ class ClientLimits(NamedTuple):
     fetch: Limit | None = None
     request: Limit | None = None
     mutation: Limit | None = None
+    charged: set[QuotaKey] = set()  # noqa: RUF012 - each connection's own, given by `Throttling`
+    """The quotas that requests of this connection have used: what these used too much, the connection waits for."""
 
     @property
     def are_none(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog_broker.security.quotas.bucket import Bucket
+from oncelog_broker.security.quotas.bucket import MAX_DEBT_WINDOWS, MAX_SECONDS, Bucket
 from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
@@ -39,11 +39,19 @@ class Usage:
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, now: float) -> float:
         """Take it, whether it is there or not; for how many seconds to wait then. What is negative is given back."""
-        return self._bucket(key, limit, now).use(amount, limit.rate, now, self.window)
+        bucket = self._bucket(key, limit, now)
+        # Those who share what is left have other rates: what is little for one of them is a long debt for another.
+        max_debt = MAX_SECONDS if bucket is self._buckets.get((key, OTHERS)) else self.max_debt_seconds
+        return bucket.use(amount, limit.rate, now, self.window, max_debt)
 
     def wait(self, key: QuotaKey, limit: Limit, now: float) -> float:
         """For how many seconds to wait, as things are."""
         return self._bucket(key, limit, now).wait(now)
+
+    @property
+    def max_debt_seconds(self) -> float:
+        """What many have used together is waited for no longer than this."""
+        return MAX_DEBT_WINDOWS * self.window
 
     def in_a_window(self, limit: Limit) -> float:
         """What may be used at once after a pause."""

@@ -7,13 +7,17 @@ import asyncio
 import json
 import logging
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.runtime.addresses import is_loopback
 
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_SECONDS: Final = 10.0
+"""For one reading as a whole, however slowly the provider answers."""
 MAX_BYTES: Final = 1024 * 1024
+"""Of the document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
 """No sooner than this after the last reading are the keys read again because a token names an unknown one."""
 
@@ -23,12 +27,19 @@ class Jwks:
 
     def __init__(self, url: str, refresh_seconds: float) -> None:
         """Raises InvalidConfig."""
-        if not url.startswith(("https://", "http://", "file://")):
-            raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url={url}: must begin with https:// or file://")
-        self._url = url
+        check_url(url)
+        self.url = url
         self._refresh_seconds = refresh_seconds
         self._keys: dict[str | None, Any] = {}
         self._wanted = asyncio.Event()
+        self._current_since: float | None = None
+        """When the last reading that succeeded began, by the loop's time; before that, when the first one began. None:
+        nobody has tried to read yet."""
+
+    def age_seconds(self, now: float) -> float:
+        """For how long the provider has not been heard: since the last reading that succeeded or, before that, since
+        the first try. `now` is the loop's time."""
+        return 0.0 if self._current_since is None else now - self._current_since
 
     def key(self, key_id: str | None) -> Any:
         """The public key; None where there is none of that id. A token without an id may be signed by an only key."""
@@ -40,11 +51,20 @@ class Jwks:
         return found
 
     async def read(self) -> None:
-        """Read the keys now. What fails is logged, and the keys stay as they were."""
+        """Read the keys now. Whatever fails is logged, and the keys stay as they were: the provider is not ours, and no
+        answer of it may end the start of the broker or the following of the keys (S93)."""
+        began = asyncio.get_running_loop().time()
+        if self._current_since is None:
+            self._current_since = began
         try:
-            self._keys = parse_keys(await asyncio.to_thread(_content, self._url))
-        except (OSError, ValueError) as error:
-            logger.error("the keys of OAUTHBEARER cannot be read", extra={"url": self._url, "reason": str(error)})
+            self._keys = await asyncio.to_thread(_read_keys, self.url)
+        except Exception as error:
+            logger.error(
+                "the keys of OAUTHBEARER cannot be read: those of before stay in use, and are read again later",
+                extra={"url": self.url, "reason": f"{type(error).__name__}: {error!s:.300}"},
+            )
+        else:
+            self._current_since = began
 
     async def follow(self) -> None:
         """Read them again and again, for ever."""
@@ -65,7 +85,10 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
     """The public keys by id. Those of a kind that is not known, or malformed, are passed over. Raises ValueError."""
     from jwt import PyJWK, PyJWTError
 
-    document = json.loads(content)
+    try:
+        document = json.loads(content)
+    except RecursionError:
+        raise ValueError("no JSON web key set: it is nested too deeply") from None
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
         raise ValueError("no JSON web key set: expected an object with `keys`")
     keys: dict[str | None, Any] = {}
@@ -79,9 +102,21 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
     return keys
 
 
-def _content(url: str) -> bytes:
-    from urllib.request import urlopen
+def check_url(url: str) -> None:
+    """Raises InvalidConfig where nobody should believe the keys that come from there: over http:// whoever is on the
+    line could put in theirs, and log in as anybody. On this machine's loopback there is nobody else on the line."""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise InvalidConfig(
+            f"sasl.oauthbearer.jwks.endpoint.url={url}: without TLS whoever is on the line can sign tokens. Use "
+            "https://; http:// is taken for localhost and loopback addresses alone"
+        )
+    if parts.scheme not in ("https", "http", "file"):
+        raise InvalidConfig(f"sasl.oauthbearer.jwks.endpoint.url={url}: must begin with https:// or file://")
 
-    with urlopen(url, timeout=READ_TIMEOUT_SECONDS) as answer:  # noqa: S310 - looked at in __init__
-        content: bytes = answer.read(MAX_BYTES)
-    return content
+
+def _read_keys(url: str) -> dict[str | None, Any]:
+    """To be called in a worker thread: parsing a large set takes a while, too."""
+    from oncelog_broker.security.sasl.timed_get import timed_get  # HTTP, which most brokers do without
+
+    return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES))

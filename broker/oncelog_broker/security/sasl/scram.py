@@ -10,7 +10,6 @@ from oncelog_broker.security.sasl.credentials import ScramCredential
 from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_credentials
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.scram import (
-    CHANNEL_BINDING,
     ScramMechanism,
     attributes,
     auth_message,
@@ -37,6 +36,8 @@ class ScramExchange:
         self._credential_of = credential_of
         self._first: tuple[str, str, str] | None = None
         self._user = ""
+        self._binding = ""
+        """What the last message must repeat of the first one: its GS2 header."""
         self._credential: ScramCredential
         self._exists = False
 
@@ -68,7 +69,7 @@ class ScramExchange:
         nonce = client_nonce + self._server_nonce
         answer = f"r={nonce},s={to_base64(self._credential.salt)},i={self._credential.iterations}"
         self._first = (bare, answer, nonce)
-        self._binding = binding
+        self._binding = to_base64(f"{binding},{authorization},".encode())
         return Step(answer.encode())
 
     def _end(self, message: str) -> Step:
@@ -76,7 +77,7 @@ class ScramExchange:
         bare, answer, expected_nonce = self._first
         without_proof, separator, proof_text = message.rpartition(",p=")
         binding, nonce = attributes(without_proof, "c", "r")
-        if not separator or binding != (CHANNEL_BINDING if self._binding == "n" else binding):
+        if not separator or binding != self._binding:
             raise MalformedMessage("SCRAM: no proof, or another channel binding than before")
         # The nonce of the last message must be the one that we gave (CVE-2024-56128).
         if not hmac.compare_digest(nonce.encode(), expected_nonce.encode()):

@@ -151,6 +151,14 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
 
 def _trust(context: ssl.SSLContext, config: TlsSettings, purpose: ssl.Purpose) -> None:
     trusted = read_trust_store(config)
+    if trusted is None and purpose is ssl.Purpose.CLIENT_AUTH:
+        # The system's are those of the web, who give a certificate to whoever has a domain: that proves nothing here,
+        # and ssl.principal.mapping.rules would make a user of any name in one.
+        raise InvalidConfig(
+            f"listener {config.listener}: {config.name_of(keys.SSL_CLIENT_AUTH)}={config[keys.SSL_CLIENT_AUTH]} needs "
+            f"to know whose certificates count: set {keys.SSL_TRUSTSTORE_LOCATION.name} or "
+            f"{keys.SSL_TRUSTSTORE_CERTIFICATES.name} to the authority of your clients"
+        )
     if trusted is None:
         context.load_default_certs(purpose)
         return

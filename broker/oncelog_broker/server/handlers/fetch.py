@@ -87,6 +87,7 @@ class _Fetch:
                 by_id=by_id,
                 now=services.clock.monotonic(),
                 follower=None if self._follower is None else self._follower.broker_id,
+                owner=self._context.connection.principal,
             )
         except KafkaError as error:
             self._refused = error.code

@@ -19,7 +19,7 @@ def handle(request: SaslHandshakeRequest, context: RequestContext) -> Answer[Sas
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
     exchange = gate.exchange
     try:
-        exchange.handshake(request.mechanism, context.version)
+        gate.handshake(request.mechanism, context.version)
     except KafkaError as error:
         response = SaslHandshakeResponse(error_code=error.code, mechanisms=exchange.mechanisms)
         return gate.refusal(context.connection, response) if exchange.phase is Phase.FAILED else response

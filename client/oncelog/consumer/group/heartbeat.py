@@ -84,10 +84,16 @@ class Heartbeat:
                 continue
             progress = self._progress()
             self._watch.look(loop.time() if progress is None else progress, loop.time())
-            if self._watch.is_late(loop.time()):
-                await self._poll_is_late()
-            else:
-                failures = 0 if await self._beat() else failures + 1
+            try:
+                if self._watch.is_late(loop.time()):
+                    await self._poll_is_late()
+                else:
+                    failures = 0 if await self._beat() else failures + 1
+            except ClientClosed:
+                raise
+            except Exception:  # whatever it is: a member without heartbeats is thrown out of its group
+                logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
+                failures += 1
 
     async def _beat(self) -> bool:
         """False where it is to be tried again soon."""

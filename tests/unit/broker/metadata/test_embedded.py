@@ -285,3 +285,38 @@ async def test_a_failing_commit_leaves_no_open_transaction(path):
     assert not connection.in_transaction
     await store.create("/a")
     await store.close()
+
+
+async def test_s93_a_defect_in_one_write_ends_the_session_and_leaves_nobody_waiting(path, monkeypatch):
+    """Nobody knows what the file holds then; the broker stops, and a restart reads it."""
+    store = EmbeddedStore.open(path)
+    states = []
+    store.watch_session(states.append)
+
+    def apply(*_):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(embedded.Transaction, "apply", apply)
+    first, second = (asyncio.ensure_future(store.create(name)) for name in ("/a", "/b"))
+    async with asyncio.timeout(30):
+        for each in (first, second):
+            with pytest.raises(SessionExpired):
+                await each
+        with pytest.raises(SessionExpired):
+            await store.create("/c")
+    assert states == [SessionState.LOST]
+    await store.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+async def test_s96_nobody_else_may_read_what_logins_are_checked_by(path, umask):
+    before = os.umask(umask)
+    try:
+        store = EmbeddedStore.open(path)
+        await store.create("/a")
+        made = sorted(each.name for each in path.parent.glob("metadata.db*"))
+        assert made == ["metadata.db", "metadata.db-wal"] or "metadata.db-shm" in made
+        assert {each.stat().st_mode & 0o777 for each in path.parent.glob("metadata.db*")} == {0o600}
+        await store.close()
+    finally:
+        os.umask(before)

@@ -23,7 +23,19 @@ from oncelog_broker.security.sasl.mechanism import Refused, Step
 from oncelog_broker.security.sasl.oauthbearer import OAuthExchange, TokenRules
 from oncelog_broker.security.sasl.plain import PlainMechanism
 from oncelog_broker.security.sasl.scram import MAX_TOKEN_BYTES, ScramExchange
-from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.scram import (
+    MIN_ITERATIONS,
+    ScramMechanism,
+    auth_message,
+    client_key,
+    from_base64,
+    keyed,
+    salted_password,
+    stored_key,
+    to_base64,
+    xor,
+)
 
 NOW = 1_000_000.0
 SALT = b"0123456789abcdef"
@@ -124,6 +136,58 @@ def test_a_stranger_has_little_kept_until_the_second_message(first: bytes) -> No
     with pytest.raises(Refused, match="invalid credentials"):
         scram().step(first % (b"x" * MAX_TOKEN_BYTES), NOW)
     assert exchanged(client(user="a" * 200), scram(user="a" * 200)).user == "a" * 200
+
+
+def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramExchange, bytes]:
+    """The exchange after `first`, and a last message with the right proof for it."""
+    ours = scram()
+    answer = ours.step(first.encode(), NOW).token.decode()
+    bare = first.split(",", 2)[2]
+    nonce, salt, iterations = (part[2:] for part in answer.split(","))
+    without_proof = f"c={binding},r={nonce}{extension}"
+    salted = salted_password(SHA_256, "pencil", from_base64(salt), int(iterations))
+    key = client_key(SHA_256, salted)
+    signature = keyed(SHA_256, stored_key(SHA_256, key), auth_message(bare, answer, without_proof))
+    return ours, f"{without_proof},p={to_base64(xor(key, signature))}".encode()
+
+
+@pytest.mark.parametrize(
+    ("first", "binding", "is_right"),
+    [
+        ("n,,n=alice,r=x", "n,,", True),
+        ("y,,n=alice,r=x", "y,,", True),
+        ("n,a=alice,n=alice,r=x", "n,a=alice,", True),
+        ("n,,n=alice,r=x", "y,,", False),
+        ("y,,n=alice,r=x", "n,,", False),
+        ("y,,n=alice,r=x", "", False),
+        ("y,,n=alice,r=x", "p=tls-unique,,", False),
+        ("n,a=alice,n=alice,r=x", "n,,", False),
+        ("n,,n=alice,r=x", "n,a=alice,", False),
+    ],
+)
+def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: str, is_right: bool) -> None:
+    """RFC 5802: else whoever is between the two could change it."""
+    ours, last = last_message(first, to_base64(binding.encode()))
+    if is_right:
+        assert ours.step(last, NOW).user == "alice"
+    else:
+        with pytest.raises(Refused):
+            ours.step(last, NOW)
+
+
+def test_an_extension_that_must_be_understood_is_refused_and_others_are_passed_over() -> None:
+    for first in ("n,,m=x,n=alice,r=x", "n,,n=alice,r=x,m=x"):
+        with pytest.raises(Refused):
+            scram().step(first.encode(), NOW)
+    ours, last = last_message("n,,n=alice,r=x", "biws", ",m=x")
+    with pytest.raises(Refused):
+        ours.step(last, NOW)
+    ours, last = last_message("n,,n=alice,r=x,tokenauth=true", "biws", ",e=x")
+    assert ours.step(last, NOW).user == "alice"
+    theirs = client()
+    theirs.first()
+    with pytest.raises((MalformedMessage, AuthenticationFailed)):
+        theirs.answer(scram().step(b"n,,n=alice,r=client-nonce", NOW).token + b",m=x")
 
 
 def test_the_last_nonce_must_be_the_servers() -> None:

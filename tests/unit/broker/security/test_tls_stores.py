@@ -122,6 +122,15 @@ def test_certificates_of_clients(auth: str, tmp_path: Path) -> None:
             shake(context, stranger)
 
 
+@pytest.mark.parametrize("auth", ["requested", "required"])
+def test_e56_certificates_of_clients_need_an_authority_of_theirs(auth: str, tmp_path: Path) -> None:
+    """The system's own would let in whoever has a domain."""
+    config = configured(ssl_keystore_location=SERVER.store(tmp_path / "store.pem"), ssl_client_auth=auth)
+    with pytest.raises(InvalidConfig, match=rf"ssl.client.auth={auth} needs .* set ssl.truststore.location"):
+        server_context(ListenerConfig(config, "A"))
+    client_context(ListenerConfig(config, "A"))
+
+
 def test_brokers_check_the_names_of_others_unless_they_are_told_not_to(tmp_path: Path) -> None:
     settings = {"ssl.truststore.certificates": AUTHORITY.pem}
     assert client_context(ListenerConfig(BrokerConfig.of(settings), "A")).check_hostname

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
+from typing import Any
+
 import pytest
 
 from oncelog_broker.runtime.steps import run_steps
+from oncelog_broker.security.principal import Principal
 from oncelog_broker.server.fetch_sessions import (
     EVICTION_SECONDS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MAX_EPOCH,
+    MAX_SESSION_ID,
     MAX_SESSION_PARTITIONS,
     FetchPlan,
     FetchSessions,
@@ -292,3 +297,37 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
         follow(request(first, 2))
     assert asked(follow(request(second, 1))) == {1: 6}
     assert len(sessions) == 1, "followers take no room from clients"
+
+
+def test_e57_a_session_is_its_owners_alone() -> None:
+    """Whoever names somebody else's session learns nothing, and leaves it as it is."""
+    sessions = FetchSessions(10)
+    alice, mallory = Principal("User", "alice"), Principal("User", "mallory")
+
+    def ask(who: Principal, **of_request: Any) -> FetchPlan:
+        return run_steps(sessions.plan(request(**of_request), by_id=False, now=0, owner=who))
+
+    made = answer(ask(alice, epoch=INITIAL_EPOCH, partitions={0: 0})).session_id
+    for epoch in (1, 2):
+        with pytest.raises(KafkaError) as raised:
+            ask(mallory, session_id=made, epoch=epoch)
+        assert raised.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    with pytest.raises(KafkaError):
+        ask(mallory, session_id=made, epoch=1, partitions=dict.fromkeys(range(MAX_SESSION_PARTITIONS + 1), 0))
+    ask(mallory, session_id=made, epoch=FINAL_EPOCH)
+    ask(mallory, session_id=made, epoch=INITIAL_EPOCH, partitions={1: 0})
+    assert len(ask(Principal("User", "alice"), session_id=made, epoch=1).wanted) == 1, "its epoch has not moved"
+    ask(alice, session_id=made, epoch=FINAL_EPOCH)
+    with pytest.raises(KafkaError):
+        ask(alice, session_id=made, epoch=2)
+
+
+def test_e57_ids_of_sessions_are_no_sequence_that_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([5, 5, 6])
+    monkeypatch.setattr(secrets, "randbelow", lambda bound: next(drawn) if bound == MAX_SESSION_ID else 1 / 0)
+    sessions = FetchSessions(10)
+    ids = [
+        answer(planned(sessions, request(epoch=INITIAL_EPOCH, partitions={0: 0}), by_id=False, now=0)).session_id
+        for _ in range(2)
+    ]
+    assert ids == [6, 7]

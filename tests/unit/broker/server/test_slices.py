@@ -17,6 +17,7 @@ from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
@@ -86,7 +87,7 @@ def context(replicas: OnePartition) -> Any:
         deadlines=Deadlines(),
         logs=SimpleNamespace(checkpoint_log_start_offsets=lambda: None),
     )
-    connection: Any = SimpleNamespace(copied_answer_bytes=1_000_000)
+    connection: Any = SimpleNamespace(copied_answer_bytes=1_000_000, principal=ANONYMOUS)
     return RequestContext(broker, connection, 0, 9, 0, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,8 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.principal import Principal
+from oncelog_broker.security.quotas.bucket import MAX_DEBT_WINDOWS
+from oncelog_broker.server.connection import PutOff
 from oncelog_broker.server.connection_rates import ConnectionRates
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.limits import FRAME_SECONDS, LARGE_REQUEST_BYTES
@@ -295,6 +298,172 @@ async def test_a_client_id_of_any_length_takes_little_room() -> None:
     shared = [each.produce.shared_by for each in limits]
     assert shared[0] != shared[1]
     assert all(len(each.client_id) < 100 for each in shared)
+
+
+# --- a connection that has used nothing yet
+
+
+class Line:
+    """New connections of one client: each sends one request, waits as it is told, and goes."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    def send(self, **of_request: Any) -> float:
+        """Seconds for which the request was put off before it was served; never mind the throttle time, nobody who
+        goes waits for that."""
+        connection, waited = self.broker.client(), 0.0
+        while True:
+            try:
+                self.broker.ask(connection, **of_request)
+            except PutOff as put_off:
+                waited += put_off.seconds
+                self.broker.clock.advance_ms(math.ceil(put_off.seconds * 1000))
+                assert waited < 1000
+            else:
+                return waited
+
+
+async def test_s95_a_connection_for_each_request_keeps_the_rate() -> None:
+    """42 MB/s at a quota of 100 kB/s, once."""
+    broker = Broker(producer_byte_rate=100_000)
+    line, began = Line(broker), broker.clock.monotonic()
+    for _ in range(200):
+        line.send(api=ApiKey.PRODUCE, size=50_000)
+    assert broker.clock.monotonic() - began >= (199 * 50_000) / 100_000 - WINDOW
+
+
+async def test_s95_a_request_before_changes_nothing() -> None:
+    broker = Broker(producer_byte_rate=1000)
+    broker.ask(broker.client(), api=ApiKey.PRODUCE, size=15_000)
+    connection = broker.client()
+    assert broker.ask(connection, api=ApiKey.METADATA) == 0
+    with pytest.raises(PutOff) as raised:
+        broker.ask(connection, api=ApiKey.PRODUCE, size=1)
+    assert raised.value.seconds == pytest.approx(5)
+
+
+async def test_s95_who_has_used_it_is_answered_and_waits_then_as_in_kafka() -> None:
+    broker = Broker(producer_byte_rate=1000)
+    connection = broker.client()
+    assert broker.ask(connection, api=ApiKey.PRODUCE, size=9_000) == 0
+    assert broker.ask(broker.client(), api=ApiKey.PRODUCE, size=2_000) == 1000
+    assert broker.ask(connection, api=ApiKey.PRODUCE, size=1_000) == 2000
+
+
+async def test_s95_old_requests_for_topics_do_not_escape_either() -> None:
+    broker = Broker(controller_mutation_rate=1)
+    context = broker.context(broker.client(), ApiKey.CREATE_TOPICS, 5)
+    with context.mutations(16):
+        pass
+    with pytest.raises(PutOff) as raised:
+        broker.context(broker.client(), ApiKey.CREATE_TOPICS, 5)
+    assert raised.value.seconds == pytest.approx(5)
+    with context.mutations(1000):
+        pass
+    waiting = broker.client()
+    with pytest.raises(PutOff) as raised:
+        broker.context(waiting, ApiKey.CREATE_TOPICS, 5)
+    assert raised.value.seconds == broker.throttling.mutations.window, "it is answered in time"
+    broker.context(waiting, ApiKey.CREATE_TOPICS, 5)
+    broker.context(broker.client(), ApiKey.CREATE_TOPICS, 6)  # refused by its handler
+    broker.context(broker.client(), ApiKey.METADATA, 6)
+
+
+async def test_s95_the_processors_time_is_waited_for_once_and_for_a_window_at_most() -> None:
+    broker = Broker(request_percentage=1)
+    broker.ask(broker.client(), cpu_seconds=100)
+    connection = broker.client()
+    with pytest.raises(PutOff) as raised:
+        broker.ask(connection)
+    assert raised.value.seconds == 1.0
+    broker.ask(connection)
+
+
+async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same() -> None:
+    """A thousand connections that have each used the quota once owe a hundred windows together."""
+    broker = Broker(producer_byte_rate=1000)
+    many = [broker.client() for _ in range(1000)]
+    for connection in many:
+        broker.ask(connection, api=ApiKey.PRODUCE, size=1)
+    for connection in many:
+        broker.ask(connection, api=ApiKey.PRODUCE, size=1_000)
+    owed = broker.throttling.wait(QuotaKey.PRODUCER_BYTE_RATE, many[0].client_limits.produce)
+    assert owed == MAX_DEBT_WINDOWS * WINDOW
+    broker.clock.advance_ms(math.ceil(owed * 1000))
+    served = 0
+    for connection in many:
+        try:
+            broker.ask(connection, api=ApiKey.PRODUCE, size=1_000)
+            served += 1
+        except PutOff:
+            pass
+    assert served < 60, "those whose debt was forgotten are asked again, one after the other"
+
+
+async def test_one_request_is_paid_for_in_full() -> None:
+    broker = Broker(producer_byte_rate=1)
+    assert broker.ask(broker.client(), api=ApiKey.PRODUCE, size=1_000) == (1_000 - WINDOW) * 1000
+
+
+def test_a_request_that_is_put_off_stays_unread_and_is_given_again() -> None:
+    async def run() -> None:
+        wire = Wire()
+        handle, seconds = wire.connection._handle, [5.0, 3.0]
+
+        def putting_off(connection: Any, received: memoryview) -> None:
+            if seconds:
+                raise PutOff(seconds.pop(0))
+            handle(connection, received)
+
+        wire.connection._handle = putting_off
+        wire.receive(frame(b"a" * 8) + frame(b"b" * 8))
+        await asyncio.sleep(7)
+        assert wire.dispatcher.frames == []
+        await asyncio.sleep(2)
+        assert wire.dispatcher.frames == [b"a" * 8, b"b" * 8]
+
+    run_virtually(run())
+
+
+async def test_a_large_request_that_is_put_off_is_not_copied() -> None:
+    wire = Wire(request_max_bytes=4_000_000)
+    handle, puts_off = wire.connection._handle, [True]
+
+    def putting_off(connection: Any, received: memoryview) -> None:
+        if puts_off:
+            raise PutOff(puts_off.pop() * 5.0)
+        handle(connection, received)
+
+    wire.connection._handle = putting_off
+    wire.receive(frame(b"x" * 3_000_000))
+    await until(lambda: not puts_off)
+    view = wire.connection._received._view
+    assert wire.transport.paused
+    wire.connection._end_throttling()
+    await until(lambda: bool(wire.dispatcher.frames))
+    assert wire.dispatcher.last_frame.obj is view.obj
+
+
+async def test_a_request_that_is_put_off_gives_up_the_memory_that_others_need() -> None:
+    broker = Broker(producer_byte_rate=1)
+    wire = Wire(queued_max_request_bytes=400_000)
+    broker.ask(broker.client(), api=ApiKey.PRODUCE, size=100_000)
+    handle = wire.connection._handle
+
+    def limited(connection: Any, received: memoryview) -> None:
+        broker.throttling.context(broker.services, connection, ApiKey.PRODUCE, 9, 1, "c", len(received))
+        handle(connection, received)
+
+    wire.connection.principal = Principal("User", "alice")
+    wire.connection._handle = limited
+    wire.receive(frame(b"a" * 100_000))
+    assert wire.connection._unthrottle is not None
+    assert wire.dispatcher.frames == []
+    wire.limits.requests.is_short = True
+    wire.connection.sweep(asyncio.get_running_loop().time())
+    await until(lambda: bool(wire.dispatcher.frames))
+    wire.connection.connection_lost(None)
 
 
 # --- the connection

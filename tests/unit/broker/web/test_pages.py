@@ -201,3 +201,40 @@ def test_an_address_without_a_host_is_loopback(text: str, address: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r"http\.listener"):
         http_address(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_on_loopback", "expected"),
+    [
+        ("localhost:9404", True, 200),
+        ("127.0.0.1:9404", True, 200),
+        ("[::1]:9404", True, 200),
+        ("evil.example", True, 421),
+        ("localhost.evil.example:9404", True, 421),
+        ("[::1", True, 421),
+        ("", True, 421),
+        (None, True, 200),
+        ("broker-1.example:9404", False, 200),
+    ],
+)
+@pytest.mark.parametrize("path", ["/health/live", "/metrics"])
+async def test_on_loopback_nobody_is_answered_under_a_name_of_somebody_else_s(
+    host: str | None, is_on_loopback: bool, expected: int, path: str
+) -> None:
+    """A page of evil.example whose name has become 127.0.0.1 (DNS rebinding) reads nothing."""
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    class Text:
+        async def text(self) -> list[bytes]:
+            return [b"secret"]
+
+    pages = Pages(1, Readiness(), Text(), is_on_loopback=is_on_loopback)  # type: ignore[arg-type]
+    headers = [] if host is None else [(b"host", host.encode())]
+    await pages({"type": "http", "method": "GET", "path": path, "headers": headers}, None, send)  # type: ignore[arg-type]
+    assert sent[0]["status"] == (expected if path == "/metrics" else 200), "health tells nobody anything"
+    assert (b"secret" in b"".join(message.get("body", b"") for message in sent)) is (
+        expected == 200 and path == "/metrics"
+    )

@@ -172,3 +172,18 @@ async def test_s85_an_answer_that_nobody_can_read_leaves_nobody_without_one(
     async with asyncio.timeout(30):
         assert await first is LOST
         assert await second is NONE
+
+
+async def test_s93_an_answer_that_nobody_thought_of_leaves_no_question_without_one(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = asking.peers.send
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(asking.peers, "send", send)
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(asking.peers, "send", broken)
+    first, other = asking.ask(P[0]), asking.ask(P[1], name="other")
+    assert (await first, await other) == (LOST, LOST)
+    assert await asking.ask(P[0]) is NONE, "the next one is asked"

@@ -1,0 +1,100 @@
+"""Reads a small document from an https, http or file URL, with one deadline for everything.
+
+The timeout of `urlopen` is one for each call of the socket: a server that sends a byte now and then would hold the
+thread for as long as it likes. Here each call gets what is left of the whole time. Proxies and redirects are urllib's.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import time
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import IO, Any
+from urllib.request import FileHandler, HTTPHandler, HTTPSHandler, build_opener
+
+
+class _Deadline:
+    """`seconds` from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds. Raises TimeoutError where none are left."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"not complete after {self._seconds:.0f} s")
+        return left
+
+
+class _TimedReader(io.RawIOBase):
+    """What a socket receives. Each read waits for no longer than the deadline leaves."""
+
+    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
+        self._socket, self._deadline = sock, deadline
+        self._raw: Any = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(self._deadline.left())
+        read: int | None = self._raw.readinto(buffer)
+        return read
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _connection(kind: type[HTTPConnection], deadline: _Deadline, *args: Any, **options: Any) -> HTTPConnection:
+    """As urllib asks for one."""
+    made = kind(*args, **{**options, "timeout": deadline.left()})
+
+    def answer(sock: socket.socket, *args: Any, **options: Any) -> HTTPResponse:
+        response = HTTPResponse(sock, *args, **options)
+        untimed: IO[bytes] = response.fp
+        response.fp = io.BufferedReader(_TimedReader(sock, deadline))
+        untimed.close()
+        return response
+
+    made.response_class = answer  # type: ignore[assignment]
+    return made
+
+
+class _Http(HTTPHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, request: Any) -> Any:
+        return self.do_open(partial(_connection, HTTPConnection, self._deadline), request)
+
+
+class _Https(HTTPSHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, request: Any) -> Any:
+        return self.do_open(partial(_connection, HTTPSConnection, self._deadline), request)
+
+
+def timed_get(url: str, seconds: float, max_bytes: int) -> bytes:
+    """The document. Raises OSError, whatever is wrong with the server or its answer; ValueError where the document has
+    more than `max_bytes`. Blocks for `seconds` at most, beside the lookup of the host's name."""
+    deadline = _Deadline(seconds)
+    opener = build_opener(_Http(deadline), _Https(deadline), FileHandler())
+    try:
+        with opener.open(url, timeout=seconds) as answer:
+            content: bytes = answer.read(max_bytes + 1)
+    except HTTPException as error:  # no HTTP at all, or an answer that breaks off
+        raise OSError(f"{type(error).__name__}: {error!s:.200}") from error
+    if len(content) <= max_bytes and getattr(answer, "length", None):
+        raise OSError(f"the answer breaks off after {len(content)} bytes")
+    if len(content) > max_bytes:
+        raise ValueError(f"more than {max_bytes} bytes")
+    return content
