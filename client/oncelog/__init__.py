@@ -15,6 +15,7 @@ config.py                   Kafka's keys, types, defaults and bounds
 type_checks.py              whether a value has the type that its option declares
 typed_options.py            the same options as typed keywords, generated of config.py
 names.py                    what may be sent as a name
+escaping.py                 text of others as a terminal may show it
 errors.py                   what may go wrong
 address.py                  where a broker is
 jaas.py                     what stands in sasl.jaas.config

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from oncelog import escaping
 from oncelog_console.limits import MAX_SHOWN_CHARACTERS, NAME_CHARACTERS
 
 KEPT: Final = frozenset(" \n\t")
@@ -28,9 +29,7 @@ def visible(text: str) -> str:
     """`text`, with an escape for each character that shows nothing by itself; cut to MAX_SHOWN_CHARACTERS."""
     if len(text) > MAX_SHOWN_CHARACTERS:
         text = text[:MAX_SHOWN_CHARACTERS] + "…"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in KEPT else c.encode("unicode_escape").decode() for c in text)
+    return escaping.visible(text, KEPT)
 
 
 def finalized(value: Any) -> Any:

@@ -9,7 +9,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
-from oncelog.cli.output import Column, show_rows
+from oncelog.cli.output import Column, show_rows, tell
 from oncelog.cli.running import run
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _alter(resources: list[ConfigResource], changes: list[AlterConfig], bootstra
             await admin.incremental_alter_configs(dict.fromkeys(resources, changes), validate_only=check)
 
     run(command, bootstrap)
-    click.echo(f"{'would alter' if check else 'altered'} {', '.join(map(str, resources))}", err=True)
+    tell(f"{'would alter' if check else 'altered'} {', '.join(map(str, resources))}")
 
 
 def _resources(topics: tuple[str, ...], brokers: tuple[int, ...], is_default: bool) -> list[ConfigResource]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,9 +12,10 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, count, show_document, show_plain
+from oncelog.cli.output import chosen_format, count, say, show_document, show_plain
 from oncelog.cli.running import run
 from oncelog.cli.targets import TARGET, Target, partitions_of
+from oncelog.escaping import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
             from oncelog.clock import now_ms
 
             for line in text(explained, now_ms()):
-                click.echo(line)
+                say(line)
 
 
 def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
@@ -136,7 +136,7 @@ def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
     from oncelog.admin.hanging import PREPARED, Hang
 
     topic, index = explained.partition
-    abort = f"oncelog txns abort {quote(f'{topic}:{index}')} --start-offset {pinned_by.start_offset}"
+    abort = f"oncelog txns abort {shell_quoted(f'{topic}:{index}')} --start-offset {pinned_by.start_offset}"
     if pinned_by.may_be_aborted_here:
         return abort
     assert pinned_by.held is not None
@@ -144,7 +144,7 @@ def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
         return f"its records here cannot be committed; to have later ones read, give them up: {abort} --force"
     if pinned_by.held.state in PREPARED:
         return "nothing is to be done, unless it takes long: then see the log of its coordinator"
-    force = f"oncelog txns fence {quote(pinned_by.held.transactional_id)}"
+    force = f"oncelog txns fence {shell_quoted(pinned_by.held.transactional_id)}"
     if explained.hang is Hang.OVERDUE:
         return force
     return f"commit or abort it in its producer; or take that its transactional id, and abort: {force}"

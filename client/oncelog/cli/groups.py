@@ -12,7 +12,7 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.group_positions import LAG_COLUMNS, lags_of, planned
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, chosen_format, show_document, show_plain, show_rows, show_table
+from oncelog.cli.output import Column, chosen_format, confirmed, show_document, show_plain, show_rows, show_table, tell
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 
@@ -132,7 +132,7 @@ def reset(
     if not rows:
         raise Failure(f"{group_id} has committed nothing: name topics with --topic")
     show_rows(PLAN_COLUMNS, rows, output)
-    click.echo(f"moved {group_id}" if execute else "nothing was changed: use --execute", err=True)
+    tell(f"moved {group_id}" if execute else "nothing was changed: use --execute")
 
 
 @groups.command()
@@ -144,7 +144,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("will not delete without asking, and there is nobody to ask: use --yes")
-        if not click.confirm(f"Delete {', '.join(group_ids)} and all committed offsets?", err=True):
+        if not confirmed(f"Delete {', '.join(group_ids)} and all committed offsets?"):
             raise Failure("nothing was deleted")
 
     async def command() -> None:
@@ -154,7 +154,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)
-    click.echo(f"deleted {', '.join(group_ids)}", err=True)
+    tell(f"deleted {', '.join(group_ids)}")
 
 
 def _position(target: str) -> Position:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from oncelog.cli.streams import discard
+from oncelog.escaping import visible
 
 if TYPE_CHECKING:
     from typing import IO
@@ -37,7 +38,7 @@ class Failure(click.ClickException):
     """Ends the command with exit code 1 and `oncelog: message` on standard error."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"oncelog: {self.message}", file=file or sys.stderr)
+        click.echo(visible(f"oncelog: {self.message}"), file=file or sys.stderr)
 
 
 def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:

@@ -9,7 +9,7 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table
+from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table, tell
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import PARTITION, TARGET, Target, partitions_of
 
@@ -188,7 +188,7 @@ def find_hanging(
     places = {each.transaction.partition for each in found}
     late = {each.transaction.partition for each in found if each.is_late}
     where = f"in {count(len(places), 'partition')}, {len(late)} of them late"
-    click.echo(f"{count(len(found), 'hanging transaction')}, {where}", err=True)
+    tell(f"{count(len(found), 'hanging transaction')}, {where}")
 
 
 @txns.command()
@@ -240,7 +240,7 @@ def abort(
             stable = (await admin.transactions.explain([where]))[where].last_stable_offset
         return f"aborted the transaction of producer id {whose} in {where}; its last stable offset is {stable} now"
 
-    click.echo(run(command, bootstrap), err=True)
+    tell(run(command, bootstrap))
 
 
 @txns.command()
@@ -259,7 +259,7 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str) -> None:
             await admin.transactions.fence(transactional_ids)
 
     run(command, bootstrap)
-    click.echo(f"fenced {', '.join(transactional_ids)}", err=True)
+    tell(f"fenced {', '.join(transactional_ids)}")
 
 
 async def _check_broker(admin: Admin, broker_id: int | None) -> None:

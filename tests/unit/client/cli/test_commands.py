@@ -53,6 +53,32 @@ def test_finding_serve_loads_no_other_command_and_nothing_slow():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("tpics", "'topics'"), ("consum", "'consume'"), ("serv", "'serve'"), ("user", "'users'")]
+)
+def test_a_misspelt_command_is_told_the_nearest(typed, meant):
+    result = oncelog(typed)
+    assert result.exit_code == 2
+    assert f"No such command '{typed}'. Did you mean {meant}" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["\x1b[2J"],
+        ["topics", "\x1b[2J"],
+        ["topics", "list", "--\x1b[2J"],
+        ["consume", "t:\x1b[2J"],
+        ["groups", "reset", "\x1b", "--to", "\x1b"],
+    ],
+)
+def test_a_refusal_steers_no_terminal(arguments):
+    """Arguments may be names that came from a cluster."""
+    result = oncelog(*arguments)
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+
+
 def test_an_unknown_command_is_wrong_usage():
     result = oncelog("topcis")
     assert result.exit_code == 2
