@@ -46,6 +46,7 @@ def bootstrap_option(command: F) -> F:
 
 output_option: Final = click.option(
     "--output",
+    "-o",
     type=click.Choice(OUTPUTS),
     callback=chosen_document,
     help="How to print. Default: a table on a terminal, else plain lines of tab-separated fields.",
