@@ -63,7 +63,7 @@ class LazyCommands(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = visible(error.message)  # type: ignore[misc]
+            error.message = visible(error.message, "\n")  # type: ignore[misc]
             raise
 
     def resolve_command(

@@ -38,7 +38,7 @@ class Failure(click.ClickException):
     """Ends the command with exit code 1 and `oncelog: message` on standard error."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(visible(f"oncelog: {self.message}"), file=file or sys.stderr)
+        click.echo(visible(f"oncelog: {self.message}", "\n"), file=file or sys.stderr)
 
 
 def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
@@ -71,8 +71,8 @@ def describe(error: KafkaError, bootstrap: str) -> str:
         why = _reason(error.message.removeprefix("no broker can be reached: "))
         return f"cannot reach {bootstrap}: {why}. Is the broker running? (oncelog serve)"
     if isinstance(error, PartialFailure):
-        return "; ".join(f"{each.code.name}: {each.message}" for each in error.errors.values())
-    return f"{error.code.name}: {error.message}"
+        return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
+    return visible(f"{error.code.name}: {error.message}")
 
 
 def _reason(message: str) -> str:
