@@ -358,6 +358,10 @@ def _address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ConfigError(
+            f"bootstrap_servers has {text!r}: an IPv6 address stands in brackets, [{text}]:{DEFAULT_PORT}"
+        )
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ConfigError(f"bootstrap_servers has {text!r}: must be host:port with a port from 1 to 65535")
     return Address(host.strip("[]"), int(port))

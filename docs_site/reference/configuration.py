@@ -22,7 +22,7 @@ Every key that `oncelog serve` takes: from a file (`--config my.properties`, or 
 (`ONCELOG_NUM_PARTITIONS=3`), or from the command line (`--set num.partitions=3`). Where several say something, the
 command line holds, then the environment. Names are Kafka's, and so are defaults and meanings unless the text says
 otherwise. An unknown key is refused at the start: what Kafka has and is not here would do nothing. A variable with our
-prefix that resembles no key is somebody else's (Kubernetes sets ONCELOG_PORT for a service of that name). It is
+prefix that resembles no key is somebody else's, as Kubernetes sets ONCELOG_PORT for a service of that name: it is
 ignored, with a warning where it is not one of those that Kubernetes sets.
 
 "Changes" says whether a value can be changed while brokers run, with `oncelog configs`: of one broker, of all of them

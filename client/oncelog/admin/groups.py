@@ -14,7 +14,7 @@ from oncelog.admin.calls import Calls
 from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.items import the_one
 from oncelog.cluster import NO_NODE, TopicPartition
-from oncelog.errors import ErrorCode, error_for
+from oncelog.errors import ErrorCode, KafkaError, error_for
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -205,7 +205,14 @@ class GroupAdmin:
                 )
                 topics[name].partitions.append(partition)
             request = OffsetCommitRequest(group_id=group_id, member_id="", topics=list(topics.values()))
-            _check_partitions(await self._calls.send_to(node_id, request))
+            try:
+                _check_partitions(await self._calls.send_to(node_id, request))
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                    raise
+                # Who commits without being a member is told so, and nothing of the members that are there.
+                why = "the group has members, and its offsets can only be set while it has none"
+                raise error_for(error.code, f"{group_id}: {why}") from error
 
         if offsets:
             await self._coordinators.each([group_id], ask)

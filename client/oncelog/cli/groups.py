@@ -27,6 +27,7 @@ from oncelog.cli.output import (
 )
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
+from oncelog.escaping import shell_quoted
 
 if TYPE_CHECKING:
     from oncelog.cli.offsets import Position
@@ -139,6 +140,8 @@ def reset(
 
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
+            if not committed and not topics and from_file is None:
+                await admin.groups.describe([group_id])  # raises where there is no such group
             if from_file is not None:
                 plan = _plan_from(from_file)
             else:
@@ -148,6 +151,12 @@ def reset(
                 _write_plan(to_file, plan)
             if execute:
                 await admin.groups.alter_offsets(group_id, plan)
+            if held := sorted(await admin.groups.unstable_offsets(group_id, plan)):
+                where = ", ".join(f"{topic}:{index}" for topic, index in held)
+                tell(
+                    f"oncelog: an open transaction holds offsets of {group_id} ({where}), and moves it there if it "
+                    f"commits: oncelog groups describe {shell_quoted(group_id)} says whose it is"
+                )
         return [(*key, committed.get(key), plan[key]) for key in sorted(plan)]
 
     rows = run(command, bootstrap)
