@@ -75,7 +75,7 @@ def test_the_tests_are_there() -> None:
 def test_the_loop_is_the_one_that_is_asked_for(tmp_path: Path) -> None:
     """In a process of its own, as it is read when pytest starts."""
     for loop, expected in (("asyncio", "asyncio"), ("uvloop", "uvloop")):
-        test = ROOT / "tests/unit/testing/loop_of_a_test.py"
+        test = ROOT / "tests/data/loop_in_use.py"
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)],
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Run by test_pythons.py alone: its name is no test's."""
+"""Run by test_pythons.py alone: pytest does not find it by its name."""
 
 from __future__ import annotations
 
