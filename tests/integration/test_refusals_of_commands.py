@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from broker_process import BrokerProcess
@@ -49,6 +49,7 @@ async def made(broker: BrokerProcess, topic: str) -> AsyncIterator[str]:
         ("configs set --broker 9 num.partitions=3", "there is no broker 9: the brokers are 1"),
         ("configs delete --broker 9 num.partitions", "there is no broker 9: the brokers are 1"),
         ("configs set --topic TOPIC a=b", "Unknown configuration a"),
+        ("configs describe --topic TOPIC nokey", "topic TOPIC: there is no setting 'nokey'"),
         ("log-dirs --broker 9", "there is no broker 9: the brokers are 1"),
         ("reassign generate --to 9 TOPIC", "no such brokers live: 9"),
         ("reassign generate --current /nowhere/plan TOPIC", "/nowhere/plan: No such file or directory"),
@@ -70,6 +71,18 @@ async def test_the_reason_is_the_real_one(broker: BrokerProcess, made: str, comm
     assert done.returncode in (1, 2), done.stdout
     assert reason.replace("TOPIC", made) in done.stderr
     assert time.monotonic() - began < QUICK_SECONDS
+
+
+def test_a_topic_that_is_not_there_is_the_reason_why_nothing_is_written(
+    broker_factory: Callable[[dict[str, str]], BrokerProcess],
+) -> None:
+    broker = broker_factory({"auto.create.topics.enable": "false"})
+    broker.start()
+    done = run_oncelog_text("produce", "nope", "-D", "max.block.ms=4000", "-b", broker.address, stdin="x\n")
+    assert done.returncode == 1
+    assert (
+        "topic 'nope': no metadata within 4 s: there is no such topic, and brokers have not created it" in done.stderr
+    )
 
 
 async def test_a_group_with_members_is_not_moved_and_that_is_said(broker: BrokerProcess, made: str) -> None:

@@ -10,7 +10,7 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
 from oncelog.cli.output import Column, show_rows, tell
-from oncelog.cli.running import run
+from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import check_brokers
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ def describe(
             )
 
     found = run(command, bootstrap)
+    for key in keys:
+        if not any(entry.name == key for entries in found.values() for entry in entries.values()):
+            raise Failure(f"{', '.join(map(str, resources))}: there is no setting {key!r}")
     rows = [
         row if with_documentation else row[:-1]
         for resource in resources
