@@ -29,7 +29,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests test lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist audit clean help
+.PHONY: run cluster browser-tests test test-pythons lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -88,6 +88,10 @@ unit: zookeeper       ## of these: pure logic and property tests
 integration: zookeeper ## of these: a live broker process, foreign clients, kill -9, mutated frames
 	$(PYTEST) -m "not soak and not measured" tests/integration
 	$(ALONE) -m "measured and not soak" $(filter tests/integration/%,$(MEASURED))
+
+# Environments of their own in .venvs/; each takes some minutes.
+test-pythons: zookeeper ## unit, property and client tests on every Python found, on both event loops (ONLY="3.12 3.13" PYTHONS=/opt/python)
+	PYTHONS="$(PYTHONS)" $(BIN)/python -m tests.support.pythons $(foreach only,$(ONLY),--only $(only)) -- --numprocesses=$(WORKERS) --maxprocesses=8
 
 compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
 	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
@@ -149,5 +153,5 @@ audit: $(STAMP)       ## look the pinned dependencies up in an index of advisori
 	$(BIN)/python deploy/audit.py
 
 clean:                ## remove what the targets above made (not ./data)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

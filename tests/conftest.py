@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import os
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -24,6 +25,24 @@ settings.register_profile("ci", settings.get_profile("any"), derandomize=True)
 # Other examples in every run, and more; a failure prints what repeats it.
 settings.register_profile("soak", settings.get_profile("any"), derandomize=False, max_examples=SOAK_EXAMPLES)
 settings.load_profile("ci")
+
+
+class OtherLoop:
+    """Runs asynchronous tests on uvloop; a nearer conftest.py may choose for its own tests."""
+
+    def pytest_asyncio_loop_factories(self) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+        import uvloop
+
+        return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """ONCELOG_TEST_LOOP=uvloop; by default, and with `asyncio`, tests run on asyncio's own loop."""
+    loop = os.environ.get("ONCELOG_TEST_LOOP", "asyncio")
+    if loop not in ("asyncio", "uvloop"):
+        raise pytest.UsageError(f"ONCELOG_TEST_LOOP={loop}: asyncio or uvloop")
+    if loop == "uvloop":
+        config.pluginmanager.register(OtherLoop())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,8 +11,11 @@ group_offsets.py            what a group commits, and who commits it
 tracing/                    OpenTelemetry: spans, and the context in headers
 prepared_transaction.py     a transaction that its producer has handed over
 cluster.py                  who leads what
-config.py                   Kafka's keys, defaults and bounds
+config.py                   Kafka's keys, types, defaults and bounds
+type_checks.py              whether a value has the type that its option declares
+typed_options.py            the same options as typed keywords, generated of config.py
 names.py                    what may be sent as a name
+escaping.py                 text of others as a terminal may show it
 errors.py                   what may go wrong
 address.py                  where a broker is
 jaas.py                     what stands in sasl.jaas.config

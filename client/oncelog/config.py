@@ -2,20 +2,28 @@
 
 `ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Only keys that do something are here.
 Times are in milliseconds, sizes in bytes.
+
+The fields below are the one declaration of an option. From their types and bounds `validate` checks values; the
+typed keywords of the clients (typed_options.py) and docs/reference are generated from them (`make reference`).
 """
 
 from __future__ import annotations
 
 import difflib
 import ssl
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar, get_args, get_type_hints
 
 from oncelog.address import Address
 from oncelog.errors import ConfigError
 from oncelog.names import why_not_a_string
+from oncelog.type_checks import fits, words
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES
+
+if TYPE_CHECKING:
+    from oncelog.tracing import Tracing
 
 C = TypeVar("C", bound="ClientConfig")
 
@@ -26,15 +34,32 @@ DEFAULT_PORT: Final = 9092
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
 """A broker remembers the last five batches of a producer in a partition: an older one it cannot recognise (S8, S14)."""
 
+Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
+CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+RecoveryStrategy = Literal["rebootstrap", "none"]
+OffsetReset = Literal["earliest", "latest", "none"]
+Isolation = Literal["read_uncommitted", "read_committed"]
+
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
-COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OAUTHBEARER: Final = "OAUTHBEARER"
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 REBOOTSTRAP: Final = "rebootstrap"
-RECOVERY_STRATEGIES: Final = (REBOOTSTRAP, "none")
-OFFSET_RESETS: Final = ("earliest", "latest", "none")
-ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+SASL_MECHANISMS: Final = get_args(SaslMechanism)
+COMPRESSION_TYPES: Final = get_args(CompressionType)
+SECURITY_PROTOCOLS: Final = get_args(SecurityProtocol)
+RECOVERY_STRATEGIES: Final = get_args(RecoveryStrategy)
+OFFSET_RESETS: Final = get_args(OffsetReset)
+ISOLATION_LEVELS: Final = get_args(Isolation)
+
+Token = Callable[[], str | Awaitable[str]]
+"""Returns a token of OAUTHBEARER."""
+
+
+class TokenProvider(Protocol):
+    """Has a method that returns a token of OAUTHBEARER."""
+
+    def token(self) -> str | Awaitable[str]: ...
 
 
 class Bounds(NamedTuple):
@@ -71,11 +96,11 @@ class ClientConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
-    metadata_recovery_strategy: str = REBOOTSTRAP
+    metadata_recovery_strategy: RecoveryStrategy = REBOOTSTRAP
     """Where none of the brokers that we know of can be reached: "rebootstrap" begins anew with the bootstrap servers
     (KIP-899), "none" goes on trying those that we know."""
     socket_connection_setup_timeout_ms: int = 10_000
-    security_protocol: str = "PLAINTEXT"
+    security_protocol: SecurityProtocol = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
     """In place of what the other ssl_ keys say."""
     ssl_check_hostname: bool = True
@@ -86,20 +111,24 @@ class ClientConfig:
     ssl_keyfile: str | None = None
     ssl_password: str | None = field(default=None, repr=False)
     """Of the key, if it is encrypted."""
-    sasl_mechanism: str | None = None
+    sasl_mechanism: SaslMechanism | None = None
     sasl_plain_username: str | None = None
     """For PLAIN and for SCRAM."""
     sasl_plain_password: str | None = field(default=None, repr=False)
-    sasl_oauth_token_provider: Any = field(default=None, repr=False)
+    sasl_oauth_token_provider: Token | TokenProvider | None = field(default=None, repr=False)
     """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`. It is
     called in a thread."""
 
     def validate(self: C) -> C:
         """Returns itself. Raises ConfigError naming key, value and what is allowed."""
+        cls: Any = type(self)  # mypy takes the class of a frozen dataclass for one that has no hash
+        types = declared_types(cls)
+        for option in fields(self):
+            if option.name in self.BOUNDS:
+                _check_bounds(option.name, getattr(self, option.name), self.BOUNDS[option.name])
+            else:
+                _check_type(option, getattr(self, option.name), types[option.name])
         self.bootstrap_addresses()
-        for key, bounds in self.BOUNDS.items():
-            if hasattr(self, key):
-                _check_bounds(key, getattr(self, key), bounds)
         for key in self.NAMES:
             _check_name(key, getattr(self, key))
         _check_choice("metadata_recovery_strategy", self.metadata_recovery_strategy, RECOVERY_STRATEGIES)
@@ -136,13 +165,13 @@ class ProducerConfig(ClientConfig):
     }
     NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "transactional_id")
 
-    acks: str | int = "all"
+    acks: Acks = "all"
     """"all" (or -1): every in-sync replica has it; 1: the leader has it; 0: it was sent, and no offset is known."""
     linger_ms: int = 5
     """How long a batch waits for more records. 0 sends at once what gathers within one turn of the event loop."""
     batch_size: int = 16_384
     """Bytes before compression. A larger record travels in a batch of its own."""
-    compression_type: str = "none"
+    compression_type: CompressionType = "none"
     buffer_memory: int = 33_554_432
     """Bytes of all batches not yet acknowledged; `send` waits (max_block_ms at most) when they are used up."""
     max_block_ms: int = 60_000
@@ -165,7 +194,7 @@ class ProducerConfig(ClientConfig):
     transaction_timeout_ms: int = 60_000
     """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
     bounds it."""
-    tracing: Any = None
+    tracing: Tracing | bool | None = None
     """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of what is sent and of transactions, and W3C trace
     context in the headers of records. It needs the extra `otel`."""
 
@@ -183,8 +212,6 @@ class ProducerConfig(ClientConfig):
         return self
 
     def _validate_idempotence(self) -> None:
-        if self.enable_idempotence is not None and not isinstance(self.enable_idempotence, bool):  # 0 == False
-            raise ConfigError(f"enable_idempotence={self.enable_idempotence!r}: must be True, False or None")
         if self.transactional_id is not None:
             if not self.transactional_id:
                 raise ConfigError(f"transactional_id={self.transactional_id!r}: must not be empty")
@@ -242,8 +269,8 @@ class ConsumerConfig(ClientConfig):
     """Bytes of one Fetch answer. A first batch that is larger is sent all the same, or nobody could read it."""
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
-    auto_offset_reset: str = "latest"
-    isolation_level: str = "read_uncommitted"
+    auto_offset_reset: OffsetReset = "latest"
+    isolation_level: Isolation = "read_uncommitted"
     """"read_committed" returns only what is not in an open or aborted transaction."""
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     """What one batch may decompress to; one that is larger raises CorruptRecords, and the position stays before it. A
@@ -258,7 +285,7 @@ class ConsumerConfig(ClientConfig):
     """With it, offsets can be committed, and `subscribe` shares topics with whoever has the same one."""
     group_instance_id: str | None = None
     """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
-    partition_assignment_strategy: Iterable[Any] = ("range", "cooperative-sticky")
+    partition_assignment_strategy: list[Any] | tuple[Any, ...] = ("range", "cooperative-sticky")
     """Names, or assignors of one's own, the most wanted first. Only if all are cooperative do members keep on reading
     while the group rebalances; the default is the first of two steps to there, as with the Java client."""
     enable_auto_commit: bool = True
@@ -269,7 +296,7 @@ class ConsumerConfig(ClientConfig):
     """Who does not poll for so long has left the group. Also how long the others wait for it to rejoin."""
     exclude_internal_topics: bool = True
     """A pattern does not match topics like __consumer_offsets."""
-    tracing: Any = None
+    tracing: Tracing | bool | None = None
     """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
     `Consumer.processing`. It needs the extra `otel`."""
 
@@ -290,9 +317,9 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("group_id='': must not be empty; without a group, leave it out")
         if self.group_instance_id is not None and not (self.group_id and self.group_instance_id):
             raise ConfigError(f"group_instance_id={self.group_instance_id!r}: must not be empty, and needs a group_id")
-        if isinstance(self.partition_assignment_strategy, str) or not tuple(self.partition_assignment_strategy):
+        if not self.partition_assignment_strategy:
             raise ConfigError(
-                f"partition_assignment_strategy={self.partition_assignment_strategy!r}: must be a list, not empty"
+                f"partition_assignment_strategy={self.partition_assignment_strategy!r}: must not be empty"
             )
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
@@ -308,7 +335,15 @@ class AdminConfig(ClientConfig):
     default_api_timeout_ms: int = 60_000
 
 
-def load(cls: type[C], bootstrap_servers: str | Iterable[str], options: dict[str, Any]) -> C:
+@cache
+def declared_types(cls: Any) -> dict[str, Any]:
+    """The types that the options of `cls`, a ClientConfig, are declared with. Tracing, which needs OpenTelemetry,
+    counts as any object: `tracing.wanted` checks it."""
+    types = get_type_hints(cls, localns={"Tracing": object})
+    return {option.name: types[option.name] for option in fields(cls)}
+
+
+def load(cls: type[C], bootstrap_servers: str | Iterable[str], options: Mapping[str, Any]) -> C:
     """`options` as a validated config. Raises ConfigError, for an unknown key with the nearest known one."""
     known = [field.name for field in fields(cls)]
     for key in options:
@@ -323,6 +358,10 @@ def _address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ConfigError(
+            f"bootstrap_servers has {text!r}: an IPv6 address stands in brackets, [{text}]:{DEFAULT_PORT}"
+        )
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise ConfigError(f"bootstrap_servers has {text!r}: must be host:port with a port from 1 to 65535")
     return Address(host.strip("[]"), int(port))
@@ -342,6 +381,12 @@ def _check_name(key: str, value: Any) -> None:
     why_not = None if value is None else why_not_a_string(value)
     if why_not is not None:
         raise ConfigError(f"{key}={value!r:.100}: {why_not}")
+
+
+def _check_type(option: Field[Any], value: object, declared: Any) -> None:
+    if not fits(value, declared):
+        shown = f"{option.name}={value!r:.100}" if option.repr else option.name  # a password is not repeated
+        raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 
 
 def _check_security(config: ClientConfig) -> None:

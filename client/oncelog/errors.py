@@ -39,6 +39,9 @@ from typing import Any, Final
 
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
+NAMED_ITEMS: Final = 5
+"""Of those that share a reason, in the message of a PartialFailure."""
+
 __all__ = [
     "AbortableError",
     "AuthenticationFailed",
@@ -229,13 +232,34 @@ class InvalidTopic(KafkaError):
 
 
 class PartialFailure(KafkaError):
-    """Some items of an Admin call failed: `errors` has an error for each of them, `results` the rest."""
+    """Some items of an Admin call failed: `errors` has an error for each of them, `results` the rest.
+
+    The message has each reason once, with the items that share it.
+    """
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
         first = next(iter(errors.values()))
-        super().__init__(first.code, "; ".join(error.message for error in errors.values()))
         self.errors = errors
         self.results = results
+        super().__init__(first.code, "; ".join(message for _, message in self.reasons()))
+
+    def reasons(self) -> list[tuple[ErrorCode, str]]:
+        """Each reason once: its code, and a message that names the items, the first of them where they are many."""
+        sharing: dict[tuple[ErrorCode, str], list[tuple[str, str]]] = {}
+        for item, error in self.errors.items():
+            name = str(item)
+            why = error.message.removeprefix(f"{name}: ").replace(f"'{name}'", "'...'")
+            sharing.setdefault((error.code, why), []).append((name, error.message))
+        return [(code, _shared(why, those)) for (code, why), those in sharing.items()]
+
+
+def _shared(why: str, items: list[tuple[str, str]]) -> str:
+    """The message of one item, or the reason that several share."""
+    if len(items) == 1:
+        return items[0][1]
+    names = [name for name, _ in items]
+    more = f" and {len(names) - NAMED_ITEMS} more" if len(names) > NAMED_ITEMS else ""
+    return f"{', '.join(names[:NAMED_ITEMS])}{more}: {why} ({len(names)} items)"
 
 
 class ConfigError(KafkaError, ValueError):

@@ -20,7 +20,7 @@ class Link:
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
         self.bootstrap = bootstrap
-        defaults = {
+        defaults: dict[str, Any] = {
             "client_id": CLIENT_ID,
             "default_api_timeout_ms": CALL_TIMEOUT_MS,
             "request_timeout_ms": CALL_TIMEOUT_MS,

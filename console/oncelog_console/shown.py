@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from oncelog import escaping
 from oncelog_console.limits import MAX_SHOWN_CHARACTERS, NAME_CHARACTERS
 
 KEPT: Final = frozenset(" \n\t")
@@ -34,11 +35,7 @@ def visible(text: str) -> str:
         text = text[:MAX_SHOWN_CHARACTERS] + "…"
     if text.isprintable():
         return text
-    return THOUSANDS.join(map(_escaped, _WITHIN_NUMBER.split(text)))
-
-
-def _escaped(text: str) -> str:
-    return "".join(c if c.isprintable() or c in KEPT else c.encode("unicode_escape").decode() for c in text)
+    return THOUSANDS.join(escaping.visible(part, KEPT) for part in _WITHIN_NUMBER.split(text))
 
 
 def finalized(value: Any) -> Any:

@@ -1,11 +1,14 @@
-"""The pages that are made of the code: `make reference` writes them, tests/unit/test_reference.py holds them to it.
+"""The pages and modules that are generated from the code.
 
-`pages` lists them all; each is kept in docs/, so that it can be read on a code host, too. `markdown` is what they are
-written with.
+`make reference` writes them, tests/unit/test_reference.py holds them to it.
+
+`pages` lists them all; each page is kept in docs/, so that it can be read on a code host, too. `markdown` is what they
+are written with.
 
 - `rules`: what exactly once means, rule by rule, each with its tests (`rules.toml` has the words)
 - `configuration`: the keys of brokers, topics and clients
 - `commands`: `oncelog` and all below it
+- `typed_options`: the module of the client that gives its options types
 - `apis`: the protocol's APIs and versions
 - `python_api`: the client, the errors, the pytest plugin
 """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import math
 from dataclasses import MISSING, Field, fields
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+import oncelog.config
 from docs_site.reference.markdown import cell, code, table
 from oncelog.config import AdminConfig, Bounds, ClientConfig, ConsumerConfig, ProducerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
@@ -19,7 +21,9 @@ OF_BROKERS: Final = """\
 Every key that `oncelog serve` takes: from a file (`--config my.properties`, or TOML), from the environment
 (`ONCELOG_NUM_PARTITIONS=3`), or from the command line (`--set num.partitions=3`). Where several say something, the
 command line holds, then the environment. Names are Kafka's, and so are defaults and meanings unless the text says
-otherwise. An unknown key is refused at the start: what Kafka has and is not here would do nothing.
+otherwise. An unknown key is refused at the start: what Kafka has and is not here would do nothing. A variable with our
+prefix that resembles no key is somebody else's, as Kubernetes sets ONCELOG_PORT for a service of that name: it is
+ignored, with a warning where it is not one of those that Kubernetes sets.
 
 "Changes" says whether a value can be changed while brokers run, with `oncelog configs`: of one broker, of all of them
 (`cluster`), or not at all (`restart`).
@@ -38,6 +42,9 @@ OF_CLIENTS: Final = """\
 What `Producer`, `Consumer` and `Admin` take as keyword arguments: `Producer("127.0.0.1:9092", linger_ms=20)`. They
 are Kafka's keys, with underscores in place of dots, and Kafka's defaults. An unknown key or a bad value raises
 `ConfigError` at once. Times are in milliseconds, sizes in bytes.
+
+Type checkers find misspelt options and values of another type, and editors complete them. A function that passes
+options on names their type: `def opened(**options: Unpack[ConsumerOptions])`, from `oncelog.typed_options`.
 """
 _CHANGES: Final = {
     UpdateMode.READ_ONLY: "restart",
@@ -114,14 +121,26 @@ def of_clients() -> str:
         ("Consumer", ConsumerConfig, common),
         ("Admin", AdminConfig, common),
     ):
-        texts = _texts(config)
+        texts = field_texts(config)
         rows = [
-            [code(field.name), cell(str(field.type)), _client_default(field), _meaning(config, field, texts)]
+            [code(field.name), _client_type(field), _client_default(field), _meaning(config, field, texts)]
             for field in fields(config)
             if field.name not in left_out
         ]
         parts += [f"## {title}\n", table(["Key", "Type", "Default", "Meaning"], rows)]
     return "\n".join(parts)
+
+
+def _client_type(field: Field[Any]) -> str:
+    """As it is declared; the name of a choice as what may be chosen."""
+    names = [name.strip() for name in str(field.type).split(" | ")]
+    choices = [get_args(getattr(oncelog.config, name, None)) for name in names]
+    return cell(" | ".join(_choice(name, values) for name, values in zip(names, choices, strict=True)))
+
+
+def _choice(name: str, values: tuple[object, ...]) -> str:
+    is_choice = bool(values) and all(isinstance(value, str | int) for value in values)
+    return " | ".join(json.dumps(value) for value in values) if is_choice else name
 
 
 def _client_default(field: Field[Any]) -> str:
@@ -141,7 +160,7 @@ def _bounds(bounds: Bounds) -> str:
     return f"At least {bounds.low}." if bounds.high in unbounded else f"From {bounds.low} to {bounds.high}."
 
 
-def _texts(config: type[ClientConfig]) -> dict[str, str]:
+def field_texts(config: type[ClientConfig]) -> dict[str, str]:
     """The string beneath each field, of the class and of what it is derived from."""
     found: dict[str, str] = {}
     for each in reversed(config.__mro__):

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs_site.reference import apis, commands, configuration, faults, python_api, rights, rules
+from docs_site.reference import apis, commands, configuration, faults, python_api, rights, rules, typed_options
 from docs_site.reference.markdown import with_section
 from oncelog_broker.web.document import document as metrics
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "metrics.md": metrics,
     "reference/apis.md": apis.document,
@@ -21,6 +22,10 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/rules.md": rules.document,
     "reference/topic-configuration.md": configuration.of_topics,
 }
+MODULES: Final[Mapping[str, Callable[[], str]]] = {
+    "client/oncelog/typed_options.py": typed_options.document,
+}
+"""Modules that are generated, by their path in the checkout."""
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("authorizations.md", "table"): rights.rights,
     ("testing.md", "kinds"): faults.kinds,

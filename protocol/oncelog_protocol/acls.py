@@ -130,6 +130,12 @@ class AclBinding(NamedTuple):
     pattern: ResourcePattern
     entry: AclEntry
 
+    def __str__(self) -> str:
+        kind, name, pattern = self.pattern
+        principal, host, operation, permission = self.entry
+        of = f"{pattern.name.lower()} {kind.name.lower()} {name!r}"
+        return f"{permission.name.lower()} {principal} from {host} {operation.name.lower()} on {of}"
+
 
 class PatternFilter(NamedTuple):
     """Which patterns; `name` None: whatever they are called."""

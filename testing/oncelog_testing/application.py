@@ -11,6 +11,8 @@ from oncelog_testing.history.verdict import Verdict
 from oncelog_testing.history.violation import Kind
 from oncelog_testing.readers import committed_offsets, content
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 WRITER = "whoever wrote the inputs"
 
 

@@ -20,6 +20,8 @@ from oncelog_testing.control import CRASH_SECONDS, BrokerGone, Fault, ask
 if TYPE_CHECKING:
     from oncelog_broker.local_cluster.ports import OwnPort
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 LOOPBACK: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
@@ -233,6 +235,8 @@ class Broker:
         command = [sys.executable, "-P", "-m", "oncelog", "serve", "--stop-at-eof", "--fail-control", "0"]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
+        from oncelog_broker.config.load import without_settings
+
         make_private_directory(self.directory)
         with opened_privately(self.log, "ab") as log:
             self._process = subprocess.Popen(
@@ -242,6 +246,7 @@ class Broker:
                 stderr=log,
                 text=True,
                 start_new_session=True,  # no Ctrl-C of ours reaches it
+                env=without_settings(os.environ),  # a test's broker is as its settings say, wherever it runs
             )
 
     def wait_ready(self) -> None:

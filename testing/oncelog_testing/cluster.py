@@ -17,6 +17,8 @@ from oncelog_testing.broker import QUICK_SETTINGS, Broker, BrokerStartError
 from oncelog_testing.control import WAIT_SECONDS, BrokerGone, Fault, NotStruck
 from oncelog_testing.topics import create_topic, run
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 120.0
 """Until all brokers see each other, and until all replicas are in sync."""

@@ -9,6 +9,8 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 ANSWER_SECONDS: Final = 60.0
 """For an answer of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from oncelog_testing.broker import Broker
     from oncelog_testing.cluster import Cluster
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 CLUSTER_REQUIRED = "oncelog_cluster_required"
 MARK = "oncelog_topic"
 
@@ -103,11 +105,15 @@ def oncelog_cluster(
 @pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> str:
     """The name of a topic of this test's own, on the cluster if the test has that one, else on the broker."""
-    from oncelog_testing.topics import topic_name
+    from oncelog_testing.topics import topic_name, wanted_topic
 
     marker = request.node.get_closest_marker(MARK)
     name = topic_name(request.node.name)
-    _server_of(request).create_topic(name, *(marker.args if marker else ()), **(marker.kwargs if marker else {}))
+    try:
+        partitions, configs = wanted_topic(*marker.args, **marker.kwargs) if marker else wanted_topic()
+    except TypeError as error:
+        pytest.fail(f"@pytest.mark.{MARK}: {error}", pytrace=False)
+    _server_of(request).create_topic(name, partitions, configs)
     return name
 
 

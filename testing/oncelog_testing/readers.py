@@ -10,6 +10,8 @@ from typing import Final
 from oncelog_testing.history.events import Place
 from oncelog_testing.topics import run
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 STABLE_SECONDS: Final = 60.0
 """For transactions to end, by default: markers may be on their way, and a coordinator may be starting."""
 POLL_SECONDS: Final = 0.05

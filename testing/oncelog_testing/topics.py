@@ -7,7 +7,10 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, TypeVar
+
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 T = TypeVar("T")
 
@@ -19,6 +22,28 @@ def topic_name(test: str) -> str:
     """A name nobody has used, by which a reader knows the test."""
     readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", test).strip("-")[:NAME_CHARACTERS]
     return f"{readable or 'test'}-{uuid.uuid4().hex[:8]}"
+
+
+def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str] | None]:
+    """Partitions and configs that a mark asks for. Raises TypeError that says what is wrong, and what there is."""
+    taken = ("partitions", "configs")
+    if len(positional) > len(taken):
+        raise TypeError(f"takes {' and '.join(taken)}, not {len(positional)} values")
+    found: dict[str, Any] = dict(zip(taken, positional, strict=False))
+    for name, value in named.items():
+        if name not in taken:
+            near = get_close_matches(name, taken, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {' and '.join(taken)}"
+            raise TypeError(f"unknown argument {name!r}: {hint}")
+        if name in found:
+            raise TypeError(f"{name} is given twice")
+        found[name] = value
+    partitions, configs = found.get("partitions", 1), found.get("configs")
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
+        raise TypeError(f"partitions={partitions!r}: must be a number from 1")
+    if configs is not None and not isinstance(configs, Mapping):
+        raise TypeError(f"configs={configs!r}: must be a dict of Kafka's keys")
+    return partitions, configs
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import uuid
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
+from raw_client import RawClient
 from warm_commands import run_oncelog_text
 
-from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.join_group import JoinGroupRequest
+from oncelog_protocol.messages.sync_group import SyncGroupRequest
 
 TIMEOUT_SECONDS = 60
 
@@ -73,6 +79,128 @@ async def test_a_member_is_shown_with_what_it_reads(broker: BrokerProcess, topic
             assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
             with pytest.raises(KafkaError):
                 await admin.groups.alter_offsets(group, {TopicPartition(topic, 0): 1})
+
+
+async def test_members_without_partitions_are_shown(broker: BrokerProcess, topic: str, group: str) -> None:
+    """Three members of a group of two partitions; one of them is static."""
+    await fill(broker, topic)
+    async with AsyncExitStack() as stack:
+        members = [
+            await stack.enter_async_context(
+                Consumer(
+                    broker.address, group_id=group, client_id=f"c{n}", group_instance_id="static" if n == 0 else None
+                )
+            )
+            for n in range(3)
+        ]
+        for member in members:
+            member.subscribe([topic])
+        while sorted(len(member.assignment()) for member in members) != [0, 1, 1]:
+            await asyncio.gather(*(member.poll(50) for member in members))
+        (described,) = json.loads(oncelog(broker, "groups", "describe", group, "--output", "json").stdout)
+        lines = oncelog(broker, "groups", "describe", group).stdout.splitlines()
+        table = oncelog(broker, "groups", "describe", group, "--output", "table").stdout
+    shown = {member["client"]: member for member in described["members"]}
+    assert sorted(shown) == ["c0", "c1", "c2"]
+    assert [shown[f"c{n}"]["instance_id"] for n in range(3)] == ["static", None, None]
+    assert sorted(len(member["partitions"]) for member in shown.values()) == [0, 1, 1]
+    assert described["protocol_type"] == "consumer"
+    assert described["protocol"] == "range"
+    assert described["coordinator"] == 1
+    rows = [line.split("\t") for line in lines]
+    assert {len(row) for row in rows} == {13}
+    assert sorted(row[8] for row in rows) == ["c0", "c1", "c2"]
+    assert [row[2:7] for row in rows if row[2] == "-"] == [["-"] * 5], "one that reads nothing"
+    assert [row[10] for row in rows if row[8] == "c0"] == ["static"]
+    assert f"{group}: Stable" in table
+    for name in ("Members", "Instance", "static", "c0", "c1", "c2"):
+        assert name in table
+
+
+def test_a_group_that_is_no_consumers_shows_its_members(broker: BrokerProcess, group: str) -> None:
+    """As Kafka Connect and schema registries have them."""
+    with RawClient(broker.port) as client:
+        protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"{}")]
+        join = {
+            "group_id": group,
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 30_000,
+            "protocol_type": "sr",
+            "protocols": protocols,
+        }
+        member = client.call(JoinGroupRequest(member_id="", **join), ApiKey.JOIN_GROUP, 4).member_id
+        joined = client.call(JoinGroupRequest(member_id=member, **join), ApiKey.JOIN_GROUP, 4)
+        assignments = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"{}")]
+        sync = SyncGroupRequest(
+            group_id=group, generation_id=joined.generation_id, member_id=member, assignments=assignments
+        )
+        client.call(sync, ApiKey.SYNC_GROUP, 2)
+        done = oncelog(broker, "groups", "describe", group)
+        (described,) = json.loads(oncelog(broker, "groups", "describe", group, "--output", "json").stdout)
+    (row,) = [line.split("\t") for line in done.stdout.splitlines()]
+    assert row[:10] == [group, "Stable", "-", "-", "-", "-", "-", member, "raw", "/127.0.0.1"]
+    assert (described["protocol_type"], described["protocol"]) == ("sr", "v0")
+    assert [(each["client"], each["partitions"]) for each in described["members"]] == [("raw", [])]
+
+
+async def test_a_group_that_only_has_offsets_or_nothing_says_so(broker: BrokerProcess, topic: str, group: str) -> None:
+    await fill(broker, topic)
+    unknown = oncelog(broker, "groups", "describe", group)
+    assert unknown.returncode == 1
+    assert f"GROUP_ID_NOT_FOUND: {group}: Group {group} not found." in unknown.stderr
+    await commit(broker, group, topic, 1)
+    async with Admin(broker.address) as admin:
+        await admin.groups.delete_offsets(group, [TopicPartition(topic, 0)])
+    (line,) = oncelog(broker, "groups", "describe", group).stdout.splitlines()
+    assert line.split("\t") == [group, "Empty", topic, "1", "1", "10", "9", *["-"] * 6]
+
+
+async def test_s37_offsets_that_an_open_transaction_holds_are_explained(
+    broker: BrokerProcess, topic: str, group: str
+) -> None:
+    """A process died with offsets in its transaction: whoever takes over waits, and is told for whom and until when."""
+    await fill(broker, topic)
+    await commit(broker, group, topic, 4)
+    other = f"{group}-other"
+    metadata = ConsumerGroupMetadata(group, -1, "", None)
+    here, there = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    async with (
+        Producer(broker.address, transactional_id=f"{group}-dead", transaction_timeout_ms=120_000) as dead,
+        Producer(broker.address, transactional_id=f"{group}-live") as live,
+        Admin(broker.address) as admin,
+    ):
+        async with dead.transaction(), live.transaction():
+            await dead.send_offsets({here: 7}, metadata)
+            await live.send_offsets({there: 8}, ConsumerGroupMetadata(other, -1, "", None))
+            assert await admin.groups.unstable_offsets(group, [here, there]) == {here}
+            (described,) = json.loads(oncelog(broker, "groups", "describe", group, "--output", "json").stdout)
+            plain = oncelog(broker, "groups", "describe", group).stdout.splitlines()
+            table = oncelog(broker, "groups", "describe", group, "--output", "table").stdout
+            explained = json.loads(oncelog(broker, "explain", topic, "--output", "json").stdout)
+            lines = oncelog(broker, "explain", topic, "--output", "table").stdout
+            of_partition = oncelog(broker, "explain", f"{topic}:1").stdout.rstrip("\n").split("\t")
+        after = oncelog(broker, "groups", "describe", group, "--output", "table").stdout
+        nothing = json.loads(oncelog(broker, "explain", topic, "--output", "json").stdout)
+    first, second = described["partitions"]
+    held = first["held_by"]
+    assert (held["transactional_id"], held["offset"], held["state"]) == (f"{group}-dead", 7, "Ongoing")
+    assert held["ends_by_ms"] >= held["start_time_ms"] + 120_000
+    assert first["offset_is_held"] is True
+    assert (second["offset_is_held"], second["held_by"]) == (False, None)
+    assert [line.split("\t")[-2:] for line in plain] == [[f"{group}-dead", str(held["ends_by_ms"])], ["-", "-"]]
+    sentence = f"the open transaction of transactional id '{group}-dead' holds its offsets of {topic}:0."
+    for text in (table, lines):
+        assert sentence in text
+        assert "Open since   20" in text
+        assert "Ends         by itself at 20" in text
+        assert f"oncelog txns fence {group}-dead" in text
+    assert f"'{group}-live' holds its offsets of {topic}:1." in lines
+    assert f"'{group}-live'" not in table, "another group's"
+    holders = [[each["transactional_id"] for each in partition["held_offsets"]] for partition in explained]
+    assert holders == [[f"{group}-dead"], [f"{group}-live"]]
+    assert of_partition[-3:-1] == [other, f"{group}-live"]
+    assert "holds its offsets" not in after
+    assert [partition["held_offsets"] for partition in nothing] == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,36 @@ def test_that_fails_next(oncelog_broker):
 """
 
 
+MISTAKEN = """
+import pytest
+
+def test_a_point_that_is_none(oncelog_broker):
+    oncelog_broker.fail("Nowhere", crash=True)
+
+@pytest.mark.oncelog_topic(partition=3)
+def test_a_mark_that_is_misspelt(oncelog_broker, oncelog_topic):
+    pass
+
+def test_a_history_that_is_wrong(oncelog_history, oncelog_topic):
+    send = oncelog_history.send("writer", oncelog_topic, b"lost")
+    oncelog_history.acknowledged(send, 0, 0)
+    oncelog_history.read(oncelog_topic)
+    oncelog_history.check()
+"""
+
+
+def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a variable that would stop a broker, or change it, does neither to one of a test."""
+    monkeypatch.setenv("ONCELOG_PORT", "tcp://10.0.0.1:9092")
+    monkeypatch.setenv("ONCELOG_NUM_PARTITON", "3")
+    done = pytest_in(project, MISTAKEN, *WITHOUT)
+    assert re.search(r"2 failed, .*1 error", done.stdout), done.stdout + done.stderr
+    assert ">       oncelog_history.check()" in done.stdout
+    assert "@pytest.mark.oncelog_topic: unknown argument 'partition': did you mean 'partitions'?" in done.stdout
+    assert 'oncelog_broker.fail("Nowhere", crash=True)' in done.stdout
+    assert not re.search(r"oncelog_testing/\w+\.py:\d+", done.stdout), done.stdout
+
+
 def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Path) -> None:
     """And a test that fails shows what the broker said meanwhile, and not what it said before."""
     done = pytest_in(project, PLAIN + FAILING, *WITHOUT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from docs_site.reference import python_api
 from docs_site.reference.markdown import cell, code, table, with_section
-from docs_site.reference.pages import DOCS, names, written
+from docs_site.reference.pages import DOCS, MODULES, ROOT, names, written
 
 
 @pytest.mark.parametrize("page", names())
@@ -14,6 +14,11 @@ def test_a_page_is_what_the_code_says(page: str) -> None:
     assert path.is_file(), "make reference"
     is_true = path.read_text() == written(page)
     assert is_true, f"docs/{page} is not what the code says: make reference"  # without a diff of thousands of lines
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_generated_module_is_what_its_declarations_say(module: str) -> None:
+    assert (ROOT / module).read_text() == MODULES[module](), "make reference"
 
 
 def test_a_cell_is_one_cell() -> None:

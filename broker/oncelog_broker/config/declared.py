@@ -63,10 +63,15 @@ class InvalidConfig(ValueError):
 
 def unknown_key(name: str, known: Iterable[str]) -> str:
     """The message for a key that does not exist, with the nearest that does."""
+    near = resembles(name, known)
+    return f"Unknown configuration {name}" + (f": did you mean {near}?" if near else "")
+
+
+def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The key that `name` is most like; None if it is like none. `likeness` is from 0 to 1, of difflib."""
     from difflib import get_close_matches  # needed for mistakes only
 
-    near = get_close_matches(name, list(known), n=1)
-    return f"Unknown configuration {name}" + (f": did you mean {near[0]}?" if near else "")
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 
 class Allowed(NamedTuple):

@@ -6,22 +6,30 @@
 - File: Java properties (`server.properties`), or TOML where the name ends in `.toml`; nested tables join with dots, so
   that `[log.retention]` and `hours = 24` say `log.retention.hours`.
 
+A variable with our prefix that names no key is refused where it looks like a misspelt one. Others are passed over, with
+a warning: the prefix is not ours alone. Kubernetes sets variables for each service of the namespace, and who calls one
+`oncelog` has ONCELOG_PORT.
+
 All mistakes are reported at once, each with the key, the value, where it stands and what is allowed.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
-from oncelog_broker.config.declared import InvalidConfig, unknown_key
+from oncelog_broker.config.declared import InvalidConfig, resembles, unknown_key
 from oncelog_broker.config.overrides import PREFIX, override_key
 from oncelog_broker.config.references import resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX: Final = "ONCELOG_"
 KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
@@ -29,6 +37,13 @@ OTHER_VARIABLES: Final = frozenset(
     {"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_COMMAND_CONFIG", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"}
 )
 """No settings of a broker: a shell where the other commands' variables are set must still be able to start one."""
+SERVICE_VARIABLE: Final = re.compile(
+    r"ONCELOG(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
+"""What Kubernetes sets for a service whose name begins with `oncelog`."""
+
+MISSPELT: Final = 0.8
+"""How like a key a variable must be to count as a misspelt one; in a file, which holds nothing else, less is enough."""
 
 _NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 
@@ -100,9 +115,30 @@ def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
         for variable, text in environment.items():
             if variable.startswith(prefix) and variable not in OTHER_VARIABLES:
                 name = _name_of(variable.removeprefix(prefix))
-                if name in BROKER_KEYS or prefix == ENVIRONMENT_PREFIX or name.startswith(PREFIX):
+                if (
+                    name in BROKER_KEYS
+                    or name.startswith(PREFIX)
+                    or (prefix == ENVIRONMENT_PREFIX and _is_meant(variable))
+                ):
                     settings.append(Setting(name, text, f"environment variable {variable}"))
     return settings
+
+
+def _is_meant(variable: str) -> bool:
+    """Whether an ONCELOG_ variable that names no key is a misspelt one; a warning where it is not."""
+    if not SERVICE_VARIABLE.fullmatch(variable):
+        if resembles(_name_of(variable.removeprefix(ENVIRONMENT_PREFIX)), BROKER_KEYS, MISSPELT):
+            return True
+        logger.warning("environment variable names no setting of a broker and is ignored", extra={"variable": variable})
+    return False
+
+
+def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a broker that is to take no settings from it."""
+    prefixes = (ENVIRONMENT_PREFIX, KAFKA_ENVIRONMENT_PREFIX)
+    return {
+        name: text for name, text in environment.items() if name in OTHER_VARIABLES or not name.startswith(prefixes)
+    }
 
 
 def _name_of(variable: str) -> str:

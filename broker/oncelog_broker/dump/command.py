@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncelog.cli.output import tell
 from oncelog.cli.running import silenced
+from oncelog.escaping import visible
 
 if TYPE_CHECKING:
     from oncelog_broker.dump.files import DumpOptions
@@ -90,21 +92,22 @@ def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 
     write = sys.stdout.write  # click.echo flushes each line, which is most of the time that a large log takes
+    shown = visible if sys.stdout.isatty() else str  # a pipe gets what Kafka's own tool prints
     is_sound = True
     if not is_json:
         write(f"Dumping {path}\n")
     for item in dump_file(path, options):
         match item:
             case Row():
-                write((item.as_json(str(path)) if is_json else item.as_text()) + "\n")
+                write((item.as_json(str(path)) if is_json else shown(item.as_text())) + "\n")
             case Message(text):
                 if not is_json:
-                    write(text + "\n")
+                    write(shown(text) + "\n")
             case Notice(text):
                 sys.stdout.flush()
-                click.echo(f"{path}: {text}", err=True)
+                tell(f"{path}: {text}")
             case Fault():
                 is_sound = False
                 sys.stdout.flush()
-                click.echo(f"oncelog: {path}: {item}", err=True)
+                tell(f"oncelog: {path}: {item}")
     return is_sound

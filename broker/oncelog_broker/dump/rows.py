@@ -7,6 +7,8 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
+from oncelog.escaping import visible_json
+
 Value = int | str | bool | bytes | list[str] | dict[str, Any] | None
 """A dictionary is JSON, in one word of a line of text."""
 
@@ -25,7 +27,7 @@ class Row:
     def as_json(self, file: str) -> str:
         """One line. Bytes are text, or {"base64": ...} where they are not UTF-8."""
         values = {name: _json(value) for name, value in self.fields.items()}
-        return json.dumps({"file": file, "kind": self.kind, **values}, ensure_ascii=False)
+        return visible_json(json.dumps({"file": file, "kind": self.kind, **values}, ensure_ascii=False))
 
 
 @dataclass(frozen=True, slots=True)

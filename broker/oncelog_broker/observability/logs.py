@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any, Final
 
+from oncelog.escaping import visible, visible_json
 from oncelog_broker.observability.log_writer import QueuedHandler
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -33,15 +34,15 @@ class TextFormatter(logging.Formatter):
     """`2026-01-01T00:00:00.000Z warning connection refused client=127.0.0.1 reason="too many"`"""
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [_timestamp(record), record.levelname.lower(), record.getMessage()]
+        parts = [_timestamp(record), record.levelname.lower(), visible(record.getMessage())]
         for key, value in _fields(record).items():
             text = str(value)
             # A name that somebody else chose may have line breaks, which would look like lines of ours.
             is_plain = text.isprintable() and not (" " in text or '"' in text) and text
-            parts.append(f"{key}={text if is_plain else json.dumps(text)}")
+            parts.append(f"{key}={text if is_plain else visible_json(json.dumps(text))}")
         line = " ".join(parts)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + visible(self.formatException(record.exc_info), "\n\t")
         return line
 
 
@@ -58,7 +59,7 @@ class JsonFormatter(logging.Formatter):
         entry.update(_fields(record))
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=str)
+        return visible_json(json.dumps(entry, default=str))
 
 
 def flush_logs() -> None:

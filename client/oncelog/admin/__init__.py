@@ -13,6 +13,7 @@ reassignments.py partitions on their way to other brokers
 users.py         who logs in by SCRAM
 quotas.py        how much users, client ids and addresses may do
 groups.py        consumer groups: `admin.groups`
+pending_offsets.py offsets of groups that open transactions hold
 transactions.py  transactions: `admin.transactions`
 acls.py          who may do what: `admin.acls`
 admin.py         the public face

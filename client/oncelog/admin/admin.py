@@ -7,7 +7,7 @@ if several were, PartialFailure, whose `errors` and `results` tell them apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from oncelog.admin import configs as of_configs
 from oncelog.admin import log_dirs as of_log_dirs
@@ -40,6 +40,7 @@ from oncelog.errors import (
 )
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
 from oncelog.opened import Opened
+from oncelog.typed_options import AdminOptions
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.quotas import QuotaEntity
@@ -55,7 +56,7 @@ V = TypeVar("V")
 class Admin(Opened):
     """Keywords are those of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[AdminOptions]) -> None:
         """Raises ConfigError."""
         self.config = load(AdminConfig, bootstrap_servers, options)
         self._calls = Calls(self.config)

@@ -13,8 +13,8 @@ from typing import Any, Final
 from oncelog.admin.calls import Calls
 from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.items import the_one
-from oncelog.cluster import TopicPartition
-from oncelog.errors import ErrorCode, error_for
+from oncelog.cluster import NO_NODE, TopicPartition
+from oncelog.errors import ErrorCode, KafkaError, error_for
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -45,13 +45,17 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """`state`: PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `protocol` is the chosen assignor."""
+    """`state`: PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `protocol` is the chosen assignor.
+
+    `coordinator_id` is the broker that described it.
+    """
 
     group_id: str
     state: str
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
+    coordinator_id: int = NO_NODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,9 @@ class GroupAdmin:
                 )
                 for member in group.members
             )
-            return DescribedGroup(group_id, group.group_state, group.protocol_type, group.protocol_data, members)
+            return DescribedGroup(
+                group_id, group.group_state, group.protocol_type, group.protocol_data, members, node_id
+            )
 
         return await self._coordinators.each(group_ids, ask)
 
@@ -144,6 +150,44 @@ class GroupAdmin:
 
         return (await self._coordinators.each([group_id], ask, UNSTABLE))[group_id]
 
+    async def unstable_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of the partitions whose offset an open transaction holds: members that ask for it wait (KIP-447, S37).
+        `admin.pending_offsets` says which transaction. None from brokers older than Kafka 2.5. Raises KafkaError."""
+        from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+
+        group_type = OffsetFetchRequest.OffsetFetchRequestGroup
+        indexes: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            indexes.setdefault(topic, []).append(index)
+
+        async def ask(group_id: str, node_id: int) -> frozenset[TopicPartition]:
+            topic_type = OffsetFetchRequest.OffsetFetchRequestTopic
+            request = OffsetFetchRequest(
+                group_id=group_id,
+                topics=[topic_type(name=name, partition_indexes=part) for name, part in indexes.items()],
+                groups=[
+                    group_type(
+                        group_id=group_id,
+                        topics=[
+                            group_type.OffsetFetchRequestTopics(name=name, partition_indexes=part)
+                            for name, part in indexes.items()
+                        ],
+                    )
+                ],
+                require_stable=True,
+            )
+            response = await self._calls.send_to(node_id, request)
+            answer: Any = response.groups[0] if response.groups else response
+            _check(answer.error_code, group_id)
+            return frozenset(
+                TopicPartition(topic.name, partition.partition_index)
+                for topic in answer.topics
+                for partition in topic.partitions
+                if partition.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            )
+
+        return (await self._coordinators.each([group_id], ask))[group_id] if indexes else frozenset()
+
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the committed offsets of a group without members.
 
@@ -161,7 +205,14 @@ class GroupAdmin:
                 )
                 topics[name].partitions.append(partition)
             request = OffsetCommitRequest(group_id=group_id, member_id="", topics=list(topics.values()))
-            _check_partitions(await self._calls.send_to(node_id, request))
+            try:
+                _check_partitions(await self._calls.send_to(node_id, request))
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                    raise
+                # Who commits without being a member is told so, and nothing of the members that are there.
+                why = "the group has members, and its offsets can only be set while it has none"
+                raise error_for(error.code, f"{group_id}: {why}") from error
 
         if offsets:
             await self._coordinators.each([group_id], ask)

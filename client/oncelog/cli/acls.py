@@ -12,7 +12,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.output import Column, confirmed, count, show_rows, tell
 from oncelog.cli.running import Failure, run
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def add(
             await admin.acls.create(wanted)
         return wanted
 
-    click.echo(f"{count(len(run(command, bootstrap)), 'ACL')} added", err=True)
+    tell(f"{count(len(run(command, bootstrap)), 'ACL')} added")
 
 
 @acls.command()
@@ -142,12 +142,12 @@ def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
         show_rows(COLUMNS, rows_of(run(find, bootstrap)), output)
         if not sys.stdin.isatty():
             raise Failure("will not remove ACLs without asking, and there is nobody to ask: use --yes")
-        if not click.confirm("Remove these?", err=True):
+        if not confirmed("Remove these?"):
             raise Failure("nothing was removed")
     removed = run(command, bootstrap)
     if yes:
         show_rows(COLUMNS, rows_of(removed), output)
-    click.echo(f"{count(len(removed), 'ACL')} removed", err=True)
+    tell(f"{count(len(removed), 'ACL')} removed")
 
 
 @acls.command("list")

@@ -9,8 +9,9 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
-from oncelog.cli.output import Column, show_rows
-from oncelog.cli.running import run
+from oncelog.cli.output import Column, show_rows, tell
+from oncelog.cli.running import Failure, run
+from oncelog.cli.targets import check_brokers
 
 if TYPE_CHECKING:
     from oncelog.admin.resources import AlterConfig, ConfigEntry, ConfigResource
@@ -74,11 +75,15 @@ def describe(
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
+            await check_brokers(admin, brokers)
             return await admin.describe_configs(
                 resources, keys=list(keys) or None, include_documentation=with_documentation
             )
 
     found = run(command, bootstrap)
+    for key in keys:
+        if not any(entry.name == key for entries in found.values() for entry in entries.values()):
+            raise Failure(f"{', '.join(map(str, resources))}: there is no setting {key!r}")
     rows = [
         row if with_documentation else row[:-1]
         for resource in resources
@@ -104,7 +109,7 @@ def set_(
     from oncelog.admin.resources import AlterConfig
 
     changes = [AlterConfig(key, value) for key, value in assignments]
-    _alter(_resources(topics, brokers, is_default), changes, bootstrap, check=check)
+    _alter(_resources(topics, brokers, is_default), brokers, changes, bootstrap, check=check)
 
 
 @configs.command()
@@ -124,18 +129,26 @@ def delete(
     from oncelog.admin.resources import AlterConfig, AlterOperation
 
     changes = [AlterConfig(key, None, AlterOperation.DELETE) for key in keys]
-    _alter(_resources(topics, brokers, is_default), changes, bootstrap, check=check)
+    _alter(_resources(topics, brokers, is_default), brokers, changes, bootstrap, check=check)
 
 
-def _alter(resources: list[ConfigResource], changes: list[AlterConfig], bootstrap: str, *, check: bool) -> None:
+def _alter(
+    resources: list[ConfigResource],
+    brokers: tuple[int, ...],
+    changes: list[AlterConfig],
+    bootstrap: str,
+    *,
+    check: bool,
+) -> None:
     async def command() -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
+            await check_brokers(admin, brokers)
             await admin.incremental_alter_configs(dict.fromkeys(resources, changes), validate_only=check)
 
     run(command, bootstrap)
-    click.echo(f"{'would alter' if check else 'altered'} {', '.join(map(str, resources))}", err=True)
+    tell(f"{'would alter' if check else 'altered'} {', '.join(map(str, resources))}")
 
 
 def _resources(topics: tuple[str, ...], brokers: tuple[int, ...], is_default: bool) -> list[ConfigResource]:

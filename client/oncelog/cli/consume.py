@@ -12,9 +12,11 @@ import click
 from oncelog.cli.json_records import format_json
 from oncelog.cli.offsets import AtTime, Earliest, Latest, Position, out_of_range, parse_position, resolve
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
+from oncelog.cli.output import tell
 from oncelog.cli.running import run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 from oncelog.cli.text_records import OutputRecord, Template, escaped_bytes, line_template
+from oncelog.escaping import visible_bytes
 
 if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
@@ -86,7 +88,8 @@ def consume(
 ) -> None:
     """Print the records of topics, or of single partitions.
 
-    Values are printed byte for byte with a newline after each. Reading ends at the records that were there when the
+    Values are printed byte for byte with a newline after each; on a terminal, characters of keys and headers that a
+    terminal would obey are written out (\\x1b). Reading ends at the records that were there when the
     command started, unless told to --follow. Records of one partition come in their order.
 
     \b
@@ -117,7 +120,8 @@ def consume(
     else:
         columns = {"timestamps": timestamps, "offsets": offsets, "headers": headers}
         try:
-            render = Template(template or line_template(**columns, key_separator=key_separator), null_value).render
+            line = template or line_template(**columns, key_separator=key_separator)
+            render = Template(line, null_value, visible_bytes if sys.stdout.isatty() else bytes).render
         except ValueError as error:
             raise click.UsageError(str(error)) from error
     wanted = Range(start or Earliest(), end, count, is_following)
@@ -164,7 +168,7 @@ async def _seek(
         for partition in partitions:
             beginning, end, answer = beginnings[partition], log_ends[partition], found.get(partition)
             if warning := out_of_range(position, beginning=beginning, end=end):
-                click.echo(f"oncelog: {partition}: {warning}", err=True)
+                tell(f"oncelog: {partition}: {warning}")
             offset = None if answer is None else answer.offset
             resolved[partition] = resolve(position, beginning=beginning, end=end, found=offset)
         return resolved

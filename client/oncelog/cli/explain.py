@@ -5,25 +5,26 @@
 
 from __future__ import annotations
 
-from shlex import quote
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli import held_offsets
 from oncelog.cli.command_config import connection_settings
-from oncelog.cli.offsets import format_timestamp
+from oncelog.cli.held_offsets import HeldOffsets
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, count, show_document, show_plain
+from oncelog.cli.output import chosen_format, say, show_document, show_plain, tell
 from oncelog.cli.running import run
 from oncelog.cli.targets import TARGET, Target, partitions_of
+from oncelog.cli.transaction_words import fact_lines, headline, pinned_facts, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncelog.admin.hanging import Explanation, OpenTransaction
 
-LABEL_WIDTH: Final = 12
-UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+NOTHING_HELD: Final = HeldOffsets()
 PLAIN_FIELDS: Final = (
     "start_offset",
     "transactional_id",
@@ -46,33 +47,40 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
     """Say which transaction holds back the read_committed readers of partitions, and what can be done.
 
     They see nothing from the first record of an open transaction on, the last stable offset, whether later records are
-    committed or not.
+    committed or not. Members of a group also wait for the offsets that an open transaction is about to commit: which
+    groups these are is said as well.
 
     Plain output has a line for each partition: topic, partition, last stable offset, high watermark, and of the
     transaction in the way, with "-" if there is none: its first offset, transactional id, producer id, epoch, client
     id, client host, when it began and the timestamp of its first record, when it ends by itself at the latest (all in
-    ms), and why it hangs.
+    ms), and why it hangs; then the groups whose offsets of the partition open transactions hold, the transactional ids
+    of these transactions, and when they end by themselves at the latest (ms).
     """
 
-    async def command() -> list[Explanation]:
+    async def command() -> tuple[list[Explanation], HeldOffsets]:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
             partitions = await partitions_of(admin, targets)
             explained = await admin.transactions.explain(partitions)
-        return [explained[partition] for partition in partitions]
+            found = await held_offsets.find(admin)
+        of_these = tuple(each for each in found.pending if each.partition in explained)
+        return [explained[partition] for partition in partitions], replace(found, pending=of_these)
 
-    explained = run(command, bootstrap)
+    explained, held = run(command, bootstrap)
     match chosen_format(output):
         case "json":
-            show_document([as_json(each) for each in explained])
+            show_document([as_json(each, held) for each in explained])
         case "plain":
-            show_plain([_plain_row(each) for each in explained])
+            show_plain([_plain_row(each, held) for each in explained])
         case _:
             from oncelog.clock import now_ms
 
-            for line in text(explained, now_ms()):
-                click.echo(line)
+            now = now_ms()
+            for line in (*text(explained, now), *held_offsets.text(held, now)):
+                say(line)
+    if held.why_not is not None:
+        tell(f"oncelog: whether open transactions hold offsets of groups is not known: {held.why_not}")
 
 
 def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
@@ -100,57 +108,10 @@ def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
 def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[str]:
     """A headline, and a line for each thing to know."""
     yield headline(explained, pinned_by)
-    for label, what in pinned_facts(explained, pinned_by, now_ms):
-        yield f"  {label:{LABEL_WIDTH}} {what}"
+    yield from fact_lines(pinned_facts(explained, pinned_by, now_ms))
 
 
-def headline(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    return (
-        f"{explained.partition}: read_committed readers see nothing from offset {explained.last_stable_offset} on, "
-        f"for the transaction of {_name(pinned_by)}."
-    )
-
-
-def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """What to know of the transaction in the way: (label, what)."""
-    yield "Held back", f"{count(explained.held_back, 'offset')}, up to the end at {explained.high_watermark}"
-    yield "Open since", _since(explained, pinned_by, now_ms)
-    yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
-    held = pinned_by.held
-    if held is not None:
-        client = f"{held.client_id} at {(held.client_host or '').lstrip('/')}" if held.client_id is not None else None
-        yield "Client", client or "not known to its coordinator"
-        yield "Coordinator", f"broker {held.coordinator_id}: {held.state}, timeout {_span(held.timeout_ms)}"
-    if explained.hang is None:
-        yield "Ends", _end(explained, pinned_by, now_ms)
-    else:
-        yield "Hangs", _why(explained, pinned_by)
-    yield "To end it", remedy(explained, pinned_by)
-    if explained.later:
-        more = count(len(explained.later), "other transaction")
-        yield "After it", f"{more} open here, from offset {explained.later[0].start_offset} on"
-
-
-def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    """What a user can do now."""
-    from oncelog.admin.hanging import PREPARED, Hang
-
-    topic, index = explained.partition
-    abort = f"oncelog txns abort {quote(f'{topic}:{index}')} --start-offset {pinned_by.start_offset}"
-    if pinned_by.may_be_aborted_here:
-        return abort
-    assert pinned_by.held is not None
-    if explained.hang is Hang.FENCED:
-        return f"its records here cannot be committed; to have later ones read, give them up: {abort} --force"
-    if pinned_by.held.state in PREPARED:
-        return "nothing is to be done, unless it takes long: then see the log of its coordinator"
-    force = f"oncelog txns fence {quote(pinned_by.held.transactional_id)}"
-    if explained.hang is Hang.OVERDUE:
-        return force
-    return f"commit or abort it in its producer; or take that its transactional id, and abort: {force}"
-
-
-def as_json(explained: Explanation) -> dict[str, Any]:
+def as_json(explained: Explanation, held: HeldOffsets = NOTHING_HELD) -> dict[str, Any]:
     """All that is known, for programs."""
     pinned_by = explained.pinned_by
     return {
@@ -169,6 +130,9 @@ def as_json(explained: Explanation) -> dict[str, Any]:
             "to_end_it": remedy(explained, pinned_by),
         },
         "later": [_open_json(each) for each in explained.later],
+        "held_offsets": None
+        if held.why_not is not None
+        else [held_offsets.as_json(each) for each in held.of_partition(explained.partition)],
     }
 
 
@@ -188,72 +152,15 @@ def _open_json(transaction: OpenTransaction) -> dict[str, Any]:
     }
 
 
-def _plain_row(explained: Explanation) -> list[object]:
+def _plain_row(explained: Explanation, held: HeldOffsets) -> list[object]:
     shown = as_json(explained)
+    holding = held.of_partition(explained.partition)
     pinned_by = shown["pinned_by"] or {}
     row = [shown["topic"], shown["partition"], shown["last_stable_offset"], shown["high_watermark"]]
-    return row + [pinned_by.get(field) for field in PLAIN_FIELDS]
-
-
-def _name(transaction: OpenTransaction) -> str:
-    if transaction.held is None:
-        return f"producer id {transaction.producer.producer_id}, whose transactional id nobody knows"
-    return f"transactional id {transaction.held.transactional_id!r}"
-
-
-def _since(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
-    """When it began, by its coordinator's clock or, without one, by the timestamp of its first record."""
-    started_ms = pinned_by.held.start_time_ms if pinned_by.held is not None and pinned_by.is_held else None
-    first_ms = explained.first_timestamp_ms
-    first = None if first_ms is None or first_ms < 0 else f"its first record here is of {format_timestamp(first_ms)}"
-    if started_ms is None:
-        return first or "not known"
-    began = f"{format_timestamp(started_ms)}, {_span(now_ms - started_ms)} ago"
-    return began if first is None else f"{began}; {first}"
-
-
-def _end(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
-    assert pinned_by.held is not None
-    if explained.ends_by_ms is None:
-        what = {"PrepareCommit": "commit", "PrepareAbort": "abort"}.get(pinned_by.held.state, "end")
-        return f"at once: its coordinator is about to {what} it, and writes the markers"
-    left_ms = explained.ends_by_ms - now_ms
-    when = f"in {_span(left_ms)}" if left_ms >= 0 else f"{_span(-left_ms)} ago, it is overdue"
-    return (
-        f"by itself at {format_timestamp(explained.ends_by_ms)} at the latest, {when}: then its coordinator aborts it "
-        f"(timeouts are looked for every {_span(explained.limits.abort_interval_ms)})"
-    )
-
-
-def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    from oncelog.admin.hanging import Hang
-
-    held = pinned_by.held
-    if explained.hang is Hang.UNKNOWN or held is None:
-        return "no coordinator knows its producer id, so nobody is going to end it"
-    if explained.hang is Hang.NOT_HELD:
-        return (
-            f"for its coordinator {held.transactional_id!r} is {held.state} and writes nothing to this partition, so "
-            "nobody is going to end it"
-        )
-    if explained.hang is Hang.FENCED:
-        return (
-            f"its coordinator, of epoch {pinned_by.coordinator_epoch}, has decided ({held.state}) and cannot write the "
-            f"marker: this log was told of a coordinator of epoch {pinned_by.producer.coordinator_epoch}, by whoever "
-            "sent a marker with that epoch"
-        )
-    limit = _span(explained.limits.max_timeout_ms)
-    return f"it is open for longer than any timeout allows (transaction.max.timeout.ms: {limit})"
-
-
-def _span(milliseconds: int) -> str:
-    """`3m 12s`: the two largest units."""
-    parts: list[str] = []
-    left = max(0, milliseconds)
-    for name, size in UNITS:
-        if left >= size and len(parts) < 2:
-            parts.append(f"{left // size}{name}")
-            left %= size
-        elif parts:
-            break
-    return " ".join(parts) or "0s"
+    row += [pinned_by.get(field) for field in PLAIN_FIELDS]
+    return [
+        *row,
+        [each.group_id for each in holding] or None,
+        [each.transactional_id or "-" for each in holding] or None,
+        [each.explained.ends_by_ms or "-" for each in holding] or None,
+    ]

@@ -2,36 +2,79 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from oncelog.cli import held_offsets
+from oncelog.cli.held_offsets import HeldOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oncelog.admin import Admin
+    from oncelog.admin.groups import DescribedGroup, GroupMember
     from oncelog.cli.offsets import Position
     from oncelog.cli.reset_plan import Bounds
     from oncelog.cluster import TopicPartition
 
-LAG_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
+DEAD: Final = "Dead"
 
 
-async def lags_of(admin: Admin, group_id: str) -> tuple[str, str, list[tuple[Any, ...]]]:
-    """The group, its state, and a row of LAG_COLUMNS for each partition that it has committed or reads. Raises
-    KafkaError."""
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """Where a group is in a partition; `member` reads it. None where there is none of a thing."""
+
+    partition: TopicPartition
+    committed: int | None
+    end: int | None
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """A group with its members, and a row for each partition that it has committed or reads."""
+
+    group: DescribedGroup
+    rows: tuple[PartitionRow, ...]
+    held: HeldOffsets
+
+    @property
+    def without_partitions(self) -> list[GroupMember]:
+        """Members that read nothing, or of which only their own kind of program can tell what they do."""
+        return [member for member in self.group.members if not member.assignment]
+
+
+async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
+    """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
+    from oncelog.errors import ErrorCode, KafkaError
+
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await admin.groups.offsets(group_id)
+    if group.state == DEAD and not committed and not group.members:  # brokers before DescribeGroups v6 say no more
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     readers = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | readers.keys())
     bounds = await bounds_of(admin, partitions)
-    rows: list[tuple[Any, ...]] = []
-    for partition in partitions:
-        member = readers.get(partition)
-        offset = committed[partition].offset if partition in committed else None
-        end = bounds[partition].end if partition in bounds else None
-        lag = None if offset is None or end is None else max(0, end - offset)
-        who = (None, None, None) if member is None else (member.member_id, member.client_id, member.client_host)
-        rows.append((*partition, offset, end, lag, *who))
-    return group_id, group.state, rows
+    rows = tuple(
+        PartitionRow(
+            partition,
+            committed[partition].offset if partition in committed else None,
+            bounds[partition].end if partition in bounds else None,
+            readers.get(partition),
+        )
+        for partition in partitions
+    )
+    return GroupPositions(group, rows, await _held(admin, group_id, partitions))
+
+
+async def _held(admin: Admin, group_id: str, partitions: list[TopicPartition]) -> HeldOffsets:
+    """Which of these offsets open transactions hold. Only if any is held, __consumer_offsets is read to say whose."""
+    unstable = await admin.groups.unstable_offsets(group_id, partitions)
+    return replace(await held_offsets.find(admin, [group_id]), unstable=unstable) if unstable else HeldOffsets()
 
 
 async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:

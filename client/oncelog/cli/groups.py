@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from oncelog.cli import group_tables, held_offsets
 from oncelog.cli.command_config import connection_settings
-from oncelog.cli.group_positions import LAG_COLUMNS, lags_of, planned
+from oncelog.cli.group_positions import GroupPositions, planned, positions_of
+from oncelog.cli.group_tables import MEMBER_COLUMNS
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, chosen_format, show_document, show_plain, show_rows, show_table
+from oncelog.cli.output import (
+    Column,
+    chosen_format,
+    confirmed,
+    say,
+    show_document,
+    show_plain,
+    show_rows,
+    show_table,
+    tell,
+)
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
+from oncelog.escaping import shell_quoted
 
 if TYPE_CHECKING:
     from oncelog.cli.offsets import Position
@@ -49,36 +62,46 @@ def list_(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @output_option
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
-    """Show what the groups have committed, how far behind they are, and who reads what.
+    """Show what the groups have committed, how far behind they are, their members, and who reads what.
+
+    Where an open transaction holds an offset of the group, whoever is assigned that partition waits for its end: whose
+    transaction it is, since when and until when is said below the tables.
 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
-    member, client id, host.
+    member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
+    ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
+    is a line with "-" in place of what there is not.
     """
 
-    async def command() -> list[tuple[str, str, list[tuple[Any, ...]]]]:
+    async def command() -> list[GroupPositions]:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            return [await lags_of(admin, group_id) for group_id in group_ids]
+            return [await positions_of(admin, group_id) for group_id in dict.fromkeys(group_ids)]
 
     described = run(command, bootstrap)
     match chosen_format(output):
         case "json":
-            show_document(
-                [
-                    {
-                        "group": group_id,
-                        "state": state,
-                        "partitions": [dict(zip(map(str.lower, LAG_COLUMNS), row, strict=True)) for row in rows],
-                    }
-                    for group_id, state, rows in described
-                ]
-            )
+            show_document([group_tables.as_json(each) for each in described])
         case "plain":
-            show_plain([(group_id, state, *row) for group_id, state, rows in described for row in rows])
+            show_plain([row for each in described for row in group_tables.plain_rows(each)])
         case _:
-            for group_id, state, rows in described:
-                show_table(LAG_COLUMNS, rows, f"{group_id}: {state}")
+            for each in described:
+                _show(each)
+    for each in described:
+        for note in group_tables.notes(each):
+            tell(f"oncelog: {note}")
+
+
+def _show(positions: GroupPositions) -> None:
+    """Tables, and at length which transactions hold offsets."""
+    from oncelog.clock import now_ms
+
+    show_table(*group_tables.partition_table(positions), *group_tables.title(positions))
+    if positions.group.members:
+        show_table(MEMBER_COLUMNS, group_tables.member_table(positions), "Members")
+    for line in held_offsets.text(positions.held, now_ms()):
+        say(line)
 
 
 @groups.command()
@@ -117,6 +140,8 @@ def reset(
 
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
+            if not committed and not topics and from_file is None:
+                await admin.groups.describe([group_id])  # raises where there is no such group
             if from_file is not None:
                 plan = _plan_from(from_file)
             else:
@@ -126,13 +151,19 @@ def reset(
                 _write_plan(to_file, plan)
             if execute:
                 await admin.groups.alter_offsets(group_id, plan)
+            if held := sorted(await admin.groups.unstable_offsets(group_id, plan)):
+                where = ", ".join(f"{topic}:{index}" for topic, index in held)
+                tell(
+                    f"oncelog: an open transaction holds offsets of {group_id} ({where}), and moves it there if it "
+                    f"commits: oncelog groups describe {shell_quoted(group_id)} says whose it is"
+                )
         return [(*key, committed.get(key), plan[key]) for key in sorted(plan)]
 
     rows = run(command, bootstrap)
     if not rows:
         raise Failure(f"{group_id} has committed nothing: name topics with --topic")
     show_rows(PLAN_COLUMNS, rows, output)
-    click.echo(f"moved {group_id}" if execute else "nothing was changed: use --execute", err=True)
+    tell(f"moved {group_id}" if execute else "nothing was changed: use --execute")
 
 
 @groups.command()
@@ -144,7 +175,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("will not delete without asking, and there is nobody to ask: use --yes")
-        if not click.confirm(f"Delete {', '.join(group_ids)} and all committed offsets?", err=True):
+        if not confirmed(f"Delete {', '.join(group_ids)} and all committed offsets?"):
             raise Failure("nothing was deleted")
 
     async def command() -> None:
@@ -154,7 +185,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)
-    click.echo(f"deleted {', '.join(group_ids)}", err=True)
+    tell(f"deleted {', '.join(group_ids)}")
 
 
 def _position(target: str) -> Position:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from oncelog.cli.text_records import InputRecord, OutputRecord
+from oncelog.escaping import visible_json
 
 Encoding = Literal["utf-8", "base64"]
 ENCODINGS: Final[tuple[Encoding, ...]] = ("utf-8", "base64")
@@ -26,7 +27,8 @@ MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 def format_json(record: OutputRecord, *, base64: bool) -> bytes:
     """One line of JSON with its newline; text where everything is UTF-8 and `base64` does not ask otherwise."""
-    return json.dumps(as_json(record, base64=base64), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    line = json.dumps(as_json(record, base64=base64), ensure_ascii=False, separators=(",", ":"))
+    return visible_json(line).encode() + b"\n"
 
 
 def as_json(record: OutputRecord, *, base64: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.output import Column, confirmed, count, say, show_rows, tell
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import TARGET, Target, partitions_of
 
@@ -86,7 +86,7 @@ def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool,
     if unclean and not yes:
         if not sys.stdin.isatty():
             raise Failure("will not lose records without asking, and there is nobody to ask: use --yes")
-        if not click.confirm("Elect leaders that may lack records, and lose those for good?", err=True):
+        if not confirmed("Elect leaders that may lack records, and lose those for good?"):
             raise Failure("nobody was elected")
 
     async def command() -> list[TopicPartition]:
@@ -100,5 +100,5 @@ def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool,
 
     elected = run(command, bootstrap)
     for partition in elected:
-        click.echo(str(partition))
-    click.echo(f"{count(len(elected), 'partition')} with another leader than before", err=True)
+        say(str(partition))
+    tell(f"{count(len(elected), 'partition')} with another leader than before")

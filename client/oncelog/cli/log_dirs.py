@@ -10,6 +10,7 @@ from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
 from oncelog.cli.running import run
+from oncelog.cli.targets import check_brokers
 
 if TYPE_CHECKING:
     from oncelog.admin.log_dirs import LogDirectory
@@ -38,6 +39,7 @@ def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
+            await check_brokers(admin, broker_ids)
             return await admin.describe_log_dirs(broker_ids or None)
 
     found = run(command, bootstrap)

@@ -9,12 +9,13 @@ repeated in SHORTCUTS: only a name is repeated, nothing is imported, and a test 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from oncelog.cli.running import Failure
 from oncelog.cli.streams import whole_streams
+from oncelog.escaping import visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -56,6 +57,29 @@ class LazyCommands(click.Group):
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in names] or super().shell_complete(ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. What it refuses may name what a client or a broker said: made visible for the terminal."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = visible(error.message, "\n")  # type: ignore[misc]
+            raise
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises UsageError that suggests the nearest names, which click finds among loaded commands only."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.list_commands(ctx))
+            if not near or self.get_command(ctx, args[0]) is not None:
+                raise
+            names = " or ".join(map(repr, near))
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {names}?", ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = BUILT_IN.get(cmd_name) or SHORTCUTS.get(cmd_name) or _added_commands().get(cmd_name)

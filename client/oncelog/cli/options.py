@@ -46,6 +46,7 @@ def bootstrap_option(command: F) -> F:
 
 output_option: Final = click.option(
     "--output",
+    "-o",
     type=click.Choice(OUTPUTS),
     callback=chosen_document,
     help="How to print. Default: a table on a terminal, else plain lines of tab-separated fields.",
@@ -83,9 +84,12 @@ def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
 
 
 def _setting(key: str, value: str) -> bool | int | str:
-    """Numbers and booleans as such: the client's configuration is typed, none of its texts look like these, but for
-    names and passwords."""
-    if key.replace(".", "_").startswith(("sasl_", "ssl_password")):
+    """Text where the option is declared as text (`client.id=7`), else numbers and booleans as such."""
+    from oncelog.config import AdminConfig, ConsumerConfig, ProducerConfig, declared_types
+    from oncelog.type_checks import takes_text
+
+    name = key.replace(".", "_")
+    if any(takes_text(declared_types(config).get(name)) for config in (AdminConfig, ConsumerConfig, ProducerConfig)):
         return value
     if value in ("true", "false"):
         return value == "true"

@@ -2,6 +2,10 @@
 
 A command knows three formats: `table`, `plain` and `json`, which is any document. Whether that is written as JSON or as
 YAML is known here alone, of the option --output (`chosen_document` keeps it).
+
+Whatever a command prints leaves through this module, so that no name that a client chose reaches a terminal with its
+escape sequences (`escaping`). A test finds commands that print without it. The records of `consume` and `dump` have
+renderers of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
+
+from oncelog.escaping import visible, visible_json
 
 JSON: Final = "json"
 YAML: Final = "yaml"
@@ -54,33 +60,56 @@ def show_document(value: Any) -> None:
     """One document, in the language that --output asks for."""
     context = click.get_current_context(silent=True)
     if context is None or YAML_CHOSEN not in context.meta:
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        show_json(json.dumps(value, indent=2, ensure_ascii=False))
         return
     import yaml
 
     # As JSON has it: tuples are lists, keys are strings.
-    plain = json.loads(json.dumps(value))
-    click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    text = json.dumps(value, ensure_ascii=False)
+    # YAML writes marks of direction as they are, unless it writes all of Unicode as escapes.
+    shown = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=text.isprintable(), width=120)
+    click.echo(shown, nl=False)
+
+
+def show_json(document: str) -> None:
+    """A document that is JSON already."""
+    click.echo(visible_json(document))
 
 
 def show_plain(rows: Sequence[Sequence[object]]) -> None:
     """A line for each row, its fields separated by tabs; no header, so that `cut` and `while read` just work."""
     for row in rows:
-        click.echo("\t".join(_text(field) for field in row))
+        click.echo("\t".join(cell(field) for field in row))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table as wide as the terminal allows; nothing in it is taken as markup."""
+def say(text: str) -> None:
+    """One line on standard output."""
+    click.echo(visible(text))
+
+
+def tell(text: str, *, end: bool = True, start: str = "") -> None:
+    """One line on standard error, which is for what is not the result. `start`, a carriage return, is not escaped."""
+    click.echo(start + visible(text), err=True, nl=end)
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal."""
+    return click.confirm(visible(question), err=True)
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *title: str) -> None:
+    """A table as wide as the terminal allows, below lines of a title; nothing in it is taken as markup."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, title_justify="left", title_style="bold", header_style="bold")
+    above = Text("\n".join(map(visible, title))) if title else None
+    table = Table(title=above, title_justify="left", title_style="bold", header_style="bold")
     for number, column in enumerate(columns):
         is_number = bool(rows) and all(isinstance(row[number], int) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(Text(visible(column)), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_text(field)) for field in row))
+        table.add_row(*(Text(cell(field)) for field in row))
     Console(file=sys.stdout, highlight=False).print(table)
 
 
@@ -99,6 +128,11 @@ def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], output: 
 def count(number: int, noun: str) -> str:
     """`1 partition`, `2 partitions`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def cell(field: object) -> str:
+    """A value as it stands in a table or a plain line: one line, and nothing in it that a terminal obeys."""
+    return visible(_text(field))
 
 
 def _text(field: object) -> str:

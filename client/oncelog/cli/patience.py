@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
-import click
-
+from oncelog.cli.output import tell
 from oncelog.errors import ErrorCode, KafkaError
 
 PATIENCE_SECONDS: Final = 2.0
@@ -51,7 +50,7 @@ class Patience(logging.Handler):
 def patient() -> Iterator[None]:
     """While a command runs that talks to brokers."""
     logger = logging.getLogger("oncelog")
-    handler = Patience(lambda text: click.echo(f"oncelog: {text}", err=True))
+    handler = Patience(lambda text: tell(f"oncelog: {text}"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))

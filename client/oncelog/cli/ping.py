@@ -8,6 +8,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option
+from oncelog.cli.output import say
 from oncelog.cli.running import Failure, describe, run
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> 
         return lines
 
     for line in run(command, bootstrap):
-        click.echo(line)
+        say(line)
 
 
 async def _ask(address: Address, *, with_topics: bool, timeout: float) -> MetadataResponse:

@@ -12,6 +12,7 @@ import click
 
 from oncelog.cli.json_records import parse_json
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, parsed
+from oncelog.cli.output import tell
 from oncelog.cli.running import Failure, describe, run
 from oncelog.cli.text_records import InputRecord, Lines, escaped_bytes, parse_header, parse_line
 
@@ -96,7 +97,7 @@ def produce(
     if tally.error is not None:
         raise Failure(f"{tally.error}; {tally.summary()}")
     if not quiet:
-        click.echo(tally.summary(), err=True)
+        tell(tally.summary())
 
 
 @dataclass(slots=True)

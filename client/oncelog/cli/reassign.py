@@ -12,7 +12,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option, parsed
-from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.output import Column, count, show_json, show_rows, tell
 from oncelog.cli.reassignment_plan import Assignment, from_json, spread, to_json, topics_from_json
 from oncelog.cli.reassignment_throttle import clear_throttle, set_throttle
 from oncelog.cli.running import Failure, run
@@ -95,9 +95,9 @@ def generate(
         raise Failure(str(error)) from error
     if current is not None:
         Path(current).write_text(to_json(present) + "\n")
-    click.echo(to_json(plan))
+    show_json(to_json(plan))
     moved = sum(plan[partition] != present[partition] for partition in plan)
-    click.echo(f"{count(moved, 'partition')} of {len(plan)} would change", err=True)
+    tell(f"{count(moved, 'partition')} of {len(plan)} would change")
 
 
 @reassign.command()
@@ -136,7 +136,7 @@ def execute(
             await admin.alter_partition_reassignments(
                 plan, allow_replication_factor_change=not disallow_replication_factor_change
             )
-            click.echo(f"{count(len(plan), 'partition')} on the way", err=True)
+            tell(f"{count(len(plan), 'partition')} on the way")
             if no_wait:
                 return []
             await _until_arrived(admin, plan)
@@ -147,7 +147,7 @@ def execute(
     rows = run(command, bootstrap)
     _check_arrived(rows)
     if not no_wait:
-        click.echo("done", err=True)
+        tell("done")
 
 
 @reassign.command(name="list")
@@ -215,7 +215,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
                 await _take_throttle_back(admin, moving if plan is None else plan)
             return len(moving)
 
-    click.echo(f"{count(run(command, bootstrap), 'partition')} called back", err=True)
+    tell(f"{count(run(command, bootstrap), 'partition')} called back")
 
 
 def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:
@@ -291,7 +291,7 @@ def _show_progress(done: int, of: int, *, is_last: bool = False) -> None:
     """On a terminal one line that changes, elsewhere a line for each change."""
     on_terminal = sys.stderr.isatty()
     start, end = ("\r\x1b[K", is_last) if on_terminal else ("", True)
-    click.echo(f"{start}{done} of {count(of, 'partition')} arrived", err=True, nl=end)
+    tell(f"{done} of {count(of, 'partition')} arrived", start=start, end=end)
 
 
 async def _take_throttle_back(admin: Admin, partitions: Iterable[TopicPartition]) -> None:

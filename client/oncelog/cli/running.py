@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from oncelog.cli.streams import discard
+from oncelog.cli.streams import discard, reason_of
+from oncelog.escaping import visible
 
 if TYPE_CHECKING:
     from typing import IO
@@ -29,6 +30,10 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
+_PLACE: Final = re.compile(r"(\S+:\d+): ")
+"""An address in front of a message."""
+NONE_REACHED: Final = "no broker can be reached: "
+ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
 """Name resolution has numbers of its own; its words stand in the message already."""
 
@@ -37,7 +42,7 @@ class Failure(click.ClickException):
     """Ends the command with exit code 1 and `oncelog: message` on standard error."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"oncelog: {self.message}", file=file or sys.stderr)
+        click.echo(visible(f"oncelog: {self.message}", "\n"), file=file or sys.stderr)
 
 
 def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
@@ -57,27 +62,64 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
     except BrokenPipeError:
         raise silenced() from None
     except OSError as error:  # the network's are KafkaErrors
-        raise Failure(f"cannot write to standard output: {error.strerror or error}") from error
+        raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def describe(error: KafkaError, bootstrap: str) -> str:
-    """What to tell a user: Kafka's name for the error and the message; for no connection, what to do."""
+    """What to tell a user: Kafka's name for the error and the message; for no connection, where to and what to do."""
     from oncelog.errors import ConnectionFailed, PartialFailure
 
     if isinstance(error, ConnectionFailed):
-        why = _reason(error.message.removeprefix("no broker can be reached: "))
-        return f"cannot reach {bootstrap}: {why}. Is the broker running? (oncelog serve)"
+        return visible(_unreachable(error.message, _addresses(bootstrap)))
     if isinstance(error, PartialFailure):
-        return "; ".join(f"{each.code.name}: {each.message}" for each in error.errors.values())
-    return f"{error.code.name}: {error.message}"
+        return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
+    return visible(f"{error.code.name}: {error.message}")
 
 
-def _reason(message: str) -> str:
+def _addresses(bootstrap: str) -> list[str]:
+    """The addresses that were tried, with their ports; the text itself where it is none ("the cluster")."""
+    from oncelog.config import ClientConfig, load
+    from oncelog.errors import ConfigError
+
+    try:
+        return (
+            [bootstrap] if " " in bootstrap else list(map(str, load(ClientConfig, bootstrap, {}).bootstrap_addresses()))
+        )
+    except ConfigError:
+        return [bootstrap]
+
+
+def _unreachable(message: str, bootstrap: list[str]) -> str:
+    """What a ConnectionFailed says, and of whom: the bootstrap servers, or a broker that the cluster has named."""
+    where = ",".join(bootstrap)
+    told = message.removeprefix(NONE_REACHED)
+    place = _PLACE.match(told)
+    if told == message:
+        if place is None:
+            return message
+        if place[1] not in bootstrap and " " not in where:
+            why = _reason(told, place[1])
+            return f"cannot reach {place[1]}, where the cluster says that one of its brokers is: {why}. {ADVERTISED}"
+    why = _reason(told, where)
+    return f"cannot reach {where}: {why}. {_advice(why)}"
+
+
+def _reason(message: str, where: str) -> str:
     """The system's own words where the message has its numbers: asyncio says only "Connect call failed"."""
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
-    return ", ".join(os.strerror(number).lower() for number in numbers) or _LOOKUP_ERRNO.sub("", message)
+    words = ", ".join(os.strerror(number).lower() for number in numbers)
+    return words or _LOOKUP_ERRNO.sub("", message).removeprefix(f"{where}: ")
+
+
+def _advice(why: str) -> str:
+    """What to look at, by the reason."""
+    if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
+        return "Is a broker there, and does security.protocol (--command-config) fit its listener?"
+    if "not known" in why or "resolved" in why:
+        return "Is the name right? (--bootstrap-server)"
+    return "Is the broker running? (oncelog serve)"
 
 
 def silenced() -> click.exceptions.Exit:

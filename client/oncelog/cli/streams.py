@@ -33,9 +33,16 @@ def whole_streams() -> Iterator[None]:
             code = end.code
         sys.stdout.flush()
     except OSError as error:
-        code = _failed(f"cannot write to standard output: {error.strerror or error}")
+        code = _failed(reason_of(error))
     _flush_errors()
     sys.exit(code)  # type: ignore[arg-type]
+
+
+def reason_of(error: OSError) -> str:
+    """What to tell of an error that no command has handled: of the file that it names, else of standard output."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    return f"cannot write to standard output: {error.strerror or error}"
 
 
 def _failed(message: str) -> int:

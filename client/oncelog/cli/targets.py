@@ -41,6 +41,18 @@ def parse_partition(text: str) -> tuple[str, int]:
 PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
 
 
+async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
+    """Raises UsageError where one of them is no broker of the cluster, KafkaError. Asked before a request to a broker,
+    since a client waits for one that is not there: it may be starting."""
+    wanted = set(broker_ids)
+    if not wanted:
+        return
+    known = {broker.node_id for broker in (await admin.describe_cluster()).brokers}
+    if missing := sorted(wanted - known):
+        names = ", ".join(map(str, sorted(known)))
+        raise click.UsageError(f"there is no broker {', '.join(map(str, missing))}: the brokers are {names}")
+
+
 async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:
     """What the arguments name, each once. Raises KafkaError for an unknown topic, UsageError for an unknown partition.
 

@@ -138,14 +138,16 @@ class Template:
     """Turns records into bytes by a template such as `{timestamp} {key}={value}`; keys and values pass unchanged.
 
     Fields: topic, partition, offset, timestamp (ISO, UTC), timestamp_ms, key, value, headers (`a=1,b=2`). `{{` is a
-    brace. Nothing is added, not even a newline.
+    brace. Nothing is added, not even a newline. `shows` turns the bytes of keys and headers into what is printed of
+    them: on a terminal `visible_bytes`, elsewhere they pass unchanged, as values always do.
     """
 
     FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
 
-    def __init__(self, template: str, null_value: bytes) -> None:
+    def __init__(self, template: str, null_value: bytes, shows: Callable[[bytes], bytes] = bytes) -> None:
         """Raises ValueError for a field that does not exist, or unbalanced braces."""
         self._null = null_value
+        self._shows = shows
         self._parts: list[bytes | Renderer] = []
         renderers = self._renderers()
         for literal, name, spec, conversion in Formatter().parse(template):
@@ -162,19 +164,22 @@ class Template:
 
     def _renderers(self) -> dict[str, Renderer]:
         renderers: dict[str, Renderer] = {
-            "topic": lambda record: record.topic.encode(),
+            "topic": lambda record: self._shows(record.topic.encode()),
             "partition": lambda record: b"%d" % record.partition,
             "offset": lambda record: b"%d" % record.offset,
             "timestamp": lambda record: format_timestamp(record.timestamp_ms).encode(),
             "timestamp_ms": lambda record: b"%d" % record.timestamp_ms,
-            "key": lambda record: self._or_null(record.key),
+            "key": lambda record: self._shown(record.key),
             "value": lambda record: self._or_null(record.value),
             "headers": lambda record: b",".join(
-                name.encode() + b"=" + self._or_null(value) for name, value in record.headers
+                self._shows(name.encode()) + b"=" + self._shown(value) for name, value in record.headers
             ),
         }
         assert tuple(renderers) == self.FIELDS
         return renderers
+
+    def _shown(self, data: bytes | None) -> bytes:
+        return self._null if data is None else self._shows(data)
 
     def _or_null(self, data: bytes | None) -> bytes:
         return self._null if data is None else data

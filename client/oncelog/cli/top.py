@@ -12,9 +12,10 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, show_document, show_plain
+from oncelog.cli.output import cell, chosen_format, show_document, show_plain, tell
 from oncelog.cli.running import describe, run
 from oncelog.cli.top_look import Look, Rates, look, rates
+from oncelog.escaping import visible
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -102,7 +103,7 @@ def _show(now: Look, measured: Rates, output: str | None) -> None:
                 [(title.lower(), *row) for title, _, rows in tables(now, measured, FOR_PROGRAMS) for row in rows]
             )
             for what, why in now.missing.items():
-                click.echo(f"oncelog: {what}: {why}", err=True)
+                tell(f"oncelog: {what}: {why}")
         case _:
             from rich.console import Console
 
@@ -179,11 +180,11 @@ def drawn(now: Look, measured: Rates) -> Group:
         (f"{len(now.brokers)} brokers", "bold"),
         f"   {per_second(measured.total)} records/s   {len(now.leaders)} partitions led   ",
         (f"{behind} out of sync", "bold red" if behind else "green"),
-        f"   {late} open transactions   cluster {now.cluster_id or '-'}",
+        f"   {late} open transactions   cluster {visible(now.cluster_id or '-')}",
     )
     parts: list[RenderableType] = [line]
     parts += [_table(*table) for table in tables(now, measured, FOR_PEOPLE) if table[2]]
-    parts += [Text(f"{what}: {why}", style="yellow") for what, why in now.missing.items()]
+    parts += [Text(visible(f"{what}: {why}"), style="yellow") for what, why in now.missing.items()]
     return Group(*parts)
 
 
@@ -197,7 +198,7 @@ def _table(title: str, headings: tuple[str, ...], rows: list[Row]) -> Renderable
         is_number = all(isinstance(row[number], int) for row in rows)
         made.add_column(heading, justify="right" if is_number else "left", overflow="ellipsis", no_wrap=True)
     for row in rows[:MOST_ROWS]:
-        made.add_row(*(Text("-" if field is None else str(field)) for field in row))
+        made.add_row(*(Text(cell(field)) for field in row))
     return made
 
 

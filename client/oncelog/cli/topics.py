@@ -10,7 +10,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
-from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
+from oncelog.cli.output import chosen_format, confirmed, show_document, show_plain, show_table, tell
 from oncelog.cli.running import Failure, run
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def create(
         return True
 
     is_new = run(command, bootstrap)
-    click.echo(f"created {name}" if is_new else f"{name} exists already", err=True)
+    tell(f"created {name}" if is_new else f"{name} exists already")
 
 
 @topics.command(name="list")
@@ -147,7 +147,7 @@ def alter(
                 await admin.create_partitions({name: partitions})
 
     run(command, bootstrap)
-    click.echo(f"altered {name}", err=True)
+    tell(f"altered {name}")
 
 
 @topics.command()
@@ -160,7 +160,7 @@ def delete(names: tuple[str, ...], bootstrap: str, yes: bool) -> None:
         question = f"Delete {', '.join(names)} and all records in there?"
         if not sys.stdin.isatty():
             raise Failure("will not delete without asking, and there is nobody to ask: use --yes")
-        if not click.confirm(question, err=True):
+        if not confirmed(question):
             raise Failure("nothing was deleted")
 
     async def command() -> None:
@@ -170,7 +170,7 @@ def delete(names: tuple[str, ...], bootstrap: str, yes: bool) -> None:
             await admin.delete_topics(names)
 
     run(command, bootstrap)
-    click.echo(f"deleted {', '.join(names)}", err=True)
+    tell(f"deleted {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,4 +249,4 @@ def _show_descriptions(described: Sequence[_Description], how: str) -> None:
         case _:
             for topic in described:
                 title = f"{topic.name}  (id {topic.topic_id}, replication factor {topic.replication_factor})"
-                show_table(PARTITION_COLUMNS, topic.partitions, f"{title}\n{topic.settings() or 'default settings'}")
+                show_table(PARTITION_COLUMNS, topic.partitions, title, topic.settings() or "default settings")

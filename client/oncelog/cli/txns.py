@@ -9,9 +9,9 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table
+from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table, tell
 from oncelog.cli.running import Failure, run
-from oncelog.cli.targets import PARTITION, TARGET, Target, partitions_of
+from oncelog.cli.targets import PARTITION, TARGET, Target, check_brokers, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,7 +138,7 @@ def describe_producers(targets: tuple[Target, ...], bootstrap: str, output: str 
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await _check_broker(admin, broker_id)
+            await check_brokers(admin, () if broker_id is None else (broker_id,))
             known = await admin.transactions.producers(await partitions_of(admin, targets), broker_id=broker_id)
         return [_producer_row(partition, state) for partition in sorted(known) for state in known[partition]]
 
@@ -177,7 +177,7 @@ def find_hanging(
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await _check_broker(admin, broker_id)
+            await check_brokers(admin, () if broker_id is None else (broker_id,))
             partitions = await partitions_of(admin, targets) if targets else None
             return await admin.transactions.find_hanging(
                 partitions, broker_id=broker_id, min_age_ms=min_age_minutes * MINUTE_MS
@@ -188,7 +188,7 @@ def find_hanging(
     places = {each.transaction.partition for each in found}
     late = {each.transaction.partition for each in found if each.is_late}
     where = f"in {count(len(places), 'partition')}, {len(late)} of them late"
-    click.echo(f"{count(len(found), 'hanging transaction')}, {where}", err=True)
+    tell(f"{count(len(found), 'hanging transaction')}, {where}")
 
 
 @txns.command()
@@ -240,7 +240,7 @@ def abort(
             stable = (await admin.transactions.explain([where]))[where].last_stable_offset
         return f"aborted the transaction of producer id {whose} in {where}; its last stable offset is {stable} now"
 
-    click.echo(run(command, bootstrap), err=True)
+    tell(run(command, bootstrap))
 
 
 @txns.command()
@@ -259,16 +259,7 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str) -> None:
             await admin.transactions.fence(transactional_ids)
 
     run(command, bootstrap)
-    click.echo(f"fenced {', '.join(transactional_ids)}", err=True)
-
-
-async def _check_broker(admin: Admin, broker_id: int | None) -> None:
-    """Raises UsageError if there is no such broker, KafkaError."""
-    if broker_id is None:
-        return
-    known = [broker.node_id for broker in (await admin.describe_cluster()).brokers]
-    if broker_id not in known:
-        raise click.UsageError(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, known))}")
+    tell(f"fenced {', '.join(transactional_ids)}")
 
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:

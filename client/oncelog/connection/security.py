@@ -6,18 +6,15 @@ import asyncio
 import inspect
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
-from oncelog.config import ClientConfig
+from oncelog.config import ClientConfig, Token, TokenProvider
 from oncelog.connection.sasl import OAuthClient, PlainClient, SaslClient, ScramClient
 from oncelog.errors import AuthenticationFailed, ConfigError
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.scram import ScramMechanism
 
 NONCE_BYTES: Final = 24
-
-TokenProvider = Callable[[], str | Awaitable[str]]
 
 
 class SaslLogin(NamedTuple):
@@ -26,7 +23,7 @@ class SaslLogin(NamedTuple):
     mechanism: str
     username: str = ""
     password: str = ""
-    token_provider: TokenProvider | None = None
+    token_provider: Token | None = None
 
     def __repr__(self) -> str:
         return f"SaslLogin({self.mechanism}, {self.username})"
@@ -66,14 +63,19 @@ def security_of(config: ClientConfig) -> Security:
     tls = _context(config) if config.security_protocol in ("SSL", "SASL_SSL") else None
     login = None
     if config.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
-        provider = config.sasl_oauth_token_provider
         login = SaslLogin(
             config.sasl_mechanism or "",
             config.sasl_plain_username or "",
             config.sasl_plain_password or "",
-            getattr(provider, "token", provider) if config.sasl_mechanism == "OAUTHBEARER" else None,
+            _token_of(config.sasl_oauth_token_provider) if config.sasl_mechanism == "OAUTHBEARER" else None,
         )
     return Security(tls, login)
+
+
+def _token_of(provider: Token | TokenProvider | None) -> Token | None:
+    """The function that returns a token: `provider` itself, or its method `token`."""
+    method: Token | None = getattr(provider, "token", None)
+    return method or cast("Token | None", provider)
 
 
 def _context(config: ClientConfig) -> ssl.SSLContext:

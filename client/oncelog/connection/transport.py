@@ -414,7 +414,7 @@ async def connect(
                     f"{address}: the broker's certificate is not accepted: {error.verify_message}",
                 ) from error
             elif isinstance(error, OSError | ValueError | OverflowError):  # also a port that is none
-                reason = str(error)
+                reason = str(error) or type(error).__name__
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
                 reason = error.message.removeprefix(f"{address}: ")
             else:

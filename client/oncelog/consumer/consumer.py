@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar, Unpack
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig, load
@@ -35,6 +35,7 @@ from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
 from oncelog.opened import Opened
 from oncelog.tracing.wanted import wanted_spans
+from oncelog.typed_options import ConsumerOptions
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 __all__ = [
@@ -70,7 +71,7 @@ class Consumer(Opened):
     listeners called and offsets committed automatically then, and only then.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ConsumerOptions]) -> None:
         """Raises ConfigError."""
         self.config = load(ConsumerConfig, bootstrap_servers, options)
         if self.config.group_id is not None:

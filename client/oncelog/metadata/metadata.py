@@ -152,7 +152,7 @@ class Metadata:
                         return known
                     is_told = name in self._asked
                     if attempts and is_told:
-                        cause = error_for(self._errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                        cause = _why_unknown(self._errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                         if not cause.retriable:
                             raise error_for(cause.code, f"topic {name!r}: {cause.message}")
                     # The first refresh may have been under way already without asking for it; no second one may.
@@ -272,3 +272,10 @@ def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
         if leaderless:
             error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {len(leaderless)} of its partitions")
             logger.info("%s-%d: %s", topic.name, leaderless[0], error)
+
+
+def _why_unknown(code: int) -> KafkaError:
+    """What to say of a topic that no broker describes. Kafka's words for the code are about a partition of a broker."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return error_for(code, "there is no such topic, and brokers have not created it (auto.create.topics.enable)")
+    return error_for(code)

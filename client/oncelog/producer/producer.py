@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 from oncelog.clock import now_ms
 from oncelog.cluster import Topic, TopicPartition
@@ -43,6 +43,7 @@ from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transactions import Transactions
 from oncelog.tracing.headers import TracedColumn, TracedHeaders
 from oncelog.tracing.wanted import wanted_spans
+from oncelog.typed_options import ProducerOptions
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
@@ -89,7 +90,7 @@ class Producer(Opened):
     Keywords are those of `config.ProducerConfig`. Not safe for use from several threads or event loops.
     """
 
-    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Any) -> None:
+    def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ProducerOptions]) -> None:
         """Raises ConfigError."""
         self.config = load(ProducerConfig, bootstrap_servers, options)
         self._rng = random.Random()  # noqa: S311 - spreads records, no secret

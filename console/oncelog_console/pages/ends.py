@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oncelog.cli.explain import headline, pinned_facts
+from oncelog.cli.transaction_words import headline, pinned_facts
 from oncelog.clock import now_ms
 from oncelog.errors import KafkaError
 from oncelog_console.pages.asking import (

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oncelog.admin.hanging import ONGOING
-from oncelog.cli.explain import headline, pinned_facts
+from oncelog.cli.transaction_words import headline, pinned_facts
 from oncelog_console.drawing.bars import Bar, Span, timeline
 from oncelog_console.limits import MAX_HOLDS
 from oncelog_console.looks.transactions import Hold, OpenLook, TransactionsLook, look

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from oncelog.cli.options import output_option
-from oncelog.cli.output import chosen_format
+from oncelog.cli.output import chosen_format, tell
 from oncelog_pipeline.jobs.archive.command import archive, restore
 from oncelog_pipeline.jobs.audit.command import audit
 from oncelog_pipeline.jobs.running import failing, log_option
@@ -59,7 +59,7 @@ def run(job_file: Path, available_now: bool, checks_only: bool, output: str | No
     with failing(STOPPED):
         job = read_job(job_file)
         if checks_only:
-            click.echo(f"{job_file.name} is right", err=True)
+            tell(f"{job_file.name} is right")
             return
         from oncelog_pipeline.jobs.run import run as run_job
         from oncelog_pipeline.jobs.run import with_what_there_is
@@ -67,7 +67,7 @@ def run(job_file: Path, available_now: bool, checks_only: bool, output: str | No
         rows = run_job(
             with_what_there_is(job) if available_now else job, form=chosen_format(output), log_level=log_level
         )
-    click.echo(total_line(rows), err=True)
+    tell(total_line(rows))
 
 
 for command in (audit, archive, restore, state):

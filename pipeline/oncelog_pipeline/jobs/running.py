@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from oncelog.cli.options import KEY_VALUE
+from oncelog.cli.output import tell
 from oncelog.cli.running import INTERRUPTED, Failure
 from oncelog_pipeline.jobs.failures import told
 from oncelog_pipeline.jobs.session import LOG_LEVELS
@@ -38,7 +39,7 @@ def failing(stopped: str = "stopped") -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit):
         raise
     except KeyboardInterrupt:
-        click.echo(f"oncelog: {stopped}", err=True)
+        tell(f"oncelog: {stopped}")
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:  # Spark's are known by name: it may not be installed
         raise Failure(told(type(error).__name__, str(error))) from error

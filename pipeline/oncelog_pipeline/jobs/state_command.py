@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, output_option, parsed
-from oncelog.cli.output import Column, count, show_rows
+from oncelog.cli.output import Column, count, say, show_rows, tell
 from oncelog.cli.running import Failure, run
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 
@@ -118,9 +118,9 @@ def reset(
     seen = _with_cluster(bootstrap, state_topic, settings, command)
     verb = "counts" if execute else "would count"
     before = "none" if seen is None else str(seen.batch)
-    click.echo(f"{query.name}: batch {number} {verb} as the last decided one, in place of {before}", err=True)
+    tell(f"{query.name}: batch {number} {verb} as the last decided one, in place of {before}")
     if not execute:
-        click.echo("nothing was changed: add --execute", err=True)
+        tell("nothing was changed: add --execute")
 
 
 @state.command()
@@ -137,8 +137,8 @@ def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ..
     finished = _with_cluster(bootstrap, state_topic, settings, finish_orphans)
     for query, lost in sorted(finished.items()):
         told = f", partitions {sorted(lost)} are lost: their transactions have timed out" if lost else ""
-        click.echo(f"{query}: committed{told}")
-    click.echo(f"{count(len(finished), 'write')} finished", err=True)
+        say(f"{query}: committed{told}")
+    tell(f"{count(len(finished), 'write')} finished")
 
 
 def _row(query: str, found: State) -> tuple[object, ...]:

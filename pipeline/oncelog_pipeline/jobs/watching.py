@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import click
 
 from oncelog.errors import KafkaError
+from oncelog.escaping import visible, visible_json
 from oncelog_pipeline.jobs.job import Job
 from oncelog_pipeline.jobs.progress import HEADINGS, BatchRow, Transactions, row_of
 from oncelog_pipeline.options.sink_options import Delivery, sink_options
@@ -102,7 +103,7 @@ class Lines:
         self._write = write
 
     def add(self, row: BatchRow) -> None:
-        self._write(row.as_json() if self._form == "json" else "\t".join(row.cells()))
+        self._write(visible_json(row.as_json()) if self._form == "json" else "\t".join(map(visible, row.cells())))
 
     def say(self, what: str) -> None:
         pass
@@ -132,12 +133,12 @@ class LiveTable:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=Text(self._title), title_justify="left", title_style="bold", header_style="bold")
+        table = Table(title=Text(visible(self._title)), title_justify="left", title_style="bold", header_style="bold")
         for heading in HEADINGS:
             table.add_column(heading, justify="left" if heading in ("Begun", "Transaction") else "right")
         for row in self._rows:
-            table.add_row(*(Text(cell) for cell in row.cells()))
-        return Group(table, Text(self._said, style="dim"))
+            table.add_row(*(Text(visible(each)) for each in row.cells()))
+        return Group(table, Text(visible(self._said), style="dim"))
 
 
 @contextmanager

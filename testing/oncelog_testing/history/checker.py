@@ -13,6 +13,8 @@ from oncelog_testing.history.transactions import transaction_violations
 from oncelog_testing.history.verdict import Verdict
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 
 def violations(history: History) -> list[Violation]:
     """Raises ValueError for a history that cannot be judged."""

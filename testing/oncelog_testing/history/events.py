@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 NOT_YET = -1
 """The time of what has not happened, the offset that nobody told."""
 

@@ -12,6 +12,8 @@ from oncelog_testing.history.events import NOT_YET, Commit, End, OffsetRead, Out
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 NO_OFFSET = -1
 
 

@@ -9,6 +9,8 @@ from oncelog_testing.history.events import Input, Send
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 
 def processing_violations(history: History) -> Iterator[Violation]:
     """Of outputs and inputs in partitions whose end is known."""

@@ -23,6 +23,8 @@ from oncelog_testing.history.events import (
     Transaction,
 )
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 
 class History:
     def __init__(self) -> None:

@@ -12,6 +12,8 @@ from oncelog_testing.history.events import NOT_YET, End, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 Found = Mapping[Place, Mapping[bytes, int]]
 """What is there in the end, of partitions whose end is known: the offset of each value."""
 

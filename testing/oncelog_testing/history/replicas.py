@@ -10,6 +10,8 @@ from oncelog_testing.history.events import Place, ReplicaLog
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 
 def replica_violations(history: History) -> Iterator[Violation]:
     by_place: defaultdict[Place, list[ReplicaLog]] = defaultdict(list)

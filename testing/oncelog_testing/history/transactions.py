@@ -19,6 +19,8 @@ from oncelog_testing.history.recorder import History
 from oncelog_testing.history.records import Found, is_missing, offsets_by_value
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 WHEN_ALL_IS_OVER: Final = sys.maxsize
 
 

@@ -9,6 +9,8 @@ from oncelog_testing.history.events import End
 from oncelog_testing.history.recorder import History
 from oncelog_testing.history.violation import Kind, Violation
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 SHOWN: Final = 10
 """Of each kind."""
 

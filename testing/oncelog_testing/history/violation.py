@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
 
 class Kind(Enum):
     LOST = "an acknowledged record is not there"

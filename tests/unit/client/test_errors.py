@@ -3,6 +3,7 @@ import pickle
 import pytest
 
 from oncelog import errors
+from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, RetriableError, error_for
 
 
@@ -23,6 +24,27 @@ def test_an_unknown_code_keeps_its_number() -> None:
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "9999" in error.message
     assert "news" in error.message
+
+
+def test_a_reason_that_items_share_is_said_once() -> None:
+    timeout = errors.RequestTimedOut(ErrorCode.REQUEST_TIMED_OUT, "no answer to CreateTopics in time")
+    failure = errors.PartialFailure({f"t{n}": timeout for n in range(500)}, {})
+    assert failure.message == "t0, t1, t2, t3, t4 and 495 more: no answer to CreateTopics in time (500 items)"
+    assert len(failure.errors) == 500
+
+
+def test_reasons_of_their_own_are_said_one_after_another() -> None:
+    failed = {
+        "a": error_for(ErrorCode.TOPIC_ALREADY_EXISTS, "a: Topic 'a' already exists."),
+        "bad name": error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "bad name: it has a blank"),
+        "b": error_for(ErrorCode.TOPIC_ALREADY_EXISTS, "b: Topic 'b' already exists."),
+        TopicPartition("c", 0): error_for(ErrorCode.NOT_CONTROLLER, "c-0: moved"),
+    }
+    failure = errors.PartialFailure(failed, {})
+    assert failure.message == "a, b: Topic '...' already exists. (2 items); bad name: it has a blank; c-0: moved"
+    assert [code.name for code, _ in failure.reasons()] == [
+        "TOPIC_ALREADY_EXISTS", "INVALID_TOPIC_EXCEPTION", "NOT_CONTROLLER"
+    ]  # fmt: skip
 
 
 def test_the_names_offered_are_there() -> None:

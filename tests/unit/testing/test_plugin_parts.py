@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
+import re
 import subprocess
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
+import oncelog_testing
 from oncelog_testing.broker import Broker
 from oncelog_testing.cluster import ClusterFault
 from oncelog_testing.control import BrokerGone, NotStruck
-from oncelog_testing.topics import run, topic_name
+from oncelog_testing.topics import run, topic_name, wanted_topic
 
 LOADED = """
 import sys
@@ -89,3 +93,35 @@ def test_of_a_cluster_counts_what_its_living_brokers_know() -> None:
     assert ClusterFault(faults).struck == 3  # type: ignore[arg-type]
     with pytest.raises(NotStruck, match="in no broker"):
         ClusterFault([Struck(None)]).wait(0.0)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("positional", "named", "message"),
+    [
+        ((), {"partition": 3}, "unknown argument 'partition': did you mean 'partitions'?"),
+        ((), {"replicas": 3}, "unknown argument 'replicas': there are partitions and configs"),
+        ((1,), {"partitions": 3}, "partitions is given twice"),
+        ((1, {}, 2), {}, "takes partitions and configs, not 3 values"),
+        ((), {"partitions": "3"}, "partitions='3': must be a number from 1"),
+        ((), {"partitions": True}, "partitions=True: must be a number from 1"),
+        ((), {"configs": ["a=1"]}, "configs=['a=1']: must be a dict of Kafka's keys"),
+    ],
+)
+def test_a_mark_that_is_wrong_says_so(positional: Any, named: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        wanted_topic(*positional, **named)
+
+
+def test_a_mark_asks_for_partitions_and_configs() -> None:
+    assert wanted_topic() == (1, None)
+    assert wanted_topic(3, {"a": "1"}) == wanted_topic(configs={"a": "1"}, partitions=3) == (3, {"a": "1"})
+
+
+def test_no_line_of_ours_is_in_the_traceback_of_a_users_test() -> None:
+    modules = [
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(oncelog_testing.__path__, "oncelog_testing.")
+        if not found.ispkg and found.name != "oncelog_testing.zookeeper_keeper"  # a process of its own
+    ]
+    assert len(modules) > 10
+    assert [module.__name__ for module in modules if not vars(module).get("__tracebackhide__")] == []

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, output_option
-from oncelog.cli.output import chosen_format, show_document, show_plain, show_table
+from oncelog.cli.output import chosen_format, show_document, show_plain, show_table, tell
 from oncelog_pipeline.jobs.audit.verdict import MEANINGS, Verdict
 from oncelog_pipeline.jobs.running import failing, log_option, spark_option
 
@@ -94,7 +94,7 @@ def show(verdict: Verdict, form: str) -> None:
             told = [(MEANINGS[kind], who, place, records) for kind, _, who, place, records in faults]
             show_table(("Fault", verdict.by.capitalize(), "Place", "Records"), told)
     for sentence in verdict.sentences():
-        click.echo(sentence, err=True)
+        tell(sentence)
     if form == "plain":
         for row in verdict.rows():
-            click.echo(f"{row[0]}: {row[-1]}; {row[2]} of {row[1]} records judged", err=True)
+            tell(f"{row[0]}: {row[-1]}; {row[2]} of {row[1]} records judged")

@@ -5,7 +5,7 @@ import pytest
 
 from oncelog_broker.config.broker_keys import AUTO_CREATE_TOPICS_ENABLE, LISTENERS, NUM_PARTITIONS
 from oncelog_broker.config.declared import InvalidConfig
-from oncelog_broker.config.load import environment_settings, file_settings, load_broker_config
+from oncelog_broker.config.load import environment_settings, file_settings, load_broker_config, without_settings
 from oncelog_broker.config.topic_defaults import LOG_CLEANUP_POLICY, LOG_RETENTION_HOURS
 
 
@@ -88,6 +88,35 @@ def test_what_the_other_commands_read_is_no_setting():
         "ONCELOG_ZOOKEEPER_CLASSPATH": "/opt/zookeeper/lib/*",
     }
     assert environment_settings(set_for_others) == []
+
+
+def test_variables_that_others_set_with_our_prefix_stop_no_broker(caplog):
+    """Kubernetes sets them for a service named oncelog, Helm charts and scripts for themselves."""
+    of_kubernetes = {
+        "ONCELOG_PORT": "tcp://10.0.0.1:9092",
+        "ONCELOG_SERVICE_HOST": "10.0.0.1",
+        "ONCELOG_SERVICE_PORT": "9092",
+        "ONCELOG_SERVICE_PORT_CLIENTS": "9092",
+        "ONCELOG_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "ONCELOG_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "ONCELOG_HEADLESS_SERVICE_HOST": "10.0.0.1",
+    }
+    assert environment_settings(of_kubernetes) == []
+    assert caplog.records == []
+    assert load_broker_config(environment={"ONCELOG_HOME": "/opt", "ONCELOG_LOG_LEVEL": "debug"})
+    assert [record.variable for record in caplog.records] == ["ONCELOG_HOME", "ONCELOG_LOG_LEVEL"]
+
+
+@pytest.mark.parametrize("variable", ["ONCELOG_NUM_PARTITON", "ONCELOG_LISTENER", "ONCELOG_LOG_RETENTION_HOUR"])
+def test_a_misspelt_variable_is_refused(variable):
+    with pytest.raises(InvalidConfig, match=rf"did you mean .*\? \(from environment variable {variable}\)"):
+        load_broker_config(environment={variable: "1"})
+
+
+def test_a_broker_of_a_test_takes_no_settings_from_the_environment():
+    environment = {"PATH": "/bin", "ONCELOG_NUM_PARTITIONS": "3", "KAFKA_BROKER_ID": "1", "ONCELOG_PORT": "tcp://x"}
+    kept = {"ONCELOG_FAIL_POINTS": "append = crash"}
+    assert without_settings(environment | kept) == {"PATH": "/bin"} | kept
 
 
 def test_mistakes_are_reported_together_with_key_value_source_and_remedy(tmp_path):

@@ -53,6 +53,32 @@ def test_finding_serve_loads_no_other_command_and_nothing_slow():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("tpics", "'topics'"), ("consum", "'consume'"), ("serv", "'serve'"), ("user", "'users'")]
+)
+def test_a_misspelt_command_is_told_the_nearest(typed, meant):
+    result = oncelog(typed)
+    assert result.exit_code == 2
+    assert f"No such command '{typed}'. Did you mean {meant}" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["\x1b[2J"],
+        ["topics", "\x1b[2J"],
+        ["topics", "list", "--\x1b[2J"],
+        ["consume", "t:\x1b[2J"],
+        ["groups", "reset", "\x1b", "--to", "\x1b"],
+    ],
+)
+def test_a_refusal_steers_no_terminal(arguments):
+    """Arguments may be names that came from a cluster."""
+    result = oncelog(*arguments)
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+
+
 def test_an_unknown_command_is_wrong_usage():
     result = oncelog("topcis")
     assert result.exit_code == 2
@@ -91,6 +117,7 @@ def test_an_unreachable_broker_is_one_line(arguments):
         (["consume", "t", "--base64"], "--base64 is a choice of --json"),
         (["consume", "t", "-D", "fetch_min_byte=1"], "did you mean 'fetch_min_bytes'?"),
         (["consume", "t", "-b", "nowhere:port"], "must be host:port"),
+        (["topics", "list", "-b", "::1"], "an IPv6 address stands in brackets, [::1]:9092"),
         (["produce", "t", "--header", "x"], "NAME=VALUE"),
         (["produce", "t", "--json", "--null-value", "x"], "are for lines of text"),
         (["produce", "t", "-D", "linger.ms"], "is not KEY=VALUE"),
@@ -126,7 +153,20 @@ def test_errors_are_described():
     refused = ConnectionFailed("h:1: [Errno 111] Connect call failed ('h', 1)")
     assert describe(refused, "h:1").startswith("cannot reach h:1: connection refused. Is the broker")
     unknown = ConnectionFailed("no broker can be reached: h:1: [Errno -2] Name or service not known")
-    assert "cannot reach h:1: h:1: Name or service not known. Is" in describe(unknown, "h:1")
+    assert describe(unknown, "h:1") == (
+        "cannot reach h:1: Name or service not known. Is the name right? (--bootstrap-server)"
+    )
+    nobody = ConnectionFailed("no broker can be reached: h:9092: [Errno 111] Connect call failed ('h', 9092)")
+    assert describe(nobody, "h").startswith("cannot reach h:9092: connection refused."), "the port that was tried"
+    elsewhere = ConnectionFailed("10.0.0.9:9092: [Errno 113] Connect call failed ('10.0.0.9', 9092)")
+    assert describe(elsewhere, "h:1") == (
+        "cannot reach 10.0.0.9:9092, where the cluster says that one of its brokers is: no route to host. "
+        "Is that broker running, and can it be reached from here? (its advertised.listeners)"
+    )
+    closed = ConnectionFailed("no broker can be reached: h:1: the broker closed the connection")
+    assert describe(closed, "h:1").endswith("does security.protocol (--command-config) fit its listener?")
+    gone = ConnectionFailed("node 9 is not among the brokers of the cluster")
+    assert describe(gone, "h:1") == "node 9 is not among the brokers of the cluster"
     first, second = KafkaError(ErrorCode.INVALID_CONFIG, "a: no"), KafkaError(ErrorCode.INVALID_REQUEST, "b: no")
     assert describe(PartialFailure({"a": first, "b": second}, {}), "") == (
         "INVALID_CONFIG: a: no; INVALID_REQUEST: b: no"

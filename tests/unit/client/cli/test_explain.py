@@ -14,7 +14,8 @@ from oncelog.admin.hanging import (
     TransactionLimits,
     explanation,
 )
-from oncelog.cli.explain import as_json, remedy, text
+from oncelog.cli.explain import as_json, text
+from oncelog.cli.transaction_words import remedy
 from oncelog.cluster import TopicPartition
 
 HERE = TopicPartition("orders", 0)

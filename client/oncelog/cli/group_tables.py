@@ -1,0 +1,121 @@
+"""(pure) What `oncelog groups describe` shows of a group: members, positions, offsets that transactions hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.cli import held_offsets
+
+if TYPE_CHECKING:
+    from oncelog.admin.groups import GroupMember
+    from oncelog.cli.group_positions import GroupPositions, PartitionRow
+    from oncelog.cluster import TopicPartition
+
+Row = tuple[Any, ...]
+
+PARTITION_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
+HELD_COLUMN: Final = "Offset held by"
+MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Instance", "Partitions")
+NOT_KNOWN: Final = "an open transaction"
+"""Whose it is was not told."""
+
+
+def title(positions: GroupPositions) -> tuple[str, str]:
+    """`billing: Stable`, and below it the protocol and the coordinator."""
+    group = positions.group
+    kind = f"protocol {group.protocol or '-'} of type {group.protocol_type or '-'}"
+    return f"{group.group_id}: {group.state}", f"{kind}, coordinator broker {group.coordinator_id}"
+
+
+def partition_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
+    """Columns and rows; the last column only where an offset is held."""
+    if not any(_holder(positions, row) for row in positions.rows):
+        return PARTITION_COLUMNS, [_position(row) for row in positions.rows]
+    rows = [(*_position(row), _holder(positions, row)) for row in positions.rows]
+    return (*PARTITION_COLUMNS, HELD_COLUMN), rows
+
+
+def member_table(positions: GroupPositions) -> list[Row]:
+    """A row of MEMBER_COLUMNS for each member."""
+    return [(*_who(member), _names(member.assignment) or None) for member in positions.group.members]
+
+
+def plain_rows(positions: GroupPositions) -> Iterator[Row]:
+    """A row for each partition, and one for each member without any; a group that has neither is one row."""
+    head = (positions.group.group_id, positions.group.state)
+    for row in positions.rows:
+        pending = positions.held.of_group(positions.group.group_id, row.partition)
+        ends_by_ms = None if pending is None else pending.explained.ends_by_ms
+        instance_id = None if row.member is None else row.member.group_instance_id
+        yield (*head, *_position(row), instance_id, _holder(positions, row), ends_by_ms)
+    nowhere = (None,) * 5
+    for member in positions.without_partitions:
+        member_id, client_id, host, instance_id = _who(member)
+        yield (*head, *nowhere, member_id, client_id, host, instance_id, None, None)
+    if not positions.rows and not positions.group.members:
+        yield (*head, *(None,) * 11)
+
+
+def as_json(positions: GroupPositions) -> dict[str, Any]:
+    """All that is known, for programs."""
+    group = positions.group
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator_id,
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.client_host,
+                "instance_id": member.group_instance_id,
+                "partitions": [{"topic": topic, "partition": index} for topic, index in member.assignment],
+            }
+            for member in group.members
+        ],
+        "partitions": [
+            dict(zip(map(str.lower, PARTITION_COLUMNS), _position(row), strict=True))
+            | {"offset_is_held": _holder(positions, row) is not None, "held_by": _held_json(positions, row.partition)}
+            for row in positions.rows
+        ],
+    }
+
+
+def notes(positions: GroupPositions) -> Iterator[str]:
+    """What to say besides, where an offset is held and nobody can tell by whom."""
+    if positions.held.unstable and positions.held.why_not is not None:
+        where = ", ".join(_names(sorted(positions.held.unstable)))
+        yield (
+            f"group {positions.group.group_id!r}: an open transaction holds its offsets of {where}; whose it is, is not"
+            f" known: {positions.held.why_not}"
+        )
+
+
+def _position(row: PartitionRow) -> Row:
+    who = (None, None, None) if row.member is None else _who(row.member)[:3]
+    return (*row.partition, row.committed, row.end, row.lag, *who)
+
+
+def _who(member: GroupMember) -> tuple[str, str, str, str | None]:
+    return member.member_id, member.client_id, member.client_host, member.group_instance_id
+
+
+def _names(partitions: Any) -> list[str]:
+    return [f"{topic}:{index}" for topic, index in partitions]
+
+
+def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
+    """The transactional id that holds the offset of this partition, as far as it is known; None: none does."""
+    pending = positions.held.of_group(positions.group.group_id, row.partition)
+    if pending is not None:
+        return pending.transactional_id or f"producer id {pending.transaction.producer.producer_id}"
+    is_held = positions.held.why_not is not None and row.partition in positions.held.unstable
+    return NOT_KNOWN if is_held else None
+
+
+def _held_json(positions: GroupPositions, partition: TopicPartition) -> dict[str, Any] | None:
+    pending = positions.held.of_group(positions.group.group_id, partition)
+    return None if pending is None else held_offsets.as_json(pending)

@@ -1,0 +1,84 @@
+"""Offsets of groups that open transactions hold, for `oncelog groups describe` and `oncelog explain`.
+
+Only `find` asks a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from oncelog.cli.transaction_words import fact_lines, name_of, transaction_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from oncelog.admin import Admin
+    from oncelog.admin.pending_offsets import PendingOffset
+    from oncelog.cluster import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOffsets:
+    """`pending` by group and partition. `why_not` is why nobody can tell whose transactions these are, None where it
+    is known."""
+
+    pending: tuple[PendingOffset, ...] = ()
+    why_not: str | None = None
+    unstable: frozenset[TopicPartition] = field(default_factory=frozenset)
+    """Partitions whose offsets the coordinator calls unstable, of one group that was asked about."""
+
+    def of_group(self, group_id: str, partition: TopicPartition) -> PendingOffset | None:
+        """What holds the group's offset of a partition."""
+        return next((p for p in self.pending if (p.group_id, p.partition) == (group_id, partition)), None)
+
+    def of_partition(self, partition: TopicPartition) -> list[PendingOffset]:
+        """What holds offsets of any group in a partition."""
+        return [pending for pending in self.pending if pending.partition == partition]
+
+
+async def find(admin: Admin, group_ids: Collection[str] | None = None) -> HeldOffsets:
+    """Of these groups, or of all. That a user may not look into __consumer_offsets is no error."""
+    from oncelog.admin.pending_offsets import pending_offsets
+    from oncelog.errors import KafkaError
+
+    try:
+        return HeldOffsets(tuple(await pending_offsets(admin, group_ids)))
+    except KafkaError as error:
+        return HeldOffsets(why_not=f"{error.code.name}: {error.message}")
+
+
+def text(held: HeldOffsets, now_ms: int) -> Iterator[str]:
+    """Lines for people: for each group and transaction a headline, and a line for each thing to know."""
+    parts: dict[tuple[str, int], list[PendingOffset]] = {}
+    for pending in held.pending:
+        parts.setdefault((pending.group_id, pending.transaction.producer.producer_id), []).append(pending)
+    for (group_id, _), those in parts.items():
+        first = those[0]
+        where = ", ".join(f"{topic}:{index}" for topic, index in (each.partition for each in those))
+        yield (
+            f"group {group_id!r}: the open transaction of {name_of(first.transaction)} holds its offsets of {where}. "
+            "Members that are assigned these partitions read nothing until it has ended."
+        )
+        yield from fact_lines(transaction_facts(first.explained, first.transaction, now_ms))
+
+
+def as_json(pending: PendingOffset) -> dict[str, Any]:
+    """All that is known, for programs."""
+    held = pending.transaction.held
+    return {
+        "group": pending.group_id,
+        "topic": pending.partition.topic,
+        "partition": pending.partition.partition,
+        "offset": pending.offset,
+        "transactional_id": pending.transactional_id,
+        "producer_id": pending.transaction.producer.producer_id,
+        "producer_epoch": pending.transaction.producer.producer_epoch,
+        "state": None if held is None else held.state,
+        "start_time_ms": None if held is None else held.start_time_ms,
+        "ends_by_ms": pending.explained.ends_by_ms,
+        "hangs": None if pending.explained.hang is None else pending.explained.hang.value,
+        "coordinator": None if held is None else held.coordinator_id,
+        "client_id": None if held is None else held.client_id,
+        "client_host": None if held is None else held.client_host,
+    }

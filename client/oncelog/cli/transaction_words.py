@@ -1,0 +1,140 @@
+"""What is said about an open transaction: whose it is, since when, until when, and how to end it. Pure.
+
+`oncelog explain`, `oncelog groups describe` and the console say it in the same words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oncelog.cli.offsets import format_timestamp
+from oncelog.cli.output import count
+from oncelog.escaping import shell_quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oncelog.admin.hanging import Explanation, OpenTransaction
+
+LABEL_WIDTH: Final = 12
+UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+def fact_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each thing to know."""
+    return (f"  {label:{LABEL_WIDTH}} {what}" for label, what in facts)
+
+
+def headline(explained: Explanation, pinned_by: OpenTransaction) -> str:
+    return (
+        f"{explained.partition}: read_committed readers see nothing from offset {explained.last_stable_offset} on, "
+        f"for the transaction of {name_of(pinned_by)}."
+    )
+
+
+def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
+    """What to know of the transaction in the way: (label, what)."""
+    yield "Held back", f"{count(explained.held_back, 'offset')}, up to the end at {explained.high_watermark}"
+    yield from transaction_facts(explained, pinned_by, now_ms)
+    if explained.later:
+        more = count(len(explained.later), "other transaction")
+        yield "After it", f"{more} open here, from offset {explained.later[0].start_offset} on"
+
+
+def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
+    """What to know of a transaction by itself: (label, what)."""
+    yield "Open since", _since(explained, pinned_by, now_ms)
+    yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
+    held = pinned_by.held
+    if held is not None:
+        client = f"{held.client_id} at {(held.client_host or '').lstrip('/')}" if held.client_id is not None else None
+        yield "Client", client or "not known to its coordinator"
+        yield "Coordinator", f"broker {held.coordinator_id}: {held.state}, timeout {span(held.timeout_ms)}"
+    if explained.hang is None:
+        yield "Ends", _end(explained, pinned_by, now_ms)
+    else:
+        yield "Hangs", _why(explained, pinned_by)
+    yield "To end it", remedy(explained, pinned_by)
+
+
+def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
+    """What a user can do now."""
+    from oncelog.admin.hanging import PREPARED, Hang
+
+    topic, index = explained.partition
+    abort = f"oncelog txns abort {shell_quoted(f'{topic}:{index}')} --start-offset {pinned_by.start_offset}"
+    if pinned_by.may_be_aborted_here:
+        return abort
+    assert pinned_by.held is not None
+    if explained.hang is Hang.FENCED:
+        return f"its records here cannot be committed; to have later ones read, give them up: {abort} --force"
+    if pinned_by.held.state in PREPARED:
+        return "nothing is to be done, unless it takes long: then see the log of its coordinator"
+    force = f"oncelog txns fence {shell_quoted(pinned_by.held.transactional_id)}"
+    if explained.hang is Hang.OVERDUE:
+        return force
+    return f"commit or abort it in its producer; or take that its transactional id, and abort: {force}"
+
+
+def name_of(transaction: OpenTransaction) -> str:
+    if transaction.held is None:
+        return f"producer id {transaction.producer.producer_id}, whose transactional id nobody knows"
+    return f"transactional id {transaction.held.transactional_id!r}"
+
+
+def _since(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
+    """When it began, by its coordinator's clock or, without one, by the timestamp of its first record."""
+    started_ms = pinned_by.held.start_time_ms if pinned_by.held is not None and pinned_by.is_held else None
+    first_ms = explained.first_timestamp_ms
+    first = None if first_ms is None or first_ms < 0 else f"its first record here is of {format_timestamp(first_ms)}"
+    if started_ms is None:
+        return first or "not known"
+    began = f"{format_timestamp(started_ms)}, {span(now_ms - started_ms)} ago"
+    return began if first is None else f"{began}; {first}"
+
+
+def _end(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
+    assert pinned_by.held is not None
+    if explained.ends_by_ms is None:
+        what = {"PrepareCommit": "commit", "PrepareAbort": "abort"}.get(pinned_by.held.state, "end")
+        return f"at once: its coordinator is about to {what} it, and writes the markers"
+    left_ms = explained.ends_by_ms - now_ms
+    when = f"in {span(left_ms)}" if left_ms >= 0 else f"{span(-left_ms)} ago, it is overdue"
+    return (
+        f"by itself at {format_timestamp(explained.ends_by_ms)} at the latest, {when}: then its coordinator aborts it "
+        f"(timeouts are looked for every {span(explained.limits.abort_interval_ms)})"
+    )
+
+
+def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
+    from oncelog.admin.hanging import Hang
+
+    held = pinned_by.held
+    if explained.hang is Hang.UNKNOWN or held is None:
+        return "no coordinator knows its producer id, so nobody is going to end it"
+    if explained.hang is Hang.NOT_HELD:
+        return (
+            f"for its coordinator {held.transactional_id!r} is {held.state} and writes nothing to this partition, so "
+            "nobody is going to end it"
+        )
+    if explained.hang is Hang.FENCED:
+        return (
+            f"its coordinator, of epoch {pinned_by.coordinator_epoch}, has decided ({held.state}) and cannot write the "
+            f"marker: this log was told of a coordinator of epoch {pinned_by.producer.coordinator_epoch}, by whoever "
+            "sent a marker with that epoch"
+        )
+    limit = span(explained.limits.max_timeout_ms)
+    return f"it is open for longer than any timeout allows (transaction.max.timeout.ms: {limit})"
+
+
+def span(milliseconds: int) -> str:
+    """`3m 12s`: the two largest units."""
+    parts: list[str] = []
+    left = max(0, milliseconds)
+    for name, size in UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size}{name}")
+            left %= size
+        elif parts:
+            break
+    return " ".join(parts) or "0s"

@@ -1,0 +1,177 @@
+"""`make test-pythons`: unit, property and client tests on every Python that this machine has, on both event loops.
+
+Looked for in PATH (python3.11, python3.12, ...), among what pyenv and uv have installed, and in PYTHONS, which may name
+further programs: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each gets an environment of its own in
+.venvs/, named after its version, with the versions of constraints.txt. `ONLY=3.13` leaves out all others.
+
+What is found of several paths to one interpreter, or of the same version twice, is tested once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+ENVIRONMENTS: Final = ROOT / ".venvs"
+OLDEST: Final = (3, 11)
+EXPECTED: Final = ("3.11", "3.12", "3.13", "3.14")
+"""Of which it is said that there is none; later ones are tested where there are any."""
+NAME: Final = re.compile(r"python3\.(\d+)")
+INSTALLED: Final = (".pyenv/versions/*/bin/python", ".local/share/uv/python/cpython-*/bin/python3")
+"""In the home directory."""
+ASKED: Final = (
+    "import sys, importlib.util as u; v = sys.version_info;"
+    "print(*v[:3], v.releaselevel, sys.implementation.name, u.find_spec('ensurepip') is not None)"
+)
+CLIENT: Final = tuple(
+    f"tests/integration/{name}.py"
+    for name in (
+        "test_client",
+        "test_client_contract",
+        "test_cli",
+        "test_consume_process_produce",
+        "test_groups_command",
+        "test_oncelog_transactions",
+        "test_pytest_plugin",
+    )
+)
+"""Our client against a live broker, on the same Python."""
+TESTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "asyncio": ("tests/unit", "tests/property", *CLIENT),
+    # Those of tests/unit/client run on both loops each time, and tests/property asks none.
+    "uvloop": ("tests/unit", "--ignore=tests/unit/client", *CLIENT),
+}
+"""By the loop that ONCELOG_TEST_LOOP names."""
+UNUSABLE: Final = 4
+"""Seconds that a program has to say which Python it is."""
+
+
+class Interpreter(NamedTuple):
+    """A Python, by its version and the path that it was found at first."""
+
+    version: tuple[int, int, int]
+    path: Path
+    makes_environments: bool = True
+    """Debian has Pythons that cannot, for want of ensurepip."""
+
+    @property
+    def name(self) -> str:
+        return ".".join(map(str, self.version))
+
+    @property
+    def minor(self) -> str:
+        return f"{self.version[0]}.{self.version[1]}"
+
+
+def candidates(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
+    """Programs that may be a Python: those named, those in PATH, those of pyenv and uv."""
+    yield from map(Path, environment.get("PYTHONS", "").split())
+    for directory in filter(None, environment.get("PATH", "").split(os.pathsep)):
+        if Path(directory).is_dir():
+            yield from sorted(path for path in Path(directory).iterdir() if NAME.fullmatch(path.name))
+    for pattern in INSTALLED:
+        yield from sorted(home.glob(pattern))
+
+
+def interpreter_at(path: Path) -> Interpreter | None:
+    """None for what is no finished CPython, or does not run: pyenv has programs in PATH for versions that are off."""
+    try:
+        said = subprocess.run([path, "-I", "-c", ASKED], capture_output=True, text=True, timeout=UNUSABLE, check=True)
+        major, minor, micro, level, implementation, makes_environments = said.stdout.split()
+        if (level, implementation) != ("final", "cpython"):
+            return None
+        return Interpreter((int(major), int(minor), int(micro)), path, makes_environments == "True")
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+def found(paths: Iterable[Path], ask: Callable[[Path], Interpreter | None] = interpreter_at) -> list[Interpreter]:
+    """One of each version that we support, by version: one that can make environments, if any of them can."""
+    known: dict[tuple[int, int, int], Interpreter] = {}
+    for path in paths:
+        interpreter = ask(path)
+        if interpreter is None or interpreter.version[:2] < OLDEST:
+            continue
+        before = known.get(interpreter.version)
+        if before is None or (interpreter.makes_environments and not before.makes_environments):
+            known[interpreter.version] = interpreter
+    return [known[version] for version in sorted(known)]
+
+
+def missing(interpreters: Iterable[Interpreter]) -> list[str]:
+    """The versions that were looked for and that none of these has."""
+    return [minor for minor in EXPECTED if minor not in {each.minor for each in interpreters}]
+
+
+def environment_for(interpreter: Interpreter) -> Path:
+    """The Python of its environment, made or brought up to date where needed. Raises CalledProcessError."""
+    directory = ENVIRONMENTS / interpreter.name
+    python, stamp = directory / "bin/python", directory / ".installed"
+    made_of = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
+    if stamp.exists() and all(stamp.stat().st_mtime > file.stat().st_mtime for file in made_of):
+        return python
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt", "-e"]
+    subprocess.run([interpreter.path, "-m", "venv", directory], check=True)
+    subprocess.run([*install, ".[broker,console,otel,test]"], cwd=ROOT, check=True)
+    java = subprocess.run([python, "-m", "oncelog_broker.local_cluster.java"], capture_output=True, check=False)
+    if java.returncode:
+        subprocess.run([*install, ".[zookeeper]"], cwd=ROOT, check=True)
+    stamp.touch()
+    return python
+
+
+def tested(interpreter: Interpreter, loops: Iterable[str], arguments: list[str]) -> Iterator[tuple[str, str]]:
+    """What came of it, for each loop: (loop, "passed", or what went wrong)."""
+    try:
+        python = environment_for(interpreter)
+    except subprocess.CalledProcessError as error:
+        yield "-", f"no environment could be made: {' '.join(map(str, error.cmd[:4]))}... ended with {error.returncode}"
+        return
+    for loop in loops:
+        print(f"\n--- Python {interpreter.name}, {loop}", flush=True)
+        command = [python, "-m", "pytest", "-q", "--dist=worksteal", *arguments, *TESTS[loop]]
+        code = subprocess.run(command, cwd=ROOT, env={**os.environ, "ONCELOG_TEST_LOOP": loop}, check=False).returncode
+        yield loop, "passed" if code == 0 else f"failed: pytest ended with {code}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.pythons", description=__doc__)
+    parser.add_argument("--only", action="append", default=[], metavar="3.N", help="these versions alone")
+    parser.add_argument("--loop", action="append", choices=sorted(TESTS), help="on this event loop alone")
+    parser.add_argument("--list", action="store_true", help="say what there is, and test nothing")
+    parser.add_argument("arguments", nargs="*", help="for pytest, behind --")
+    options = parser.parse_args()
+    interpreters = found(candidates(os.environ, Path.home()))
+    for each in interpreters:
+        passed_over = (
+            "" if each.makes_environments else " (passed over: it has no ensurepip, so it makes no environments)"
+        )
+        print(f"Python {each.name}: {each.path}{passed_over}")
+    interpreters = [each for each in interpreters if each.makes_environments]
+    for minor in missing(interpreters):
+        print(f"Python {minor}: not found")
+    wanted = [each for each in interpreters if not options.only or {each.minor, each.name} & set(options.only)]
+    if not wanted:
+        print("no Python to test on: name programs in PYTHONS", file=sys.stderr)
+        return 1
+    if options.list:
+        return 0
+    loops = options.loop or list(TESTS)
+    outcomes = [(each, *outcome) for each in wanted for outcome in tested(each, loops, options.arguments)]
+    print()
+    for interpreter, loop, what in outcomes:
+        print(f"Python {interpreter.name}, {loop}: {what}")
+    for minor in missing(interpreters):
+        print(f"Python {minor}: not found, so not tested")
+    return int(any(what != "passed" for *_, what in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

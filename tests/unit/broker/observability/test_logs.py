@@ -1,0 +1,46 @@
+"""Lines of the log: what a client chose stands in them, and steers no terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+
+from oncelog_broker.observability.logs import JsonFormatter, TextFormatter
+
+HOSTILE = "esc\x1b[2J\x7f\x9b1m\u202etxt\nline"
+
+
+def record(message: str, *, raises: bool = False, **extra: object) -> logging.LogRecord:
+    made = logging.LogRecord("oncelog", logging.WARNING, __file__, 1, message, None, None)
+    made.__dict__.update(extra)
+    if raises:
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError:
+            made.exc_info = sys.exc_info()
+    return made
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_names_steer_no_terminal_and_make_no_lines(formatter: logging.Formatter) -> None:
+    line = formatter.format(record("a member joined", group=HOSTILE, client=HOSTILE))
+    assert line.isprintable()
+    of_client = formatter.format(record(f"topic {HOSTILE}: asking again"))
+    assert of_client.isprintable()
+    with_stack = formatter.format(record("a task failed", raises=True))
+    assert all(each.isprintable() for each in with_stack.split("\n"))
+
+
+def test_json_keeps_the_name() -> None:
+    assert json.loads(JsonFormatter().format(record("joined", group=HOSTILE)))["group"] == HOSTILE
+
+
+def test_what_is_plain_stands_as_it_is() -> None:
+    assert (
+        TextFormatter()
+        .format(record("ready", group="billing", why="two words"))
+        .endswith(' warning ready group=billing why="two words"')
+    )

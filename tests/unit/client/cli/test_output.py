@@ -1,0 +1,47 @@
+"""Whatever commands print leaves through `oncelog.cli.output`, which makes names visible."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import oncelog.cli
+import oncelog_broker.dump
+import oncelog_pipeline.jobs
+
+PACKAGES = [
+    Path(package.__file__ or "").parent for package in (oncelog.cli, oncelog_broker.dump, oncelog_pipeline.jobs)
+]
+ALLOWED = {
+    "output.py": "it makes everything visible",
+    "completion.py": "prints a script of click's for the shell",
+    "running.py": "Failure makes its message visible",
+    "watching.py": "makes each cell visible",
+}
+PRINTS = {"echo", "secho", "confirm", "prompt", "print"}
+
+
+def calls(path: Path) -> Iterator[tuple[int, str]]:
+    """Calls that print: (line, function)."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            is_constant = all(isinstance(argument, ast.Constant) for argument in node.args)
+            if name in PRINTS and not is_constant:
+                yield node.lineno, name
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for package in PACKAGES for path in sorted(package.rglob("*.py"))],
+    ids=lambda path: "/".join(path.parts[-3:]),
+)
+def test_a_command_prints_through_output(path: Path) -> None:
+    if path.name in ALLOWED:
+        return
+    # What rich prints are tables, whose cells `cell` and `visible` have made.
+    found = [where for where in calls(path) if not (path.name == "top.py" and where[1] == "print")]
+    assert found == [], f"{path}: use say, tell, confirmed or show_... of oncelog.cli.output"
