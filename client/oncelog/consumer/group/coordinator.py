@@ -72,7 +72,9 @@ class GroupCoordinator:
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
         self._membership = Membership()
         self._connection = CoordinatorConnection(config.group_id, metadata, config)
-        self.commits = Commits(self._membership, self._connection, config)
+        self.commits = Commits(
+            self._membership, self._connection, config, positions, is_cooperative=self._is_cooperative
+        )
         self.auto_commit = AutoCommit(self.commits, config, consumed=self.consumed, attend=attend)
         self._joining = Joining(
             self._membership, self._connection, metadata, config, assignors=assignors, having=self._having
@@ -128,7 +130,9 @@ class GroupCoordinator:
         consumed = self.consumed()
         wanted = consumed if offsets is None else offsets
         if wanted:
+            poll = self._positions.poll
             await self.commits.commit(wanted, timeout_s)
+            self._positions.committed(wanted, poll)
             self.auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
 
     def metadata_changed(self) -> None:
