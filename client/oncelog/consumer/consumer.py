@@ -92,6 +92,8 @@ class Consumer(Opened):
         self._group: GroupCoordinator | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
+        self._is_leaving = False
+        """While `close` lets the listener give up the partitions: it may commit then."""
         self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
@@ -149,8 +151,10 @@ class Consumer(Opened):
             return
         try:
             if self._group is not None:
+                self._is_leaving = True
                 await self._group.close(timeout_ms / 1000)
         finally:
+            self._is_leaving = False
             await self._close_connections()
 
     async def _close_connections(self) -> None:
@@ -298,7 +302,8 @@ class Consumer(Opened):
         RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
         for an offset that is negative or above MAX_OFFSET.
         """
-        self._check_open()
+        if not self._is_leaving:
+            self._check_open()
         group = self._need_group()
         wanted: dict[TopicPartition, OffsetAndMetadata] | None = None
         if offsets is not None:
