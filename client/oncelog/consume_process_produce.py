@@ -16,24 +16,11 @@ from oncelog.errors import AbortableError, ConfigError, EndNotKnown, ErrorCode, 
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog.producer.producer import Producer
 from oncelog.producer.transaction import until_known
+from oncelog.producer.transaction_errors import rule_of
 
 logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_MS: Final = 1_000
-
-PASSING: Final = frozenset(
-    {
-        ErrorCode.TRANSACTION_ABORTABLE,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
-"""Beside what is retriable: the group has rebalanced, or only this transaction is lost."""
 
 Polled = Mapping[TopicPartition, list[ConsumerRecord]]
 
@@ -127,7 +114,7 @@ def _may_pass(error: KafkaError) -> bool:
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
         return isinstance(error, AbortableError)  # the coordinator has aborted it; else a call was wrong
-    return error.retriable or error.code in PASSING
+    return error.retriable or rule_of(error.code).is_repeated
 
 
 def rewind(consumer: Consumer, polled: Polled) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 
 from oncelog.cluster import TopicPartition
-from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError
+from oncelog.errors import AbortableError, FatalError, InvalidTransactionState, KafkaError, fatal
 from oncelog.producer.session import ProducerSession
+from oncelog.producer.transaction_errors import End, Meaning, rule_of
 from oncelog.producer.transaction_states import TransactionState, check
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
@@ -26,11 +27,6 @@ OPEN = frozenset(
     {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.ABORTABLE_ERROR}
 )
 """The states of a transaction that can be aborted."""
-
-NO_END_POSSIBLE = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID}
-)
-"""After these the coordinator takes no EndTxn of ours; asking for the next epoch ends the transaction too (KIP-588)."""
 
 
 class TransactionManager:
@@ -144,7 +140,7 @@ class TransactionManager:
     @property
     def may_send_end(self) -> bool:
         """Whether EndTxn has a chance: else InitProducerId alone has to end the transaction."""
-        return self.error is None or self.error.code not in NO_END_POSSIBLE
+        return self.error is None or rule_of(self.error.code).end is not End.NEXT_EPOCH
 
     def ended(self, identity: ProducerIdAndEpoch | None) -> None:
         """EndTxn is answered, or was not needed. `identity` is the next one under V2, None where it stays."""
@@ -160,6 +156,8 @@ class TransactionManager:
         if self.state is TransactionState.FATAL_ERROR:
             assert self.error is not None
             return self.error
+        if rule_of(error.code).write is Meaning.FATAL:
+            error = fatal(error)
         if isinstance(error, FatalError):
             self.state, self.error = TransactionState.FATAL_ERROR, error
             logger.error("transactional id %s: %s", self.transactional_id, error)
