@@ -317,6 +317,11 @@ class Consumer(Opened):
         found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The position of each partition that has one, behind all records that were handed out, and behind the markers
+        and aborted records that were passed since: what `commit` stores, for `Producer.send_offsets`."""
+        return self._positions.consumed()
+
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, or was when it read what it has lost or left.
 

@@ -271,6 +271,14 @@ class Positions:
             raise ValueError(f"{topic_partition} is not assigned to this consumer")
         return found
 
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Behind all records that were handed out, of each partition whose position is known."""
+        return {
+            place.topic_partition: OffsetAndMetadata(place.position, "", place.last_epoch)
+            for place in self
+            if place.position is not None
+        }
+
     def owns(self, position: PartitionPosition) -> bool:
         """Whether `position` is still one of these."""
         return self._by_partition.get(position.topic_partition) is position
