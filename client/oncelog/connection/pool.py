@@ -34,9 +34,10 @@ class _Link:
     """What is known of one address: the connection or the attempt at one, how often it failed in a row, and when, in
     turns, it was last asked as any broker."""
 
-    __slots__ = ("connecting", "connection", "failures", "not_before", "turn")
+    __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
 
     def __init__(self) -> None:
+        self.connecting_since = 0.0
         self.connection: BrokerConnection | None = None
         self.connecting: asyncio.Task[BrokerConnection] | None = None
         self.failures = 0
@@ -77,6 +78,16 @@ class ConnectionPool:
             return None
         link = self._links.get(Address(broker.host, broker.port))
         return link.connection if link is not None and link.is_open else None
+
+    def is_stuck(self, node_id: int) -> bool:
+        """Whether a node can just now not be reached, or has owed an answer for HANGING_S."""
+        broker = self.cluster.brokers.get(node_id)
+        link = None if broker is None else self._links.get(Address(broker.host, broker.port))
+        if link is None:
+            return False
+        if link.connecting is not None and asyncio.get_running_loop().time() - link.connecting_since >= HANGING_S:
+            return True
+        return link.failures > 0 or link.is_hanging
 
     async def connection(self, node_id: int) -> BrokerConnection:
         """An open connection to a node, after the backoff. Raises KafkaError."""
@@ -202,6 +213,7 @@ class ConnectionPool:
             return link.connection
         if link.connecting is None:
             link.connecting = asyncio.ensure_future(self._connect(address, link))
+            link.connecting_since = asyncio.get_running_loop().time()
             link.connecting.add_done_callback(_retrieve)
         # Shielded: callers share the attempt, and one who gives up must not take it from the others.
         attempt = link.connecting

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from oncelog.cluster import TopicPartition
-from oncelog.errors import AbortableError, FatalError, InvalidTransactionState, KafkaError, fatal
+from oncelog.errors import AbortableError, FatalError, InvalidTransactionState, KafkaError
 from oncelog.producer.session import ProducerSession
 from oncelog.producer.transaction_errors import End, Meaning, rule_of
 from oncelog.producer.transaction_states import TransactionState, check
@@ -27,6 +27,9 @@ OPEN = frozenset(
     {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.ABORTABLE_ERROR}
 )
 """The states of a transaction that can be aborted."""
+
+
+ANOTHER_OWNER = "another producer may have had the transactional id {!r} since; start a new producer"
 
 
 class TransactionManager:
@@ -157,7 +160,7 @@ class TransactionManager:
             assert self.error is not None
             return self.error
         if rule_of(error.code).write is Meaning.FATAL:
-            error = fatal(error)
+            error = FatalError(error.code, f"{error.message}: {ANOTHER_OWNER.format(self.transactional_id)}")
         if isinstance(error, FatalError):
             self.state, self.error = TransactionState.FATAL_ERROR, error
             logger.error("transactional id %s: %s", self.transactional_id, error)

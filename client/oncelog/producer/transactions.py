@@ -289,11 +289,7 @@ class Transactions:
         response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
         given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         if identity is not NO_IDENTITY and is_forgotten(identity, given):
-            raise FatalError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-                f"transactional id {self._id!r}: the coordinator did not know {identity} any more, so another producer"
-                " may have had the id since: start a new producer",
-            )
+            raise FatalError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the coordinator did not know {identity} any more")
         self._between_transactions()
         self.manager.initialised(given)
 

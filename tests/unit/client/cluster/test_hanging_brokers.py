@@ -17,6 +17,7 @@ from oncelog.connection.pool import HANGING_S
 from oncelog.consumer.consumer import Consumer
 from oncelog.errors import PartialFailure
 from oncelog.metadata.list_offsets import LATEST_TIMESTAMP
+from oncelog.producer.producer import Producer
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
@@ -156,3 +157,34 @@ async def test_e54_metadata_are_asked_of_another_broker(cluster: FakeCluster) ->
         began = now()
         assert await consumer.partitions_for("new") == [0]
         assert now() - began < SOON_S
+
+
+@pytest.mark.parametrize("pace_s", [0.0, 0.001, 0.1])
+@pytest.mark.parametrize("moment", ["before it starts", "while it sends"])
+def test_e54_records_without_keys_go_to_the_other_brokers(moment: str, pace_s: float) -> None:
+    """However fast they come, buffer.memory does not fill up with those of the broker that hangs, and no record of the
+    others waits."""
+
+    @in_cluster
+    async def test(cluster: FakeCluster) -> None:
+        count = 3_000 if pace_s < 0.1 else 300
+        hung = cluster.brokers[2]
+        options = {"batch_size": 100, "buffer_memory": 100 * 256, "linger_ms": 5, "delivery_timeout_ms": 600_000}
+        if moment == "before it starts":
+            hung.pause()
+        async with Producer(cluster.addresses, max_block_ms=30_000, request_timeout_ms=60_000, **options) as producer:
+            began, sent = now(), []
+            for number in range(count):
+                if number == count // 10 and moment == "while it sends":
+                    hung.pause()
+                sent.append(await producer.send("topic", b"x" * 80))
+                await asyncio.sleep(pace_s)
+            assert now() - began < count * pace_s + 2 * SOON_S
+            await asyncio.sleep(1)
+            late = [future for future in sent if not future.done()]
+            assert len(late) <= 128
+            hung.resume()
+            await asyncio.gather(*sent)
+        assert sum(len(cluster.values(partition=index)) for index in range(3)) == count + 3
+
+    test()

@@ -160,6 +160,7 @@ async def test_s90_a_producer_that_was_fenced_never_commits_again(
                     await tries(zombie, kind)
             assert isinstance(caught.value, FatalError)
             assert caught.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            assert caught.value.message.count("start a new producer") == 1
             assert coordinator.committed == {("topic", 0): [b"before", b"owner"]}
             assert not coordinator.offsets
             with pytest.raises(KafkaError):  # nor does the owner guess whether it is still the owner
