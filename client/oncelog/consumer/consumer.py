@@ -19,7 +19,7 @@ from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
-from oncelog.consumer.group.interest import Interest, RebalanceListener
+from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
 from oncelog.consumer.starts import Starts
@@ -176,9 +176,12 @@ class Consumer(Opened):
         """Share these topics, or all whose name matches the whole `pattern`, with the group, from the next poll on.
 
         Another subscription takes the place of this one. Raises ValueError without a group_id, for anything but
-        one of `topics` and `pattern`, and where partitions were assigned by hand; ClientClosed.
+        one of `topics` and `pattern`, and where partitions were assigned by hand; ClientClosed; TypeError for a
+        listener that has a method that nobody calls, or lacks one.
         """
         self._check_open()
+        if listener is not None:
+            check_listener(listener)
         group = self._need_group()
         if self._positions.assignment and not group.is_subscribed:
             raise ValueError("partitions are assigned by hand: assign([]) first")
@@ -351,7 +354,8 @@ class Consumer(Opened):
         Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
         `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange (of which LogTruncationError is
         one), AuthorizationFailed, CorruptRecords and what else does not go away by itself; the position stays before
-        it, and who polls on has it asked for again, after the backoff. Raises ClientClosed.
+        it, and who polls on has it asked for again, after the backoff. Raises ClientClosed; ValueError while nothing is
+        subscribed to or assigned.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -397,6 +401,7 @@ class Consumer(Opened):
 
     async def _poll(self, timeout_ms: int, take: Callable[[], dict[TopicPartition, T]]) -> dict[TopicPartition, T]:
         self._iterated = None
+        self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
             # One turn of the loop: a caller who never waits for anything else must not keep answers from being read.
@@ -437,6 +442,8 @@ class Consumer(Opened):
 
     async def _next_iterated(self) -> bool:
         """Find buffered data to iterate over; False when the consumer is closed."""
+        if not self._is_closed:
+            self._check_wanted()
         with self._polling():
             await asyncio.sleep(0)
             while not self._is_closed:
@@ -495,6 +502,15 @@ class Consumer(Opened):
     def _check_open(self) -> None:
         if self._is_closed or self._pool is None:
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
+
+    def _check_wanted(self) -> None:
+        """Raises ValueError where no poll would ever return a record; ClientClosed."""
+        self._check_open()
+        is_subscribed = self._group is not None and self._group.is_subscribed
+        if not is_subscribed and not len(self._positions):
+            raise ValueError(
+                "nothing is subscribed to or assigned: subscribe([...]) or assign([...]) before the first poll"
+            )
 
     def _need_group(self) -> GroupCoordinator:
         if self._group is None:
