@@ -16,6 +16,8 @@ from docs_site.reference.rules import ROOT, Rule, all_rules, all_tests, rules_in
 PAGE = DOCS / "reference" / "rules.md"
 RULES = [f"S{number}" for number in (*range(1, 15), *range(20, 47), *range(50, 68))]
 SCENARIOS = [f"E{number}" for number in range(1, 34)]
+RULES += [f"S{number}" for number in range(88, 93)]
+SCENARIOS += [f"E{number}" for number in range(53, 56)]
 TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]
 
 
@@ -29,8 +31,8 @@ def section_of(rule: Rule) -> str:
 def test_every_rule_is_there_once() -> None:
     counts = Counter(rule.name for rule in all_rules())
     assert [name for name, count in counts.items() if count > 1] == []
-    assert [name for name in counts if name[0] == "S"] == RULES
-    assert [name for name in counts if name[0] == "E"] == SCENARIOS
+    assert sorted(name for name in counts if name[0] == "S") == sorted(RULES)  # sections are by subject
+    assert sorted(name for name in counts if name[0] == "E") == sorted(SCENARIOS)
     assert [name for name in counts if name[0] == "T"] == TRAPS
     assert re.findall(r"^### (\w+)$", PAGE.read_text(), re.MULTILINE) == [rule.name for rule in all_rules()]
 
