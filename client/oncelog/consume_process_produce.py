@@ -13,27 +13,14 @@ from oncelog.cluster import TopicPartition
 from oncelog.consumer.consumer import Consumer
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import AbortableError, ConfigError, EndNotKnown, ErrorCode, FatalError, KafkaError
-from oncelog.group_offsets import OffsetAndMetadata
+from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer.producer import Producer
 from oncelog.producer.transaction import until_known
+from oncelog.producer.transaction_errors import rule_of
 
 logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_MS: Final = 1_000
-
-PASSING: Final = frozenset(
-    {
-        ErrorCode.TRANSACTION_ABORTABLE,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
-"""Beside what is retriable: the group has rebalanced, or only this transaction is lost."""
 
 Polled = Mapping[TopicPartition, list[ConsumerRecord]]
 
@@ -52,6 +39,9 @@ async def consume_process_produce(
     A transaction that has to be aborted is repeated, if that may help: the consumer goes back to what is committed. So
     `process` may see a record again, and whatever it does besides sending happens again too (S63).
 
+    What is committed is the consumer's position, which is behind markers and aborted records too. A poll that has
+    passed only such is committed by a transaction of its own: the lag of a group that has read all is 0 (S91).
+
     Runs until cancelled, until `stop` is set (seen between two transactions), or until `process` raises: then its
     transaction is aborted, the consumer is where it was before, and the error goes on to the caller.
 
@@ -61,13 +51,17 @@ async def consume_process_produce(
     _check(consumer, producer)
     rng = random.Random()  # noqa: S311 - jitter, not a secret
     failures = 0
+    stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        if not polled:
-            continue
+        # Both as of this poll: a member that its group has lost since must not pass (S46).
+        consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
-            await _transact(consumer, producer, process, polled)
-            failures = 0
+            offsets = await _to_commit(consumer, polled, consumed, stored)
+            if offsets:
+                await _transact(consumer, producer, process, polled, offsets, group)
+                stored.update({partition: told.offset for partition, told in offsets.items()})
+                failures = 0
         except KafkaError as error:
             if not _may_pass(error):
                 raise
@@ -77,20 +71,44 @@ async def consume_process_produce(
             await asyncio.sleep(backoff_s(failures, config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
 
 
+async def _to_commit(
+    consumer: Consumer,
+    polled: Polled,
+    consumed: Mapping[TopicPartition, OffsetAndMetadata],
+    stored: dict[TopicPartition, int | None],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The positions of the partitions that were polled, or else of those that have moved without records since the
+    group has committed them. `stored` is what is committed, as far as it is known; what has been assigned since is
+    looked up."""
+    if polled:
+        return {partition: consumed[partition] for partition in polled}
+    for partition in stored.keys() - consumed.keys():
+        del stored[partition]  # others may have it, and commit it
+    new = consumed.keys() - stored.keys()
+    if new:
+        found = await consumer.committed(new)
+        stored.update({partition: None if told is None else told.offset for partition, told in found.items()})
+    return {partition: told for partition, told in consumed.items() if stored[partition] != told.offset}
+
+
 async def _transact(
-    consumer: Consumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[object]], polled: Polled
+    consumer: Consumer,
+    producer: Producer,
+    process: Callable[[list[ConsumerRecord]], Awaitable[object]],
+    polled: Polled,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group: ConsumerGroupMetadata,
 ) -> None:
     """Raises what went wrong; the consumer then goes on from what is committed."""
-    group = consumer.group_metadata()  # as of this poll: a member that its group has lost since must not pass (S46)
     records = [record for several in polled.values() for record in several]
-    offsets = {partition: _next(records) for partition, records in polled.items()}
     is_complete = False
     try:
         try:
             async with producer.transaction():
-                if producer.spans is not None:
-                    producer.spans.is_about(records)
-                await process(records)
+                if records:
+                    if producer.spans is not None:
+                        producer.spans.is_about(records)
+                    await process(records)
                 await producer.send_offsets(offsets, group)
                 is_complete = True
         except EndNotKnown:
@@ -127,7 +145,7 @@ def _may_pass(error: KafkaError) -> bool:
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
         return isinstance(error, AbortableError)  # the coordinator has aborted it; else a call was wrong
-    return error.retriable or error.code in PASSING
+    return error.retriable or rule_of(error.code).is_repeated
 
 
 def rewind(consumer: Consumer, polled: Polled) -> None:
@@ -139,12 +157,6 @@ def rewind(consumer: Consumer, polled: Polled) -> None:
     """
     for partition in consumer.assignment().intersection(polled):
         consumer.seek_to_committed(partition, polled[partition][0].offset)
-
-
-def _next(records: list[ConsumerRecord]) -> OffsetAndMetadata:
-    """The offset of the next record to read, not of the last one read."""
-    last = records[-1]
-    return OffsetAndMetadata(last.offset + 1, leader_epoch=last.leader_epoch)
 
 
 def _check(consumer: Consumer, producer: Producer) -> None:

@@ -189,6 +189,8 @@ class FakeCoordinator:
             self.broker.producer_ids += 1
             found = self.transactions[request.transactional_id] = Transaction(self.broker.producer_ids)
         shown = (request.producer_id, request.producer_epoch)
+        if found.epoch < 0:
+            shown = (-1, -1)  # of an id that it does not know, Apache Kafka believes whatever it is shown
         if shown != (-1, -1) and shown not in ((found.producer_id, found.epoch), (found.producer_id, found.last_epoch)):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_epoch=-1)
         if found.state == "Ongoing":
@@ -301,11 +303,13 @@ class FakeCoordinator:
         place, batch = (topic, partition), RecordBatch(bytes(data))
         is_v2 = self.is_v2 and version >= V2_PRODUCE
         checks = self.logs.setdefault(place, SequenceChecks())
-        found = None if transactional_id is None else self.transactions[transactional_id]
-        assert batch.is_transactional is (found is not None)
-        code, offset = checks.check(batch, is_v2=is_v2 and found is not None)
+        found = None if transactional_id is None else self.transactions.get(transactional_id)
+        assert batch.is_transactional is (transactional_id is not None)
+        code, offset = checks.check(batch, is_v2=is_v2 and transactional_id is not None)
         if code or offset is not None:
             return code, -1 if offset is None else offset
+        if transactional_id is not None and found is None:  # what the verification by the coordinator tells (KIP-890)
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1
         if found is not None:
             if (batch.producer_id, batch.producer_epoch) != (found.producer_id, found.epoch):
                 return ErrorCode.INVALID_PRODUCER_EPOCH, -1
@@ -334,6 +338,10 @@ class FakeCoordinator:
         found.last_epoch = -1
         self._end(found, commits=False, epoch=found.epoch)
         found.state = "Empty"
+
+    def forget(self, transactional_id: str = "t") -> None:
+        """transactional.id.expiration.ms has passed (S43)."""
+        del self.transactions[transactional_id]
 
     def _check(
         self, transactional_id: str, producer_id: int, epoch: int, refusal: ErrorCode | None

@@ -14,8 +14,8 @@ from docs_site.reference.pages import DOCS
 from docs_site.reference.rules import ROOT, Rule, all_rules, all_tests, rules_in_name
 
 PAGE = DOCS / "reference" / "rules.md"
-RULES = [f"S{number}" for number in (*range(1, 15), *range(20, 47), *range(50, 68), *range(85, 88), *range(93, 97))]
-SCENARIOS = [f"E{number}" for number in (*range(1, 34), 56, 57)]
+RULES = [f"S{number}" for number in (*range(1, 15), *range(20, 47), *range(50, 68), *range(85, 97))]
+SCENARIOS = [f"E{number}" for number in (*range(1, 34), *range(53, 58))]
 TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]
 
 
@@ -26,11 +26,16 @@ def section_of(rule: Rule) -> str:
     return found[1]
 
 
+def _number(name: str) -> int:
+    return int(name[1:])
+
+
 def test_every_rule_is_there_once() -> None:
     counts = Counter(rule.name for rule in all_rules())
     assert [name for name, count in counts.items() if count > 1] == []
-    assert sorted((name for name in counts if name[0] == "S"), key=lambda name: int(name[1:])) == RULES
-    assert [name for name in counts if name[0] == "E"] == SCENARIOS
+    # Sections are by subject, so rules of one kind need not stand in the order of their numbers.
+    assert sorted((name for name in counts if name[0] == "S"), key=_number) == RULES
+    assert sorted((name for name in counts if name[0] == "E"), key=_number) == SCENARIOS
     assert [name for name in counts if name[0] == "T"] == TRAPS
     assert re.findall(r"^### (\w+)$", PAGE.read_text(), re.MULTILINE) == [rule.name for rule in all_rules()]
 

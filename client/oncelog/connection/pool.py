@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from oncelog.address import Address
@@ -19,21 +19,25 @@ from oncelog.errors import ClientClosed, ConnectionFailed, KafkaError
 from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
 HANGING_S: Final = 2.0
 """A broker that owes an answer for so long, four times what a Fetch waits for data, may hang."""
+MAX_ASKED_AT_ONCE: Final = 3
+"""How many brokers are asked the same at a time, where those that were asked before say nothing."""
 
 
 class _Link:
     """What is known of one address: the connection or the attempt at one, how often it failed in a row, and when, in
     turns, it was last asked as any broker."""
 
-    __slots__ = ("connecting", "connection", "failures", "not_before", "turn")
+    __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
 
     def __init__(self) -> None:
+        self.connecting_since = 0.0
         self.connection: BrokerConnection | None = None
         self.connecting: asyncio.Task[BrokerConnection] | None = None
         self.failures = 0
@@ -75,6 +79,16 @@ class ConnectionPool:
         link = self._links.get(Address(broker.host, broker.port))
         return link.connection if link is not None and link.is_open else None
 
+    def is_stuck(self, node_id: int) -> bool:
+        """Whether a node can just now not be reached, or has owed an answer for HANGING_S."""
+        broker = self.cluster.brokers.get(node_id)
+        link = None if broker is None else self._links.get(Address(broker.host, broker.port))
+        if link is None:
+            return False
+        if link.connecting is not None and asyncio.get_running_loop().time() - link.connecting_since >= HANGING_S:
+            return True
+        return link.failures > 0 or link.is_hanging
+
     async def connection(self, node_id: int) -> BrokerConnection:
         """An open connection to a node, after the backoff. Raises KafkaError."""
         broker = self.cluster.brokers.get(node_id)
@@ -89,19 +103,51 @@ class ConnectionPool:
         `elsewhere`: what the broker that was asked last has said did not help. It may be cut off from the others and
         know nothing newer, so the others have their turns first. Raises ConnectionFailed when none can be made.
         """
-        errors = []
-        for address in self._candidates(elsewhere=elsewhere):
-            link = self._links.setdefault(address, _Link())
-            self._turn += 1
-            link.turn = self._turn
-            try:
-                return await self._open(address)
-            except ClientClosed:
-                raise
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                errors.append(error.message)
+        return await self._first_of(self._candidates(elsewhere=elsewhere), self._open)
+
+    async def ask_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
+        """Ask any broker what every broker can tell, and may be asked twice. Raises KafkaError.
+
+        Brokers are chosen as by `any_connection`. One that says nothing for HANGING_S is not waited for: the next one
+        is asked too, and the first answer counts (E54).
+        """
+
+        async def ask(address: Address) -> R:
+            return await (await self._open(address)).send(request)
+
+        return await self._first_of(self._candidates(elsewhere=elsewhere), ask)
+
+    async def _first_of(self, addresses: list[Address], attempt: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
+        """The first success of an `attempt` at the addresses, in this order: the next one is tried when one has failed,
+        and besides, when none has succeeded for HANGING_S. Raises ConnectionFailed where all have failed."""
+        errors: list[str] = []
+        running: set[asyncio.Task[T]] = set()
+        waiting = iter(addresses)
+        address = next(waiting, None)
+        try:
+            while address is not None or running:
+                if address is not None and len(running) < MAX_ASKED_AT_ONCE:
+                    link = self._links.setdefault(address, _Link())
+                    self._turn += 1
+                    link.turn = self._turn
+                    task = asyncio.ensure_future(attempt(address))
+                    task.add_done_callback(_retrieve)
+                    running.add(task)
+                    address = next(waiting, None)
+                patience_s = None if address is None else HANGING_S
+                done, running = await asyncio.wait(running, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    try:
+                        return task.result()
+                    except ClientClosed:
+                        raise
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        errors.append(error.message)
+        finally:
+            for task in running:
+                task.cancel()
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 
     def start_over(self) -> None:
@@ -167,6 +213,7 @@ class ConnectionPool:
             return link.connection
         if link.connecting is None:
             link.connecting = asyncio.ensure_future(self._connect(address, link))
+            link.connecting_since = asyncio.get_running_loop().time()
             link.connecting.add_done_callback(_retrieve)
         # Shielded: callers share the attempt, and one who gives up must not take it from the others.
         attempt = link.connecting

@@ -121,8 +121,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Write `request`; the future has its response.
 
         Raises UnsupportedVersion, ConnectionFailed if the connection is not open, INVALID_REQUEST for what cannot be
-        encoded; nothing but a KafkaError. The future fails with
-        ConnectionFailed or RequestTimedOut. Cancelling it only means that nobody wants the answer.
+        encoded; nothing but a KafkaError. The future fails with ConnectionFailed or RequestTimedOut; whatever the loop
+        or its transport raises is a lost connection (E55). Cancelling it only means that nobody wants the answer.
         """
         deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
@@ -163,12 +163,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._set_alarm()
 
     def _write_unanswered(self, request: Request[Any], future: asyncio.Future[None], deadline: float) -> None:
-        if self._transport is not None and not self._has_unanswered:
-            self._has_unanswered = True
-            self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` says that all is written
         self._write(request, None, None, 0.0)
         assert self._transport is not None
-        if not self._transport.get_write_buffer_size():
+        if self._error is not None:
+            self._fail_future(future, self._error)
+        elif not self._transport.get_write_buffer_size():
             future.set_result(None)
         else:
             self._unwritten.append((deadline, future))
@@ -190,14 +189,34 @@ class BrokerConnection(asyncio.BufferedProtocol):
             parts = self._protocol.send(request, version, future, deadline)
         except UnencodableMessage as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        if future is None:
+        # What is raised here may come after the transport has written some of it, or all: so the request counts as
+        # sent, and its future fails with the connection.
+        try:
+            if future is not None:
+                self._transport.writelines(parts)
+                return
+            if not self._has_unanswered:
+                self._has_unanswered = True
+                self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` says that all is written
             self._transport.write(b"".join(parts))  # not every transport counts what `writelines` leaves behind
-        else:
-            self._transport.writelines(parts)
+        except Exception as error:
+            self._broke(error)
 
     def _check_open(self) -> None:
+        """Raises the error for which nothing can be sent.
+
+        A transport that is closing has lost its connection already, and says so in the next turn of the loop: until
+        then some transports (those of CPython 3.12 and 3.13.0) break when they are written to.
+        """
+        if self._error is None and self._transport is not None and self._transport.is_closing():
+            self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
         if self._transport is None or self._error is not None or self._is_finishing:
             raise self._error or ConnectionFailed(f"{self.address}: not connected")
+
+    def _broke(self, error: Exception) -> None:
+        """The transport has raised what callers do not expect: they know what to do when connections break."""
+        logger.info("%s: the transport failed", self.address, exc_info=error)
+        self._fail(ConnectionFailed(f"{self.address}: the transport failed: {error!r}"))
 
     async def negotiate(self) -> None:
         """Learn what the broker supports. Raises KafkaError."""
@@ -285,7 +304,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close()
             return
         self._is_finishing = True
-        self._transport.write_eof()
+        try:
+            self._transport.write_eof()
+        except Exception as error:
+            self._broke(error)
+            return
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
@@ -364,17 +387,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end_of_throttling.cancel()
             self._loop.call_soon(self._go_on)
         if self._transport is not None:
-            self._transport.abort()
+            try:
+                self._transport.abort()
+            except Exception:
+                logger.warning("%s: the transport could not be closed", self.address, exc_info=True)
         waiting = [request.waiter for request in self._protocol.in_flight]
         waiting += [future for _, future in self._unwritten]
         self._protocol.in_flight.clear()
         self._unwritten.clear()
         for future in waiting:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
+            self._fail_future(future, error)
         if self._on_lost is not None:
             self._on_lost(self)
+
+    @staticmethod
+    def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
 
 
 async def connect(
@@ -417,8 +447,11 @@ async def connect(
                 reason = str(error) or type(error).__name__
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
                 reason = error.message.removeprefix(f"{address}: ")
-            else:
+            elif isinstance(error, KafkaError) or not isinstance(error, Exception):
                 raise
+            else:  # whatever the loop raises is a connection that could not be made
+                logger.info("%s: connecting failed", address, exc_info=error)
+                reason = repr(error)
             errors.append(reason if host == address.host else f"{host}: {reason}")
     raise ConnectionFailed(f"{address}: {'; '.join(errors)}")
 

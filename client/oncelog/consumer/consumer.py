@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from oncelog.cluster import TopicPartition
@@ -18,7 +19,7 @@ from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
-from oncelog.consumer.group.interest import Interest, RebalanceListener
+from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
 from oncelog.consumer.starts import Starts
@@ -30,6 +31,7 @@ from oncelog.metadata.list_offsets import (
     MAX_TIMESTAMP,
     OffsetAndTimestamp,
     list_offsets,
+    list_offsets_of,
 )
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
@@ -69,6 +71,11 @@ class Consumer(Opened):
     Keywords are those of `config.ConsumerConfig`. One task at a time may poll or iterate. As with the Java client, a
     poll (or the next record of `async for`) says that the records before it are done with: rebalances are answered,
     listeners called and offsets committed automatically then, and only then.
+
+    Where an exception leaves the block of `async with`, the work on the last records has failed. The consumer goes back
+    to where the last poll began (`async for`: to the last record), or to what was committed by hand since, before it
+    closes: so those records are read again, by this group's next consumer (S89). `close` and leaving the block
+    otherwise say that all records are done with.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ConsumerOptions]) -> None:
@@ -79,11 +86,15 @@ class Consumer(Opened):
         self._positions = Positions()
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._in_work: tuple[PartitionPosition, FetchedPartition] | None = None
+        """What the record came from that `async for` has handed out last; None while nobody works on it."""
+        self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
-        self._polls = 0
         self._group: GroupCoordinator | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
+        self._is_leaving = False
+        """While `close` lets the listener give up the partitions: it may commit then."""
         self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
@@ -106,9 +117,11 @@ class Consumer(Opened):
             self._metadata.listeners.append(self._group.metadata_changed)
         self._starts = Starts(
             self._positions,
+            self._metadata,
             self.config,
-            list_offsets=partial(self._list_offsets, is_once=True),
-            refresh=self._metadata.request_refresh,
+            list_offsets=partial(
+                list_offsets_of, isolation_level=self._isolation_level, pool=self._pool, metadata=self._metadata
+            ),
             committed=None if self._group is None else self._committed,
             wake=self._wake,
         )
@@ -117,6 +130,13 @@ class Consumer(Opened):
         except BaseException:
             await self.close()
             raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._positions.go_back(self._in_work)
+        await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
         """Commit (where that is automatic), leave the group, stop fetching, close the connections.
@@ -132,8 +152,10 @@ class Consumer(Opened):
             return
         try:
             if self._group is not None:
+                self._is_leaving = True
                 await self._group.close(timeout_ms / 1000)
         finally:
+            self._is_leaving = False
             await self._close_connections()
 
     async def _close_connections(self) -> None:
@@ -155,9 +177,12 @@ class Consumer(Opened):
         """Share these topics, or all whose name matches the whole `pattern`, with the group, from the next poll on.
 
         Another subscription takes the place of this one. Raises ValueError without a group_id, for anything but
-        one of `topics` and `pattern`, and where partitions were assigned by hand; ClientClosed.
+        one of `topics` and `pattern`, and where partitions were assigned by hand; ClientClosed; TypeError for a
+        listener that has a method that nobody calls, or lacks one.
         """
         self._check_open()
+        if listener is not None:
+            check_listener(listener)
         group = self._need_group()
         if self._positions.assignment and not group.is_subscribed:
             raise ValueError("partitions are assigned by hand: assign([]) first")
@@ -203,7 +228,7 @@ class Consumer(Opened):
         Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is not assigned.
         """
         wanted = offset_and_metadata(offset)
-        self._positions.get(partition).seek(wanted.offset, wanted.leader_epoch)
+        self._to_move(partition).seek(wanted.offset, wanted.leader_epoch)
         self._moved()
 
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
@@ -213,7 +238,7 @@ class Consumer(Opened):
         fail here. Raises ValueError as `seek`.
         """
         check_offset(came_from)
-        self._positions.get(partition).go_back(came_from)
+        self._to_move(partition).go_back(came_from)
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -238,7 +263,8 @@ class Consumer(Opened):
             position = state.position
             if position is not None:
                 return position
-            looking_up = self._starts.look_up()
+            self._starts.look_up()
+            looking_up = self._starts.task_for(state)
             if looking_up is not None:
                 await asyncio.wait([looking_up], timeout=max(0.0, deadline - loop.time()))
             else:
@@ -280,7 +306,8 @@ class Consumer(Opened):
         RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
         for an offset that is negative or above MAX_OFFSET.
         """
-        self._check_open()
+        if not self._is_leaving:
+            self._check_open()
         group = self._need_group()
         wanted: dict[TopicPartition, OffsetAndMetadata] | None = None
         if offsets is not None:
@@ -293,6 +320,11 @@ class Consumer(Opened):
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The position of each partition that has one, behind all records that were handed out, and behind the markers
+        and aborted records that were passed since: what `commit` stores, for `Producer.send_offsets`."""
+        return self._positions.consumed()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Who this consumer is in its group, or was when it read what it has lost or left.
@@ -323,7 +355,8 @@ class Consumer(Opened):
         Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
         `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange (of which LogTruncationError is
         one), AuthorizationFailed, CorruptRecords and what else does not go away by itself; the position stays before
-        it, and who polls on has it asked for again, after the backoff. Raises ClientClosed.
+        it, and who polls on has it asked for again, after the backoff. Raises ClientClosed; ValueError while nothing is
+        subscribed to or assigned.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -369,6 +402,7 @@ class Consumer(Opened):
 
     async def _poll(self, timeout_ms: int, take: Callable[[], dict[TopicPartition, T]]) -> dict[TopicPartition, T]:
         self._iterated = None
+        self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
             # One turn of the loop: a caller who never waits for anything else must not keep answers from being read.
@@ -377,6 +411,7 @@ class Consumer(Opened):
                 self._check_open()
                 if self._group is not None:
                     await self._group.advance()
+                self._starts.look_up()
                 taken = take()
                 if taken:
                     self._fetcher.send_fetches()
@@ -395,7 +430,7 @@ class Consumer(Opened):
                 try:
                     record = fetched.take_one()
                 except CorruptRecords:
-                    self._iterated = None
+                    self._iterated = self._in_work = None
                     self._fetcher.damaged(position)
                     raise
                 if record is not None:
@@ -408,17 +443,19 @@ class Consumer(Opened):
 
     async def _next_iterated(self) -> bool:
         """Find buffered data to iterate over; False when the consumer is closed."""
+        if not self._is_closed:
+            self._check_wanted()
         with self._polling():
             await asyncio.sleep(0)
             while not self._is_closed:
                 if self._group is not None:
                     await self._group.advance()
-                for position in self._positions:
-                    if position.fetched and not position.is_paused:
-                        self._positions.served(position)
-                        self._iterated = (position, position.fetched[0])
-                        self._fetcher.send_fetches()
-                        return True
+                self._starts.look_up()
+                position = self._positions.next_in_turn()
+                if position is not None:
+                    self._iterated = self._in_work = (position, position.fetched[0])
+                    self._fetcher.send_fetches()
+                    return True
                 self._check_open()
                 deadline = asyncio.get_running_loop().time() + ITERATION_WAIT_MS / 1000
                 try:
@@ -467,6 +504,15 @@ class Consumer(Opened):
         if self._is_closed or self._pool is None:
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
+    def _check_wanted(self) -> None:
+        """Raises ValueError where no poll would ever return a record; ClientClosed."""
+        self._check_open()
+        is_subscribed = self._group is not None and self._group.is_subscribed
+        if not is_subscribed and not len(self._positions):
+            raise ValueError(
+                "nothing is subscribed to or assigned: subscribe([...]) or assign([...]) before the first poll"
+            )
+
     def _need_group(self) -> GroupCoordinator:
         if self._group is None:
             raise ValueError("this needs a group_id, and a consumer that is started")
@@ -481,7 +527,7 @@ class Consumer(Opened):
         """Changes whenever the application takes something; None while it waits for us."""
         if self._is_polling:
             return None
-        return self._polls, None if self._iterated is None else self._iterated[1].next_offset
+        return self._positions.poll, None if self._iterated is None else self._iterated[1].next_offset
 
     def _moved(self) -> None:
         self._iterated = None
@@ -489,18 +535,22 @@ class Consumer(Opened):
 
     def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         for partition in tuple(partitions) or tuple(self.assignment()):
-            self._positions.get(partition).reset(timestamp)
+            self._to_move(partition).reset(timestamp)
         self._moved()
+
+    def _to_move(self, partition: TopicPartition) -> PartitionPosition:
+        """The position that a seek is about to move. Raises ValueError for a partition that is not assigned."""
+        position = self._positions.get(partition)
+        self._positions.mark(position)
+        return position
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def _wait_for_data(self, deadline: float) -> bool:
-        """Fetch, and wait for something to happen; False when `deadline` has passed. Raises errors of partitions."""
+        """Fetch, and wait for something to happen; False when `deadline` has passed."""
         self._check_open()  # who has closed us while the group was attended to found nobody to wake
-        self._positions.raise_errors()
-        self._starts.look_up()
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
@@ -528,17 +578,16 @@ class Consumer(Opened):
         return found
 
     async def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], *, is_once: bool = False
+        self, timestamps: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
         assert self._pool is not None
         return await list_offsets(
             timestamps,
-            isolation_level=IsolationLevel[self.config.isolation_level.upper()],
+            isolation_level=self._isolation_level,
             pool=self._pool,
             metadata=self._metadata,
             config=self.config,
             timeout_s=self.config.default_api_timeout_ms / 1000,
-            is_once=is_once,
         )
 
 
@@ -563,7 +612,8 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._polls += 1
+        self._consumer._in_work = None  # what was handed out before is done with
+        self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:
         self._consumer._is_polling = False

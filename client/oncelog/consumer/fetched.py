@@ -117,6 +117,12 @@ class FetchedPartition:
         an older one the log would seem to end below that offset. -1 before the first one."""
         return self._epoch if self._index or not self._records else self._epoch_before
 
+    @property
+    def epoch_before_last(self) -> int:
+        """The leader epoch of the batch before the record that `take_one` has given last; -1 where that is not
+        known."""
+        return self._epoch if self._index > 1 else self._epoch_before
+
     def take(self, limit: int) -> list[ConsumerRecord]:
         """At most `limit` records, in order; none when it is exhausted.
 

@@ -149,7 +149,7 @@ class Fetcher:
             assert offset is not None, "only partitions with a position are fetched"
             known = cluster.partition(name, index)
             leader_epoch = NO_LEADER_EPOCH if known is None else known.leader_epoch
-            fetch_epoch = position.fetch_epoch
+            fetch_epoch = position.fetch_epoch if position.fetch_epoch_is_read else NO_LEADER_EPOCH
             wanted[position.topic_partition] = FetchPartition(
                 partition=index,
                 current_leader_epoch=leader_epoch,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
@@ -13,10 +13,22 @@ from oncelog.config import ConsumerConfig
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import CorruptRecords, KafkaError
+from oncelog.group_offsets import OffsetAndMetadata
 
 T = TypeVar("T")
 
 UNKNOWN_OFFSET: Final = -1
+
+
+class DoneWith(NamedTuple):
+    """How far the application was done with a partition's records when poll number `poll` began: `offset` is None where
+    the partition had no position. The application's own commit since then takes its place (`handed_out` is the position
+    at which it asked for that commit, None where there was no such commit)."""
+
+    poll: int
+    offset: int | None
+    epoch: int
+    handed_out: int | None = None
 
 
 class PartitionPosition:
@@ -29,7 +41,11 @@ class PartitionPosition:
     `preferred_until` (loop time). `fetching_from` is the node that a Fetch is under way to. `agreed_epoch` is that of
     the last leader whose log was found to have what is before the position, `behind` how often in a row only older
     leaders than that of the position were known (see `validation`). `seeks` counts whatever made answers under way
-    void. Invariant: `fetched` continue one another, and the last one ends at `fetch_offset`.
+    void. `starting_from` is the node that the last look-up of a start went to (see `starts`). `epoch_is_read` says
+    whether `_last_epoch` is that of a batch that was read here; an epoch that was only told (a committed offset, a
+    seek) may belong to no batch at all. `done_with` is how far the application was done with the records when the
+    last poll began, where that poll moved the position. Invariant: `fetched` continue one another, and the last one
+    ends at `fetch_offset`.
     """
 
     __slots__ = (
@@ -37,6 +53,8 @@ class PartitionPosition:
         "agreed_epoch",
         "behind",
         "came_from",
+        "done_with",
+        "epoch_is_read",
         "error",
         "failures",
         "fetch_offset",
@@ -51,6 +69,7 @@ class PartitionPosition:
         "preferred_until",
         "reset_timestamp",
         "seeks",
+        "starting_from",
         "topic_partition",
         "wants_committed",
     )
@@ -62,7 +81,7 @@ class PartitionPosition:
         self.fetched: deque[FetchedPartition] = deque()
         self.seeks = 0
         self.is_paused = False
-        self.fetching_from = NO_NODE
+        self.fetching_from = self.starting_from = NO_NODE
         self.failures = 0
         self.not_before = 0.0
         self.error: KafkaError | None = None
@@ -71,6 +90,8 @@ class PartitionPosition:
         self.wants_committed = True
         self.came_from: int | None = None
         self._last_epoch = NO_LEADER_EPOCH
+        self.epoch_is_read = False
+        self.done_with: DoneWith | None = None
         self.agreed_epoch = NO_LEADER_EPOCH
         self.behind = 0
         self.high_watermark = UNKNOWN_OFFSET
@@ -94,6 +115,11 @@ class PartitionPosition:
         return self.fetched[-1].end_epoch if self.fetched else self._last_epoch
 
     @property
+    def fetch_epoch_is_read(self) -> bool:
+        """Whether `fetch_epoch` is that of a batch that was read here, and so is evidence of what the log had."""
+        return bool(self.fetched) or self.epoch_is_read
+
+    @property
     def buffered_bytes(self) -> int:
         return sum(fetched.size for fetched in self.fetched)
 
@@ -114,7 +140,12 @@ class PartitionPosition:
         """Go on from where somebody had come to, or from what was looked up."""
         self.fetch_offset = offset
         self.wants_committed = False
-        self._last_epoch = leader_epoch
+        self._last_epoch, self.epoch_is_read = leader_epoch, False
+
+    def has_no_committed(self) -> None:
+        """Nothing is committed: go on from where it came from, or have a start looked up."""
+        self.wants_committed = False
+        self.fetch_offset = self.came_from
 
     def reset(self, timestamp: int | None) -> None:
         """Go on from where `timestamp` is found (None: the policy decides)."""
@@ -130,7 +161,8 @@ class PartitionPosition:
 
     def fetch_again(self) -> None:
         """What comes next of what is buffered cannot be read: go on from the same place, with another answer."""
-        self._last_epoch, self.fetch_offset = self.last_epoch, self.position
+        self._remember_epoch()
+        self.fetch_offset = self.position
         self.fetched.clear()
         self.seeks += 1
         self.error = None
@@ -175,14 +207,20 @@ class PartitionPosition:
 
     def drop_head(self) -> None:
         """The first answer has been handed out."""
-        self._last_epoch = self.last_epoch
+        self._remember_epoch()
         self.fetched.popleft()
         self.failures = 0
+
+    def _remember_epoch(self) -> None:
+        """What was handed out of the first answer is gone: keep the epoch of its last batch."""
+        epoch = self.fetched[0].last_epoch if self.fetched else NO_LEADER_EPOCH
+        if epoch != NO_LEADER_EPOCH:
+            self._last_epoch, self.epoch_is_read = epoch, True
 
     def _forget(self) -> None:
         self.wants_committed = False
         self.came_from = None
-        self._last_epoch = NO_LEADER_EPOCH
+        self._last_epoch, self.epoch_is_read = NO_LEADER_EPOCH, False
         self.agreed_epoch = NO_LEADER_EPOCH
         self.behind = 0
         self.fetched.clear()
@@ -192,10 +230,15 @@ class PartitionPosition:
 
 
 class Positions:
-    """All assigned partitions, in the order of their turns: who was served goes to the end of the line."""
+    """All assigned partitions, in the order of their turns: who was served goes to the end of the line.
+
+    Records and errors take turns alike, so no backlog of one partition keeps another one's error from being raised
+    (E53). `poll` counts the polls of the application.
+    """
 
     def __init__(self) -> None:
         self._by_partition: dict[TopicPartition, PartitionPosition] = {}
+        self.poll = 0
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Have exactly these; those that stay keep their position and what they have buffered."""
@@ -227,6 +270,14 @@ class Positions:
         if found is None:
             raise ValueError(f"{topic_partition} is not assigned to this consumer")
         return found
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Behind all records that were handed out, of each partition whose position is known."""
+        return {
+            place.topic_partition: OffsetAndMetadata(place.position, "", place.last_epoch)
+            for place in self
+            if place.position is not None
+        }
 
     def owns(self, position: PartitionPosition) -> bool:
         """Whether `position` is still one of these."""
@@ -267,10 +318,15 @@ class Positions:
     def take(
         self, limit: int, *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """At most `limit` records, of as few partitions as have them. Raises CorruptRecords, once it has called
-        `damaged` with the position whose data it is about."""
+        """At most `limit` records, of as few partitions as have them. Raises the error of a partition whose turn it is,
+        and CorruptRecords, once it has called `damaged` with the position whose data it is about."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for position in [position for position in self if position.fetched and not position.is_paused]:
+        for position in self._with_news():
+            if not position.fetched:
+                if taken:
+                    break  # the next call raises its error
+                self._raise_error(position)
+            self.mark(position)
             try:
                 records = position.take(limit)
             except CorruptRecords:
@@ -290,8 +346,11 @@ class Positions:
         self, take: Callable[[FetchedPartition], list[T]], *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[T]]:
         """All that one partition, the next in turn, has buffered: batch by batch, as `take` has it. Raises as `take`
-        of one."""
-        for position in [position for position in self if position.fetched and not position.is_paused]:
+        of one, and the error of a partition whose turn it is."""
+        for position in self._with_news():
+            if not position.fetched:
+                self._raise_error(position)
+            self.mark(position)
             try:
                 batches = position.take_all(take)
             except CorruptRecords:
@@ -302,14 +361,64 @@ class Positions:
                 return {position.topic_partition: batches}
         return {}
 
+    def next_in_turn(self) -> PartitionPosition | None:
+        """The partition to iterate over next, which then goes to the end of the line; None where none has anything
+        buffered. Raises the error of a partition whose turn comes before that."""
+        for position in self._with_news():
+            if not position.fetched:
+                self._raise_error(position)
+            self.served(position)
+            return position
+        return None
+
     def served(self, position: PartitionPosition) -> None:
         """To the end of the line."""
         self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
 
-    def raise_errors(self) -> None:
-        """Raise the error of a partition that has nothing buffered before it; it is asked for again after that, once
-        its backoff is over."""
-        for position in self:
-            if position.error is not None and not position.fetched and not position.is_paused:
-                error, position.error = position.error, None
-                raise error
+    def mark(self, position: PartitionPosition) -> None:
+        """This poll, or a seek after it, is about to move `position`: note where it was when the poll began."""
+        if position.done_with is None or position.done_with.poll != self.poll:
+            position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], poll: int) -> None:
+        """The application has committed these itself, which it asked for after poll number `poll`: it is done with what
+        is before them."""
+        for partition, told in offsets.items():
+            position = self._by_partition.get(partition)
+            if position is not None and (position.done_with is None or position.done_with.poll <= poll):
+                position.done_with = DoneWith(poll, told.offset, told.leader_epoch, handed_out=position.position)
+
+    def go_back(self, iterated: tuple[PartitionPosition, FetchedPartition] | None) -> None:
+        """The work on what was handed out last has failed: go back to what the application was done with before.
+
+        That is where the last poll began, or what the application has committed itself since; of the partition that
+        was `iterated` over it is the offset of the last record.
+        """
+        for position in list(self):
+            done = position.done_with
+            if iterated is not None and position is iterated[0]:
+                head = iterated[1]
+                if done is None or done.poll != self.poll or done.handed_out != position.position:
+                    epoch = head.epoch_before_last
+                    if epoch == NO_LEADER_EPOCH:
+                        epoch = position._last_epoch
+                    done = DoneWith(self.poll, head.next_offset - 1, epoch)
+            if done is None or done.poll != self.poll:
+                continue
+            if done.offset is None:
+                position.reset(None)
+            else:
+                position.seek(done.offset, done.epoch)
+
+    def _with_news(self) -> list[PartitionPosition]:
+        """Those that have records or an error for the application, in the order of their turns."""
+        return [
+            position for position in self if (position.fetched or position.error is not None) and not position.is_paused
+        ]
+
+    def _raise_error(self, position: PartitionPosition) -> NoReturn:
+        """It is asked for again after that, once its backoff is over."""
+        error, position.error = position.error, None
+        assert error is not None
+        self.served(position)
+        raise error

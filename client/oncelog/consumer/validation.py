@@ -1,8 +1,12 @@
 """Whether a position still lies in the log of its leader (KIP-320). Pure.
 
-A position carries the leader epoch of the batch before it. A leader of a newer epoch may have another log from some
-offset on: after an unclean election, or where what a consumer had read was lost with the only replica that had it.
-"Where does that epoch end with you?" finds it out: an end below the position means that the log was cut below it.
+A position carries the leader epoch of the batch before it, or the epoch that came with a committed offset or a seek.
+The latter may be the epoch of no batch at all: ListOffsets tells the leader's epoch for the end of a log. So it decides
+which leaders are too old to be asked, and is no evidence of what the log had (S92).
+
+A leader of a newer epoch may have another log from some offset on: after an unclean election, or where what a consumer
+had read was lost with the only replica that had it. "Where does that epoch end with you?" finds it out: an end below
+the position means that the log was cut below it.
 
     leader's epoch == position's epoch      READ: a leader only appends while its epoch lasts
     leader's epoch == the one agreed with   READ
@@ -47,13 +51,16 @@ def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Stand
     return Standing.BEHIND if leader_epoch < position_epoch else Standing.ASK
 
 
-def is_truncated(offset: int, position_epoch: int, end: EpochEnd) -> bool:
+def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_read: bool) -> bool:
     """Whether the log of a leader that answers `end` has something else, or nothing, before `offset`.
 
-    Kafka's consumer compares offsets alone. An end in an older epoch is none of ours however far it goes: what we read
-    was cut off, and something else has taken its place since.
+    Kafka's consumer compares offsets alone. Where a batch of `position_epoch` was read (`epoch_is_read`), an end in an
+    older epoch shows a truncation too, however far it goes: the batch was cut off, and another one has taken its place.
+    So does a log that knows no epoch that old.
     """
-    return end.end_offset < offset or end.epoch < position_epoch
+    if epoch_is_read:
+        return end.end_offset < offset or end.epoch < position_epoch
+    return NO_END < end.end_offset < offset
 
 
 def divergent_offset(offset: int, end: EpochEnd) -> int | None:

@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
@@ -32,8 +32,25 @@ from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
-"""What a request asked about: the position, its `seeks`, and the epoch of the leader that was asked."""
+
+
+class Question(NamedTuple):
+    """What a request asked about one partition: the position as it was then, and the epoch of the leader asked."""
+
+    position: PartitionPosition
+    seeks: int
+    offset: int
+    epoch: int
+    leader_epoch: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the position is where it was: a leader that hangs answers when others have been read from."""
+        position = self.position
+        return (position.seeks, position.fetch_offset, position.fetch_epoch) == (self.seeks, self.offset, self.epoch)
+
+
+Asked = dict[TopicPartition, Question]
 
 CONSUMER: Final = -1
 """The replica id of whoever is not a replica: it is told of nothing beyond the high watermark."""
@@ -128,7 +145,10 @@ class Validator:
         position.behind += 1
         if position.behind > MAX_BEHIND:
             position.behind = 0
-            self.diverged(position, EpochEnd(NO_LEADER_EPOCH, NO_END))
+            if position.fetch_epoch_is_read:
+                self.diverged(position, EpochEnd(NO_LEADER_EPOCH, NO_END))
+            else:
+                self._believe_leader(position, epoch)
             self._loop.call_soon(self._on_done)
             return
         logger.info(
@@ -140,23 +160,39 @@ class Validator:
         self._metadata.request_refresh()
         position.back_off(self._loop.time(), self._config, self._rng)
 
+    def _believe_leader(self, position: PartitionPosition, epoch: int) -> None:
+        """The epoch of the position was told and not read, so nothing shows that the log was cut: read on from the
+        offset. If the log ends before it, the leader says so."""
+        logger.warning(
+            "%s: the position came with leader epoch %d, but the leader has epoch %d for good: reading on at offset %d",
+            position.topic_partition,
+            position.fetch_epoch,
+            epoch,
+            position.fetch_offset,
+        )
+        position.agreed_epoch = epoch
+
     async def _ask(self, node_id: int, positions: list[PartitionPosition]) -> None:
         asked: Asked = {}
         cluster = self._metadata.cluster
         for position in positions:
             known = cluster.partition(*position.topic_partition)
             assert known is not None, "only a leader that is known is asked"
-            asked[position.topic_partition] = (position, position.seeks, known.leader_epoch)
+            assert position.fetch_offset is not None, "only positions that are known are validated"
+            asked[position.topic_partition] = Question(
+                position, position.seeks, position.fetch_offset, position.fetch_epoch, known.leader_epoch
+            )
         try:
             connection = self._pool.ready(node_id) or await self._pool.connection(node_id)
             if not _can_ask(connection):
-                for position, _, epoch in asked.values():
-                    position.agreed_epoch = epoch
+                for question in asked.values():
+                    if self._is_current(question):
+                        question.position.agreed_epoch = question.leader_epoch
                 return
             response = await connection.send(_request(asked))
         except KafkaError as error:
-            for position, seeks, _ in asked.values():
-                self._failed(position, seeks, error)
+            for question in asked.values():
+                self._failed(question, error)
         else:
             self._read(asked, response)
 
@@ -175,23 +211,24 @@ class Validator:
             for topic in response.topics
             for answer in topic.partitions
         }
-        for partition, (position, seeks, leader_epoch) in asked.items():
+        for partition, question in asked.items():
             answer = answers.get(partition)
             if answer is None or answer.error_code:
                 code = ErrorCode.LEADER_NOT_AVAILABLE if answer is None else answer.error_code
-                self._failed(position, seeks, error_for(code))
-            elif self._is_current(position, seeks):
-                end = EpochEnd(answer.leader_epoch, answer.end_offset)
-                assert position.fetch_offset is not None, "a position that has moved is not current"
-                if is_truncated(position.fetch_offset, position.fetch_epoch, end):
+                self._failed(question, error_for(code))
+            elif self._is_current(question):
+                position, end = question.position, EpochEnd(answer.leader_epoch, answer.end_offset)
+                is_read = position.fetch_epoch_is_read
+                if is_truncated(question.offset, question.epoch, end, epoch_is_read=is_read):
                     self.diverged(position, end)
                 else:
-                    position.agreed_epoch = leader_epoch
+                    position.agreed_epoch = question.leader_epoch
                     position.failures = 0
 
-    def _failed(self, position: PartitionPosition, seeks: int, error: KafkaError) -> None:
-        if not self._is_current(position, seeks):
+    def _failed(self, question: Question, error: KafkaError) -> None:
+        if not self._is_current(question):
             return
+        position = question.position
         logger.info("%s: not validated: %s", position.topic_partition, error)
         if error.retriable:
             self._metadata.request_refresh()
@@ -199,8 +236,10 @@ class Validator:
             position.error = type(error)(error.code, f"{position.topic_partition}: {error.message}")
         position.back_off(self._loop.time(), self._config, self._rng)
 
-    def _is_current(self, position: PartitionPosition, seeks: int) -> bool:
-        return position.seeks == seeks and self._positions.owns(position)
+    def _is_current(self, question: Question) -> bool:
+        known = self._metadata.cluster.partition(*question.position.topic_partition)
+        is_leader = known is not None and known.leader_epoch == question.leader_epoch
+        return is_leader and question.is_current and self._positions.owns(question.position)
 
 
 def _can_ask(connection: BrokerConnection) -> bool:
@@ -212,9 +251,9 @@ def _can_ask(connection: BrokerConnection) -> bool:
 
 def _request(asked: Asked) -> OffsetForLeaderEpochRequest:
     topics: dict[str, Topic] = {}
-    for (name, index), (position, _, leader_epoch) in asked.items():
+    for (name, index), question in asked.items():
         wanted = Topic.OffsetForLeaderPartition(
-            partition=index, current_leader_epoch=leader_epoch, leader_epoch=position.fetch_epoch
+            partition=index, current_leader_epoch=question.leader_epoch, leader_epoch=question.epoch
         )
         topics.setdefault(name, Topic(topic=name, partitions=[])).partitions.append(wanted)
     return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))

@@ -16,7 +16,7 @@ async def find_coordinator(
     Raises KafkaError, retriable while there is none yet.
     """
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-    response = await pool.send_to_any(request, elsewhere=elsewhere)
+    response = await pool.ask_any(request, elsewhere=elsewhere)
     found = Broker(response.node_id, response.host, response.port)
     code, message = response.error_code, response.error_message
     for answer in response.coordinators[:1]:  # v4+; before that the response itself is the answer

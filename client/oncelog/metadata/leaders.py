@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Final, Generic, TypeVar
 
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, TopicPartition
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 V = TypeVar("V")
 R = TypeVar("R")
 
+UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the answer lacks the partition")
+
 Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R | KafkaError]]]
 """(node id, what to ask of each partition) -> the answer or error of each. May raise for all of them."""
 
@@ -30,82 +32,101 @@ async def ask_leaders(
     metadata: Metadata,
     config: ClientConfig,
     timeout_s: float,
-    is_once: bool = False,
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
-    """The answers, and the errors that retries did not cure within `timeout_s`; `is_once`: nothing is retried, so that
-    one partition without a leader holds up no other. Raises ClientClosed, InvalidTopic."""
-    answers: dict[TopicPartition, R] = {}
-    errors: dict[TopicPartition, KafkaError] = {}
-    open_: dict[TopicPartition, V] = dict(wanted)
+    """The answers, and the errors that retries did not cure within `timeout_s`. Raises ClientClosed, InvalidTopic.
+
+    The answer of each leader counts when it comes, and its partitions are asked about again then, if need be: a leader
+    that hangs costs the answers about its own partitions alone (E54).
+    """
+    asking: _Asking[V, R] = _Asking(wanted, ask, metadata, config)
     try:
         with metadata.waiting_for({partition.topic for partition in wanted}):
             async with asyncio.timeout(timeout_s):
-                await _ask_until_answered(open_, ask, metadata, config, answers, errors, is_once=is_once)
+                await asking.run()
     except TimeoutError:
-        for partition in open_:
-            last = f": {errors[partition].message}" if partition in errors else ""
-            errors[partition] = RequestTimedOut(
+        for partition in asking.open:
+            last = f": {asking.errors[partition].message}" if partition in asking.errors else ""
+            asking.errors[partition] = RequestTimedOut(
                 ErrorCode.REQUEST_TIMED_OUT, f"{partition}: no answer within {timeout_s:g} s{last}"
             )
-    return answers, {partition: error for partition, error in errors.items() if partition not in answers}
+    answers = asking.answers
+    return answers, {partition: error for partition, error in asking.errors.items() if partition not in answers}
 
 
-async def _ask_until_answered(
-    open_: dict[TopicPartition, V],
-    ask: Ask[V, R],
-    metadata: Metadata,
-    config: ClientConfig,
-    answers: dict[TopicPartition, R],
-    errors: dict[TopicPartition, KafkaError],
-    *,
-    is_once: bool,
-) -> None:
-    """Takes out of `open_` what is answered, or has failed for good."""
-    rng = random.Random()  # noqa: S311 - jitter, not a secret
-    attempts = 0
-    while open_:
-        if attempts or any(metadata.cluster.partition(*partition) is None for partition in open_):
-            await asyncio.sleep(backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, rng))
-            await metadata.try_refresh()
-        attempts += 1
-        for partition, outcome in (await _ask_once(open_, ask, metadata)).items():
-            if partition not in open_:
-                continue  # nobody asked for it
-            if not isinstance(outcome, KafkaError):
-                answers[partition] = outcome
-            else:
-                errors[partition] = outcome
-                if outcome.retriable and not is_once:
-                    logger.info("%s: asking again after %s", partition, outcome)
-                    continue
-            del open_[partition]
-        if is_once:
-            return
+class _Asking(Generic[V, R]):
+    """`open` are the partitions that are neither answered nor failed for good, `_again` those of them that nobody is
+    being asked about."""
 
+    def __init__(
+        self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], metadata: Metadata, config: ClientConfig
+    ) -> None:
+        self.open = dict(wanted)
+        self.answers: dict[TopicPartition, R] = {}
+        self.errors: dict[TopicPartition, KafkaError] = {}
+        self._again = set(wanted)
+        self._ask = ask
+        self._metadata = metadata
+        self._config = config
+        self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
-async def _ask_once(
-    wanted: dict[TopicPartition, V], ask: Ask[V, R], metadata: Metadata
-) -> dict[TopicPartition, R | KafkaError]:
-    outcomes: dict[TopicPartition, R | KafkaError] = {}
-    by_node: dict[int, dict[TopicPartition, V]] = {}
-    for partition, value in wanted.items():
-        node_id = metadata.cluster.leader(*partition)
-        if node_id == NO_NODE:
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-            if metadata.cluster.partition(*partition) is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            outcomes[partition] = StaleMetadata(code, f"{partition}: {code.meaning}")
-        else:
-            by_node.setdefault(node_id, {})[partition] = value
-
-    async def ask_node(node_id: int, part: dict[TopicPartition, V]) -> dict[TopicPartition, R | KafkaError]:
+    async def run(self) -> None:
+        """Until nothing is open. Raises ClientClosed."""
+        running: set[asyncio.Task[None]] = set()
+        rounds = 0
         try:
-            return await ask(node_id, part)
+            while self.open:
+                if self._again:
+                    if rounds or any(self._metadata.cluster.partition(*partition) is None for partition in self._again):
+                        await self._back_off(rounds)
+                        await self._metadata.try_refresh()
+                    rounds += 1
+                    running |= {asyncio.ensure_future(self._ask_node(*part)) for part in self._by_node().items()}
+                if not self._again and running:
+                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _back_off(self, rounds: int) -> None:
+        config = self._config
+        await asyncio.sleep(backoff_s(rounds, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
+
+    def _by_node(self) -> dict[int, dict[TopicPartition, V]]:
+        """Whom to ask about the partitions that nobody is being asked about; those without a leader have failed."""
+        by_node: dict[int, dict[TopicPartition, V]] = {}
+        cluster = self._metadata.cluster
+        again, self._again = self._again, set()
+        for partition in self.open.keys() & again:
+            node_id = cluster.leader(*partition)
+            if node_id == NO_NODE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+                if cluster.partition(*partition) is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._take(partition, StaleMetadata(code, f"{partition}: {code.meaning}"))
+            else:
+                by_node.setdefault(node_id, {})[partition] = self.open[partition]
+        return by_node
+
+    async def _ask_node(self, node_id: int, part: dict[TopicPartition, V]) -> None:
+        try:
+            outcomes = await self._ask(node_id, part)
         except ClientClosed:
             raise
         except KafkaError as error:
-            return dict.fromkeys(part, error)
+            outcomes = dict.fromkeys(part, error)
+        for partition in part:  # what is not answered is asked again
+            self._take(partition, outcomes.get(partition, UNANSWERED))
 
-    for answer in await asyncio.gather(*(ask_node(node_id, part) for node_id, part in by_node.items())):
-        outcomes.update(answer)
-    return outcomes
+    def _take(self, partition: TopicPartition, outcome: R | KafkaError) -> None:
+        if not isinstance(outcome, KafkaError):
+            self.answers[partition] = outcome
+        else:
+            self.errors[partition] = outcome
+            if outcome.retriable:
+                logger.info("%s: asking again after %s", partition, outcome)
+                self._again.add(partition)
+                return
+        del self.open[partition]

@@ -38,33 +38,41 @@ async def list_offsets(
     metadata: Metadata,
     config: ClientConfig,
     timeout_s: float,
-    is_once: bool = False,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
-    """What each partition has for its timestamp (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), and the errors.
-
-    `is_once` is `ask_leaders`'.
-    """
+    """What each partition has for its timestamp (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), and the errors."""
 
     async def ask(
         node_id: int, part: dict[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-        request = ListOffsetsRequest(
-            replica_id=CONSUMER, isolation_level=isolation_level, topics=_topics(part, metadata)
-        )
-        outcomes: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
-        for topic in (await pool.send(node_id, request)).topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code:
-                    outcomes[partition] = error_for(answer.error_code)
-                else:
-                    outcomes[partition] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
-        return outcomes
+        return await list_offsets_of(node_id, part, isolation_level=isolation_level, pool=pool, metadata=metadata)
 
-    return await ask_leaders(timestamps, ask, metadata=metadata, config=config, timeout_s=timeout_s, is_once=is_once)
+    return await ask_leaders(timestamps, ask, metadata=metadata, config=config, timeout_s=timeout_s)
 
 
-def _topics(part: dict[TopicPartition, int], metadata: Metadata) -> list[Topic]:
+async def list_offsets_of(
+    node_id: int,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int,
+    pool: ConnectionPool,
+    metadata: Metadata,
+) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+    """Ask one leader once about its partitions. Raises KafkaError where it does not answer."""
+    request = ListOffsetsRequest(
+        replica_id=CONSUMER, isolation_level=isolation_level, topics=_topics(timestamps, metadata)
+    )
+    outcomes: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
+    for topic in (await pool.send(node_id, request)).topics:
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.name, answer.partition_index)
+            if answer.error_code:
+                outcomes[partition] = error_for(answer.error_code)
+            else:
+                outcomes[partition] = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
+    return outcomes
+
+
+def _topics(part: Mapping[TopicPartition, int], metadata: Metadata) -> list[Topic]:
     topics: dict[str, Topic] = {}
     for (name, index), timestamp in part.items():
         known = metadata.cluster.partition(name, index)

@@ -206,7 +206,7 @@ class Metadata:
         )
         # Two in a row are usual, as at start; a third one says that whoever answers may lag behind.
         elsewhere = self._in_a_row > 1 and self._is_in_a_row(asyncio.get_running_loop().time())
-        response = await self._pool.send_to_any(request, elsewhere=elsewhere)
+        response = await self._pool.ask_any(request, elsewhere=elsewhere)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._pool.start_over()
             raise ConnectionFailed("a broker says REBOOTSTRAP_REQUIRED: asking the bootstrap servers next")

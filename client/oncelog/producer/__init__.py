@@ -19,7 +19,8 @@ Transactions: states and requests, their rim, the block of the application.
 
 transaction_states.py    (pure) the states, and which may follow which
 transaction_manager.py   (pure) what may be done now, and what the coordinator has still to be asked
-transaction_requests.py  (pure) those requests, and what their answers mean
+transaction_errors.py    (pure) what every error code means to a transaction
+transaction_requests.py  (pure) those requests, and all error codes of their answers
 coordinator_calls.py     sending them until they are answered for good
 transactions.py          the rim around the manager
 transaction.py           `async with producer.transaction()`

@@ -14,14 +14,8 @@ from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
 from oncelog.errors import AbortableError, KafkaError, ProducerFenced, error_for, fatal
 from oncelog.metadata.coordinators import find_coordinator
-from oncelog.producer.transaction_requests import (
-    CONCURRENT_BACKOFF_MS,
-    HIGHEST_BEFORE_V2,
-    Meaning,
-    codes_of,
-    meaning_of,
-    worst,
-)
+from oncelog.producer.transaction_errors import Meaning, meaning_of
+from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2, codes_of, worst
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.schema import Request
 

@@ -7,7 +7,7 @@ partition until a batch is full, then another (KIP-480, KIP-794), since full bat
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import unpack_from
 from typing import Final
@@ -20,6 +20,9 @@ SEED: Final = 0x9747B28C
 MULTIPLIER: Final = 0x5BD1E995
 SHIFT: Final = 24
 
+MAX_COMPARED: Final = 64
+"""Of a topic with more partitions, so many are drawn at random and compared: drawing the next partition is to cost the
+same however many there are."""
 HASHES_KEPT: Final = 4096
 """Keys repeat; remembering a hash costs a tenth of computing it."""
 
@@ -56,21 +59,38 @@ def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: in
     return positive_hash(key) % partitions
 
 
+def _no_load(_: int) -> int | None:
+    return 0
+
+
 class StickyPartition:
-    """The partition for records without a key: `current` until `batch_size` bytes went there, then a random other one.
+    """The partition for records without a key: `current` until `batch_size` bytes went there, then another one, drawn
+    by what waits for each of them (KIP-794).
 
     Bytes are counted by batch, when the next one is begun, so that a record costs nothing here. Batches that leave
     before they are full (linger) do not switch by themselves: a slow broker, whose batches fill up, would draw more
-    and more records otherwise (KIP-794).
+    and more records otherwise.
+
+    `load` says how many batches of a partition are not acknowledged; None where its leader hangs or cannot be reached.
+    The more batches, the less likely the partition is drawn. One without an answering leader is drawn only where no
+    other one is left, and is left before `batch_size` is reached: so a broker that hangs does not fill buffer.memory
+    with records that could go elsewhere (E54).
     """
 
-    __slots__ = ("_available", "_batch_size", "_produced", "_rng", "current")
+    __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")
 
-    def __init__(self, batch_size: int, available: Sequence[int], rng: random.Random) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        available: Sequence[int],
+        rng: random.Random,
+        load: Callable[[int], int | None] = _no_load,
+    ) -> None:
         """`available` are the partitions with a leader, or all if none has one; never empty."""
         self._batch_size = batch_size
         self._available = available
         self._rng = rng
+        self._load = load
         self._produced = 0
         self.current = rng.choice(available)
 
@@ -86,8 +106,22 @@ class StickyPartition:
         if self._produced >= self._batch_size:
             self._switch()
 
+    def check_leader(self) -> None:
+        """A batch is about to begin: not in a partition whose leader does not answer."""
+        if self._load(self.current) is None:
+            self._switch()
+
     def _switch(self) -> None:
         self._produced = 0
-        others = [partition for partition in self._available if partition != self.current]
+        candidates = self._available
+        if len(candidates) > MAX_COMPARED:
+            candidates = self._rng.sample(candidates, MAX_COMPARED)
+        loads = {partition: load for partition in candidates if (load := self._load(partition)) is not None}
+        if len(set(loads.values())) > 1:
+            most = max(loads.values())
+            weights = [most + 1 - load for load in loads.values()]
+            (self.current,) = self._rng.choices(list(loads), weights)
+            return
+        others = [partition for partition in loads or candidates if partition != self.current]
         if others:
             self.current = self._rng.choice(others)

@@ -67,6 +67,7 @@ class _Route:
         ended, self.sticky_batch = self.sticky_batch, None
         if ended is not None:
             self.sticky.batch_ended(ended.uncompressed_size or ended.size)
+        self.sticky.check_leader()
         return self.queues[self.sticky.current]
 
 
@@ -410,13 +411,20 @@ class Producer(Opened):
         choices: Sequence[int] = available or sorted(topic.partitions)
         route = self._routes.get(topic.name)
         if route is None or route.count != count:
-            sticky = StickyPartition(self.config.batch_size, choices, self._rng)
             queues = [self._accumulator.queue(topic.name, index) for index in range(count)]
+            load = partial(self._load, queues)
+            sticky = StickyPartition(self.config.batch_size, choices, self._rng, load)
             route = self._routes[topic.name] = _Route(queues, sticky)
             self._accumulator.set_leaders(self._metadata.cluster)
         else:
             route.sticky.update(choices)
         return route
+
+    def _load(self, queues: Sequence[PartitionQueue], index: int) -> int | None:
+        """How many batches of a partition are not acknowledged; None where its leader does not answer."""
+        queue = queues[index]
+        assert self._pool is not None
+        return None if self._pool.is_stuck(queue.leader) else len(queue.batches) + queue.in_flight
 
     def _cluster_changed(self) -> None:
         cluster = self._metadata.cluster

@@ -77,7 +77,7 @@ class ProducerIds:
 
     async def _ask_once(self) -> ProducerIdAndEpoch:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS)
-        response = await self._pool.send_to_any(request)
+        response = await self._pool.ask_any(request)
         if response.error_code:
             raise error_for(response.error_code, "no producer id")
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)

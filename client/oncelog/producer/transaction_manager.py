@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 
 from oncelog.cluster import TopicPartition
-from oncelog.errors import AbortableError, ErrorCode, FatalError, InvalidTransactionState, KafkaError
+from oncelog.errors import AbortableError, FatalError, InvalidTransactionState, KafkaError
 from oncelog.producer.session import ProducerSession
+from oncelog.producer.transaction_errors import End, Meaning, rule_of
 from oncelog.producer.transaction_states import TransactionState, check
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
@@ -27,10 +28,8 @@ OPEN = frozenset(
 )
 """The states of a transaction that can be aborted."""
 
-NO_END_POSSIBLE = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.UNKNOWN_PRODUCER_ID}
-)
-"""After these the coordinator takes no EndTxn of ours; asking for the next epoch ends the transaction too (KIP-588)."""
+
+ANOTHER_OWNER = "another producer may have had the transactional id {!r} since; start a new producer"
 
 
 class TransactionManager:
@@ -144,7 +143,7 @@ class TransactionManager:
     @property
     def may_send_end(self) -> bool:
         """Whether EndTxn has a chance: else InitProducerId alone has to end the transaction."""
-        return self.error is None or self.error.code not in NO_END_POSSIBLE
+        return self.error is None or rule_of(self.error.code).end is not End.NEXT_EPOCH
 
     def ended(self, identity: ProducerIdAndEpoch | None) -> None:
         """EndTxn is answered, or was not needed. `identity` is the next one under V2, None where it stays."""
@@ -160,6 +159,8 @@ class TransactionManager:
         if self.state is TransactionState.FATAL_ERROR:
             assert self.error is not None
             return self.error
+        if rule_of(error.code).write is Meaning.FATAL:
+            error = FatalError(error.code, f"{error.message}: {ANOTHER_OWNER.format(self.transactional_id)}")
         if isinstance(error, FatalError):
             self.state, self.error = TransactionState.FATAL_ERROR, error
             logger.error("transactional id %s: %s", self.transactional_id, error)

@@ -1,13 +1,11 @@
 """The requests of a transactional producer to its coordinators, and what their answers mean. Pure.
 
-An answer means one of six things (`Meaning`), whatever the API; the tables below are Kafka's rules (KIP-98, KIP-360,
-KIP-447, KIP-588, KIP-890).
+An answer means one of seven things (`Meaning`), whatever the API: `transaction_errors` has the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum, auto
 from functools import singledispatch
 from itertools import groupby
 from typing import Any, Final
@@ -15,6 +13,7 @@ from typing import Any, Final
 from oncelog.cluster import TopicPartition
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.prepared_transaction import LAST_END_TXN_BEFORE_V2
+from oncelog.producer.transaction_errors import Meaning, meaning_of
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog_protocol.messages.add_partitions_to_txn import (
@@ -44,44 +43,6 @@ FIRST_WITH_IDENTITY: Final = 3
 
 CONCURRENT_BACKOFF_MS: Final = 1
 """The first wait for the transaction before to be completed. Kafka's 20 ms would be most of the time of a small one."""
-
-
-class Meaning(Enum):
-    """What a coordinator's answer means for the producer."""
-
-    DONE = auto()
-    AGAIN = auto()  # it may pass by itself
-    CONCURRENT = auto()  # the transaction before this one is being completed: very soon
-    MOVED = auto()  # another broker is the coordinator
-    ABORTABLE = auto()
-    FENCED = auto()
-    FATAL = auto()
-
-
-MEANINGS: Final[Mapping[ErrorCode, Meaning]] = {
-    ErrorCode.NONE: Meaning.DONE,
-    ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.CONCURRENT,
-    ErrorCode.NOT_COORDINATOR: Meaning.MOVED,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Meaning.MOVED,
-    ErrorCode.PRODUCER_FENCED: Meaning.FENCED,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.FENCED,  # how versions without PRODUCER_FENCED say it (T8)
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.ABORTABLE,  # the transactional id has expired (S43, KIP-360)
-    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.ABORTABLE,
-    ErrorCode.TRANSACTION_ABORTABLE: Meaning.ABORTABLE,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
-    ErrorCode.ILLEGAL_GENERATION: Meaning.ABORTABLE,  # the consumer is behind its group: its records are another's
-    ErrorCode.UNKNOWN_MEMBER_ID: Meaning.ABORTABLE,
-    ErrorCode.REBALANCE_IN_PROGRESS: Meaning.ABORTABLE,  # Kafka, to a member that has joined and not synced yet
-    ErrorCode.FENCED_INSTANCE_ID: Meaning.ABORTABLE,
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: Meaning.ABORTABLE,
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Meaning.ABORTABLE,
-}
-"""What is not here may pass if the code is retriable, else it is fatal."""
-
-
-def meaning_of(code: ErrorCode) -> Meaning:
-    return MEANINGS.get(code, Meaning.AGAIN if code.retriable else Meaning.FATAL)
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:

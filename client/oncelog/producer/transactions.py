@@ -30,6 +30,7 @@ from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
+from oncelog.producer.transaction_errors import is_forgotten
 from oncelog.producer.transaction_manager import OPEN, TransactionManager
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -286,8 +287,11 @@ class Transactions:
                 )
         request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
         response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
+        given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        if identity is not NO_IDENTITY and is_forgotten(identity, given):
+            raise FatalError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the coordinator did not know {identity} any more")
         self._between_transactions()
-        self.manager.initialised(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
+        self.manager.initialised(given)
 
     def _between_transactions(self) -> None:
         """See whether the cluster has V2 now: only here, since a transaction must end as it began (T7)."""

@@ -24,7 +24,7 @@ from oncelog.errors import (
     ProducerFenced,
     RequestTimedOut,
 )
-from oncelog.group_offsets import ConsumerGroupMetadata
+from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.producer.producer import Producer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.end_txn import EndTxnRequest
@@ -94,6 +94,17 @@ class FakeConsumer:
         self.came_from.clear()
         return self._positions
 
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            partition: OffsetAndMetadata(offset, "", LEADER_EPOCH)
+            for partition, offset in self._positions.items()
+            if partition not in self.came_from
+        }
+
+    async def committed(self, partitions: Any) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        offsets = {partition: self.coordinator.offsets.get(("g", *partition)) for partition in partitions}
+        return {at: None if offset is None else OffsetAndMetadata(offset) for at, offset in offsets.items()}
+
     def group_metadata(self) -> ConsumerGroupMetadata:
         return ConsumerGroupMetadata("g", self.generation, "member", None)
 
@@ -156,6 +167,34 @@ async def test_s60_the_number_of_records_in_a_transaction_may_be_limited(coordin
     async with started(coordinator) as run:
         await run.until_done(max_records=7)
     assert set(run.consumer.polls) == {7}
+
+
+async def test_s91_markers_and_aborted_records_leave_no_lag(coordinator: FakeCoordinator) -> None:
+    """They come before a record of the same poll, after it, and alone: the position is committed each time."""
+    async with started(coordinator, {IN0: 2, IN1: 0}) as run:
+        consumer: Any = run.consumer
+        stop = asyncio.Event()
+
+        def passes() -> None:
+            if len(consumer.polls) == 1:
+                consumer._positions[IN1] = 7  # nothing but markers and aborted records
+            if len(consumer.polls) == 3:
+                consumer._positions[IN0] = 5000
+            if len(consumer.polls) == 9:
+                stop.set()
+
+        consumer.on_poll = passes
+        await consume_process_produce(consumer, run.producer, run.process, stop=stop)
+    assert coordinator.offsets == {("g", *IN0): 5000, ("g", *IN1): 7}
+    assert coordinator.committed == {OUT: [b"0/0", b"0/1"]}
+    assert len(coordinator.broker.requests_of(TxnOffsetCommitRequest)) == 3  # no transaction without news
+
+
+async def test_s91_what_the_group_has_committed_already_takes_no_transaction(coordinator: FakeCoordinator) -> None:
+    coordinator.offsets = {("g", *IN0): 0, ("g", *IN1): 0}
+    async with started(coordinator, {IN0: 0, IN1: 0}) as run:
+        await run.until_done()
+    assert not coordinator.broker.requests_of(TxnOffsetCommitRequest)
 
 
 async def test_s60_an_error_of_process_aborts_goes_back_and_is_told(coordinator: FakeCoordinator) -> None:

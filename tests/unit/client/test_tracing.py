@@ -27,7 +27,7 @@ from oncelog.config import ConsumerConfig, load
 from oncelog.consume_process_produce import consume_process_produce
 from oncelog.consumer.records import ConsumerRecord
 from oncelog.errors import AbortableError, ConfigError, ErrorCode, FatalError, KafkaError
-from oncelog.group_offsets import ConsumerGroupMetadata
+from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from oncelog.tracing import Tracing, attributes
 from oncelog.tracing.headers import MAX_CONTEXT_BYTES, context_headers
 from oncelog.tracing.tracing import MAX_LINKS, MAX_LOOKED_AT
@@ -323,6 +323,9 @@ async def test_consume_process_produce_links_its_transaction_to_what_it_has_read
         async def poll(self, *_: Any) -> Any:
             stop.set()
             return {TopicPartition("in", 3): polled}
+
+        def consumed(self) -> Any:
+            return {TopicPartition("in", 3): OffsetAndMetadata(1)}
 
         def group_metadata(self) -> ConsumerGroupMetadata:
             return GROUP

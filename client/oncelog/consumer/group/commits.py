@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.membership import Generation, Membership, MemberState, Reaction
 from oncelog.consumer.group.subscription import NO_GENERATION, by_topic
+from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.errors import (
     ClientClosed,
     CommitFailed,
@@ -35,6 +37,20 @@ NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class Asked(NamedTuple):
+    """When a commit was asked for: a commit belongs to the generation of that moment, however late it is sent (S88).
+
+    With a cooperative strategy, partitions that a member keeps are read on in the next generation. `held` has the
+    positions of those that the member had then: a partition that was given up and assigned again has another one.
+    Empty with an eager strategy, where every generation begins with all partitions given up.
+    """
+
+    generation: Generation
+    held: Mapping[TopicPartition, PartitionPosition] = MappingProxyType({})
+
+
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 
@@ -44,11 +60,21 @@ class Commits:
 
     Commits go one after another, in the order in which they were asked for, each with all its retries. So an older one
     that is sent again never overwrites a newer one. An automatic one that stands in the way of one that the application
-    asked for is not sent again.
+    asked for is not sent again. Whoever asks for one notes the moment with `asked` first.
     """
 
-    def __init__(self, membership: Membership, connection: CoordinatorConnection, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        connection: CoordinatorConnection,
+        config: ConsumerConfig,
+        positions: Positions,
+        *,
+        is_cooperative: bool = False,
+    ) -> None:
         self._membership = membership
+        self._positions = positions
+        self._is_cooperative = is_cooperative
         self._connection = connection
         self._config = config
         self._turn = asyncio.Lock()
@@ -57,35 +83,48 @@ class Commits:
         self.number = 0
         """Of commits that the application has asked for."""
 
+    def asked(self) -> Asked:
+        """This moment, for a commit that is asked for now."""
+        held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
+        return Asked(self._membership.generation, held)
+
     async def commit(self, offsets: Offsets, timeout_s: float) -> None:
         """Store what the application says, again and again where that may help, in its turn.
 
         A topic that does not exist is waited for: a broker may hear of a new one late. Raises CommitFailed if we are
-        not, or no longer, a member of the generation that reads these, RequestTimedOut after `timeout_s`,
-        PartialFailure if some partitions were refused, else KafkaError.
+        not, or no longer, a member of the generation that reads these (cooperative: after those that are still ours
+        are stored), RequestTimedOut after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
         """
+        asked = self.asked()
         self.number += 1
         self._waiting += 1
         self._make_way.set()
         try:
-            await self._store(offsets, timeout_s)
+            await self._store(offsets, timeout_s, asked)
         finally:
             self._waiting -= 1
             if not self._waiting:
                 self._make_way.clear()
 
     async def commit_automatically(
-        self, offsets: Offsets, timeout_s: float, *, before: int | None = None
+        self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None = None
     ) -> frozenset[TopicPartition]:
-        """As `commit`, but returns what was not stored: because its topic does not exist, or, with `before`, because
-        the application has asked for a commit since `number` was that."""
-        return await self._store(offsets, timeout_s, waits_for_topics=False, before=before)
+        """As `commit`, of what was asked for at the moment `asked`. Returns what was not stored: because its topic
+        does not exist, or, with `before`, because the application has asked for a commit since `number` was that."""
+        return await self._store(offsets, timeout_s, asked, waits_for_topics=False, before=before)
 
     async def _store(
-        self, offsets: Offsets, timeout_s: float, *, waits_for_topics: bool = True, before: int | None = None
+        self,
+        offsets: Offsets,
+        timeout_s: float,
+        asked: Asked,
+        *,
+        waits_for_topics: bool = True,
+        before: int | None = None,
     ) -> frozenset[TopicPartition]:
         remaining = dict(offsets)
         without_topic: set[TopicPartition] = set()
+        given_up: set[TopicPartition] = set()
         cause: KafkaError | None = None
         failures = 0
         try:
@@ -94,7 +133,11 @@ class Commits:
                     await self._back_off(failures, makes_way=before is not None)
                     failures += 1
                     if before not in (None, self.number):
-                        return frozenset(remaining).union(without_topic)
+                        return frozenset(remaining).union(without_topic, given_up)
+                    given_up.update(self._given_up(remaining, asked))
+                    remaining = {at: told for at, told in remaining.items() if at not in given_up}
+                    if not remaining:
+                        break
                     try:
                         errors = await self._commit_once(remaining)
                     except ClientClosed:
@@ -114,7 +157,20 @@ class Commits:
                 f"group {self._config.group_id}: offsets not committed within {timeout_s:g} s"
                 + (f": {cause.message}" if cause else ""),
             ) from cause
+        if given_up:
+            raise CommitFailed(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"group {self._config.group_id}: a commit of generation {asked.generation.generation_id} is not stored"
+                f" for {', '.join(map(str, sorted(given_up)))}: the group has rebalanced, and others may read there;"
+                " poll, and go on with what is assigned then",
+            )
         return frozenset(without_topic)
+
+    def _given_up(self, offsets: Offsets, asked: Asked) -> list[TopicPartition]:
+        """The partitions that may be others' since the commit was asked for."""
+        if self._membership.generation == asked.generation:
+            return []
+        return [at for at in offsets if (place := asked.held.get(at)) is None or not self._positions.owns(place)]
 
     async def _back_off(self, failures: int, *, makes_way: bool) -> None:
         if not (failures and makes_way):
@@ -302,7 +358,8 @@ class AutoCommit:
             offsets = self._news()
             if offsets:
                 timeout_s = self._config.default_api_timeout_ms / 1000
-                self._running = asyncio.ensure_future(self._commit(offsets, timeout_s, before=self._commits.number))
+                commit = self._commit(offsets, timeout_s, self._commits.asked(), before=self._commits.number)
+                self._running = asyncio.ensure_future(commit)
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._config.auto_commit_interval_ms / 1000, self._due)
@@ -317,7 +374,7 @@ class AutoCommit:
             await asyncio.wait([self._running], timeout=timeout_s)
         offsets = self._news()
         if offsets:
-            await self._commit(offsets, max(0.0, deadline - loop.time()), before=None)
+            await self._commit(offsets, max(0.0, deadline - loop.time()), self._commits.asked(), before=None)
 
     async def close(self) -> None:
         if self._timer is not None:
@@ -335,10 +392,10 @@ class AutoCommit:
         self._is_due = True
         self._attend()
 
-    async def _commit(self, offsets: Offsets, timeout_s: float, *, before: int | None) -> None:
+    async def _commit(self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None) -> None:
         try:
             # To wait for a topic that was deleted would keep the application from its poll, and the group waiting.
-            left_out = await self._commits.commit_automatically(offsets, timeout_s, before=before)
+            left_out = await self._commits.commit_automatically(offsets, timeout_s, asked, before=before)
             self._stored.update({at: offset for at, offset in offsets.items() if at not in left_out})
         except KafkaError as error:
             logger.warning("group %s: automatic commit failed: %s", self._config.group_id, error)

@@ -72,8 +72,10 @@ class GroupCoordinator:
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
         self._membership = Membership()
         self._connection = CoordinatorConnection(config.group_id, metadata, config)
-        self.commits = Commits(self._membership, self._connection, config)
-        self.auto_commit = AutoCommit(self.commits, config, consumed=self.consumed, attend=attend)
+        self.commits = Commits(
+            self._membership, self._connection, config, positions, is_cooperative=self._is_cooperative
+        )
+        self.auto_commit = AutoCommit(self.commits, config, consumed=positions.consumed, attend=attend)
         self._joining = Joining(
             self._membership, self._connection, metadata, config, assignors=assignors, having=self._having
         )
@@ -125,10 +127,12 @@ class GroupCoordinator:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
         """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
-        consumed = self.consumed()
+        consumed = self._positions.consumed()
         wanted = consumed if offsets is None else offsets
         if wanted:
+            poll = self._positions.poll
             await self.commits.commit(wanted, timeout_s)
+            self._positions.committed(wanted, poll)
             self.auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
 
     def metadata_changed(self) -> None:
@@ -364,11 +368,3 @@ class GroupCoordinator:
     def _kept(self, assigned: Iterable[TopicPartition]) -> list[TopicPartition]:
         owned = self._positions.assignment
         return [partition for partition in assigned if partition in owned]
-
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Behind all records that were handed out, of each partition whose position is known."""
-        return {
-            place.topic_partition: OffsetAndMetadata(place.position, "", place.last_epoch)
-            for place in self._positions
-            if place.position is not None
-        }

@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.cluster import Cluster, TopicPartition
 from oncelog.names import check_topic
+
+CALLED: Final = ("on_assigned", "on_revoked", "on_lost")
+"""The methods of a listener that are called."""
+HOOK: Final = re.compile(r"on(_|[A-Z])")
+"""How other clients name theirs: on_partitions_revoked, onPartitionsRevoked."""
 
 
 class RebalanceListener:
@@ -15,7 +21,13 @@ class RebalanceListener:
 
     They may commit, seek, pause and ask for positions. Heartbeats go on, but max.poll.interval.ms counts on as well.
     What one raises comes out of the poll that called it; one that is cancelled is called again by the next poll.
+
+    A class with another method that begins with `on_` is refused with TypeError: nobody would call it.
     """
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        _refuse_uncalled(cls, vars(cls))
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """After a rebalance: what is new, which may be nothing. The eager strategies make everything new."""
@@ -26,6 +38,27 @@ class RebalanceListener:
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
         """These are gone already, and others may read them: commits would be refused. If not overridden: on_revoked."""
         await self.on_revoked(partitions)
+
+
+def check_listener(listener: RebalanceListener) -> None:
+    """Raises TypeError for an object that lacks a method that is called, or has one that nobody calls."""
+    kind = type(listener)
+    missing = [name for name in CALLED if not callable(getattr(listener, name, None))]
+    if missing:
+        raise TypeError(
+            f"listener: {kind.__name__} has no {' and no '.join(missing)}; derive it from oncelog.RebalanceListener"
+        )
+    _refuse_uncalled(kind, dir(kind))
+
+
+def _refuse_uncalled(kind: type, names: Iterable[str]) -> None:
+    for name in names:
+        if HOOK.match(name) and name not in CALLED and callable(getattr(kind, name)):
+            meant = next((called for called in CALLED if called.removeprefix("on_") in name.lower()), None)
+            raise TypeError(
+                f"{kind.__name__}.{name} would never be called: a RebalanceListener has {', '.join(CALLED)}"
+                + (f"; did you mean {meant}?" if meant else "")
+            )
 
 
 @dataclass(frozen=True, slots=True)

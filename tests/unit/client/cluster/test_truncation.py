@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -206,5 +207,85 @@ def test_a_topic_made_anew_is_believed_in_the_end() -> None:
                 consumer.seek(T, OffsetAndMetadata(50, leader_epoch=9))
                 assert await read(consumer, 1) == [b"a"]
                 assert len(asked(cluster, MetadataRequest)) <= 15
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
+    """The position is at the end, with the epoch that ListOffsets tells of it: the leader's, in which nothing was
+    written. The next leader's log has an older epoch before the position, and all records."""
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            cluster.append(batch(b"a", b"b"))
+            cluster.lead(2)
+            cluster.lead(3)
+            cluster.append(batch(b"c", b"d"))
+            async with Consumer(cluster.addresses, auto_offset_reset=reset) as consumer:
+                consumer.assign([T])
+                consumer.seek(T, OffsetAndMetadata(2, leader_epoch=6))
+                assert await read(consumer, 2) == [b"c", b"d"]
+                cluster.lead(1)  # and what has been read since is evidence again
+                cluster.truncate(2)
+                cluster.append(batch(b"x"))
+                if reset == "none":
+                    with pytest.raises(LogTruncationError, match="from offset 2 on"):
+                        await read(consumer, 1)
+                else:
+                    assert await read(consumer, 1) == [b"x"]
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+def test_s92_a_cluster_whose_epochs_went_back_is_read_on(reset: str) -> None:
+    """Its metadata were put back from a backup: the committed epoch is newer than any leader's, for good."""
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            cluster.append(batch(b"a", b"b", b"c"))
+            async with Consumer(cluster.addresses, auto_offset_reset=reset) as consumer:
+                consumer.assign([T])
+                consumer.seek(T, OffsetAndMetadata(2, leader_epoch=9))
+                assert await read(consumer, 1) == [b"c"]
+
+    run_virtually(main())
+
+
+def test_the_late_answer_of_a_leader_that_hung_is_ignored() -> None:
+    """It was asked where an epoch ends, and stood still. Others lead since, and were read from: what it believes of
+    the log is as old as it is."""
+
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            cluster.append(batch(b"a"))
+            async with Consumer(cluster.addresses, auto_offset_reset="none", metadata_max_age_ms=1_000) as consumer:
+                consumer.assign([T])
+                consumer.seek(T, 0)
+                assert await read(consumer, 1) == [b"a"]
+                hung, asked_, goes_on = cluster.brokers[2], asyncio.Event(), asyncio.Event()
+
+                async def late(request: Any) -> Any:
+                    asked_.set()
+                    await goes_on.wait()
+                    answer = hung.on_offset_for_leader_epoch(request)
+                    for topic in answer.topics:
+                        for told in topic.partitions:
+                            told.error_code, told.leader_epoch, told.end_offset = 0, 5, 0
+                    return answer
+
+                hung.handlers[OffsetForLeaderEpochRequest] = late
+                cluster.lead(2)
+                polling = asyncio.ensure_future(consumer.poll(60_000))
+                await asked_.wait()
+                cluster.lead(3)
+                cluster.append(batch(b"b"))
+                (records,) = (await polling).values()
+                assert [record.value for record in records] == [b"b"]
+                goes_on.set()
+                assert await consumer.poll(1_000) == {}
+                cluster.append(batch(b"c"))
+                assert await read(consumer, 1) == [b"c"]
 
     run_virtually(main())

@@ -66,10 +66,25 @@ async def test_the_latest_by_default(fake_broker: Any) -> None:
 
 async def test_poll_comes_back_empty_in_time(fake_broker: Any) -> None:
     async with Consumer(fake_broker.address) as consumer:
-        assert await consumer.poll(timeout_ms=10) == {}
         consumer.assign([T])
         assert await consumer.poll() == {}
         assert await consumer.poll(timeout_ms=10) == {}
+
+
+async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
+    """It would return nothing for ever."""
+    async with Consumer(fake_broker.address, group_id="g") as consumer:
+        refused = {"match": r"nothing is subscribed to or assigned: subscribe\(\[...\]\) or assign\(\[...\]\)"}
+        for reads in (consumer.poll, consumer.poll_columns, consumer.poll_headers, consumer.__anext__):
+            with pytest.raises(ValueError, **refused):
+                await reads()
+        consumer.assign([T])
+        assert await consumer.poll() == {}
+        consumer.assign([])
+        with pytest.raises(ValueError, **refused):
+            await consumer.poll()
+        consumer.subscribe(["topic"])
+        assert await consumer.poll() == {}  # also before the group has assigned anything
 
 
 async def test_no_more_than_asked_for(fake_broker: Any) -> None:

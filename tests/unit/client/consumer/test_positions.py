@@ -4,6 +4,7 @@ from oncelog.cluster import TopicPartition
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.positions import PartitionPosition, Positions
 from oncelog.errors import CorruptRecords, ErrorCode, KafkaError
+from oncelog.group_offsets import OffsetAndMetadata
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 
@@ -122,11 +123,62 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
     position.seek(0)
     fill(position, 1)
     position.error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    assigned.raise_errors()
-    assigned.take(10, damaged=nobody)
+    assert list(assigned.take(10, damaged=nobody)) == [A]
     with pytest.raises(KafkaError):
-        assigned.raise_errors()
-    assigned.raise_errors()  # once
+        assigned.take(10, damaged=nobody)
+    assert assigned.take(10, damaged=nobody) == {}  # raised once
+
+
+@pytest.mark.parametrize("take", ["records", "columns", "iteration"])
+def test_e53_errors_take_their_turn_like_records(take: str) -> None:
+    """However much another partition has buffered."""
+    assigned = positions()
+    busy, wrong = (assigned.get(at) for at in (A, B))
+    busy.seek(0)
+    fill(busy, 100)
+    wrong.seek(7)
+    wrong.error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def next_turn() -> object:
+        if take == "records":
+            return assigned.take(1, damaged=nobody)
+        if take == "columns":
+            return assigned.take_all(lambda fetched: fetched.take(1), damaged=nobody)
+        return assigned.next_in_turn()
+
+    assert next_turn()
+    with pytest.raises(KafkaError):
+        next_turn()
+    assert next_turn()
+    wrong.is_paused, wrong.error = True, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert next_turn()
+    assert next_turn()
+
+
+def test_s89_going_back_ends_where_the_last_poll_began() -> None:
+    assigned = positions()
+    for position in assigned:
+        position.seek(0)
+        fill(position, 4)
+    assigned.poll += 1
+    assert len(assigned.take(3, damaged=nobody)[A]) == 3
+    assigned.poll += 1
+    assert len(assigned.take(2, damaged=nobody)[B]) == 2
+    assigned.go_back(None)
+    assert [assigned.get(at).position for at in (A, B)] == [3, 0]
+
+
+def test_s89_what_the_application_has_committed_itself_is_done_with() -> None:
+    assigned = positions(A)
+    position = assigned.get(A)
+    position.seek(0)
+    fill(position, 4)
+    assigned.poll += 1
+    assigned.take(4, damaged=nobody)
+    assigned.committed({A: OffsetAndMetadata(2, "", EPOCH)}, assigned.poll)
+    assigned.committed({A: OffsetAndMetadata(1, "", EPOCH)}, assigned.poll - 1)  # asked for before the last poll
+    assigned.go_back(None)
+    assert (position.position, position.last_epoch) == (2, EPOCH)
 
 
 def test_s60_going_back_is_looked_up_and_a_seek_ends_it() -> None:

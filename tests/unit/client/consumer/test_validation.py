@@ -37,5 +37,21 @@ def test_where_a_position_stands(position: int, agreed: int, leader: int, expect
 )
 def test_what_the_end_of_an_epoch_says_of_a_position(end: EpochEnd, truncated: bool, divergent: int | None) -> None:
     """Of offset 100, behind a batch of epoch 5."""
-    assert is_truncated(100, 5, end) is truncated
+    assert is_truncated(100, 5, end, epoch_is_read=True) is truncated
     assert divergent_offset(100, end) == divergent
+
+
+@pytest.mark.parametrize(
+    ("end", "truncated"),
+    [
+        (EpochEnd(5, 100), False),
+        (EpochEnd(5, 99), True),
+        (EpochEnd(3, 80), True),
+        (EpochEnd(3, 100), False),
+        (EpochEnd(3, 120), False),
+        (EpochEnd(-1, -1), False),
+    ],
+)
+def test_s92_of_an_epoch_that_was_not_read_the_offsets_alone_are_compared(end: EpochEnd, truncated: bool) -> None:
+    """A committed offset 100 that came with epoch 5, of which the log may have no batch."""
+    assert is_truncated(100, 5, end, epoch_is_read=False) is truncated

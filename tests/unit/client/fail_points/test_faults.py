@@ -77,11 +77,11 @@ async def test_a_delay_on_either_side_of_the_step(
     async def coroutine() -> None:
         done.append("step")
 
-    async def sleep(seconds: float) -> None:
+    async def pause(_: ControlledFaults, seconds: float, __: object) -> None:
         done.append(seconds)
 
-    monkeypatch.setattr(ControlledFaults, "sleep", lambda _, seconds: done.append(seconds))
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(ControlledFaults, "sleep", lambda _, seconds, __: done.append(seconds))
+    monkeypatch.setattr(ControlledFaults, "pause", pause)
     if is_coroutine:
         await marked(rules, coroutine)()
     else:

@@ -1,9 +1,10 @@
 import itertools
 import random
+from collections import Counter
 
 import pytest
 
-from oncelog.producer.partitioner import StickyPartition, murmur2, partition_for_key, positive_hash
+from oncelog.producer.partitioner import MAX_COMPARED, StickyPartition, murmur2, partition_for_key, positive_hash
 
 # Java's Utils.murmur2 of these strings, as its own tests have them: signed.
 JAVA_HASHES = {
@@ -72,3 +73,50 @@ def test_one_partition_is_all_there_is() -> None:
     sticky = StickyPartition(10, [4], random.Random(1))
     sticky.batch_ended(100)
     assert sticky.current == 4
+
+
+def drawn(load: dict[int, int | None], count: int = 3000) -> Counter[int]:
+    sticky = StickyPartition(10, list(load), random.Random(1), load.get)
+    seen: Counter[int] = Counter()
+    for _ in range(count):
+        sticky.check_leader()
+        seen[sticky.current] += 1
+        sticky.batch_ended(10)
+    return seen
+
+
+def test_e54_a_partition_is_drawn_the_less_the_more_waits_for_it() -> None:
+    """KIP-794: by the longest queue and one, minus the partition's own."""
+    seen = drawn({0: 0, 1: 4, 2: 9})
+    assert seen[0] > 1.4 * seen[1] > 4 * seen[2] > 0
+
+
+def test_e54_a_partition_whose_leader_hangs_is_not_drawn() -> None:
+    assert set(drawn({0: 0, 1: None, 2: 30})) == {0, 2}
+    assert set(drawn({0: 5, 1: None})) == {0}
+    assert set(drawn({0: None, 1: None, 2: None})) == {0, 1, 2}  # where there is no other one
+
+
+def test_e54_a_partition_is_left_as_soon_as_its_leader_hangs() -> None:
+    load: dict[int, int | None] = {0: 0, 1: 0}
+    sticky = StickyPartition(1000, [0, 1], random.Random(1), load.get)
+    load[sticky.current] = None
+    hung = sticky.current
+    sticky.check_leader()
+    assert sticky.current != hung
+
+
+def test_e54_of_many_partitions_some_are_compared() -> None:
+    load: dict[int, int | None] = dict.fromkeys(range(1000), 0)
+    asked: Counter[int] = Counter()
+
+    def count(partition: int) -> int | None:
+        asked[partition] += 1
+        return load[partition]
+
+    sticky = StickyPartition(10, range(1000), random.Random(1), count)
+    sticky.batch_ended(10)
+    assert asked.total() == MAX_COMPARED
+    for _ in range(2000):
+        sticky.batch_ended(10)
+    assert len(asked) == 1000

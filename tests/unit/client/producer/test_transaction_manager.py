@@ -239,12 +239,16 @@ def test_s41_fatal_is_the_end_from_everywhere(state: TransactionState) -> None:
 def test_kip588_after_some_errors_only_the_next_epoch_ends_the_transaction(code: ErrorCode) -> None:
     made = manager()
     made.failed(AbortableError(code, "why"))
-    fences = {
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-    }
-    assert made.may_send_end is (code not in fences)
+    assert made.may_send_end is (code not in {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+def test_s90_an_id_that_may_have_had_another_owner_is_fatal() -> None:
+    made = manager()
+    told = made.failed(AbortableError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "forgotten"))
+    assert isinstance(told, FatalError)
+    assert made.state is FATAL
+    with pytest.raises(FatalError, match="forgotten"):
+        made.begin_abort()
 
 
 def test_s45_whatever_happens_in_whatever_order_the_invariants_hold() -> None:

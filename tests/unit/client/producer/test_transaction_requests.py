@@ -29,56 +29,6 @@ from oncelog_protocol.schema import schema_of
 IDENTITY = ProducerIdAndEpoch(7, 3)
 P0, P1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("a", 5)
 
-# All that is neither told to the caller as fatal nor tried again.
-SPECIAL = {
-    ErrorCode.NONE: Meaning.DONE,
-    ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.CONCURRENT,
-    ErrorCode.NOT_COORDINATOR: Meaning.MOVED,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Meaning.MOVED,
-    ErrorCode.PRODUCER_FENCED: Meaning.FENCED,
-    ErrorCode.INVALID_PRODUCER_EPOCH: Meaning.FENCED,
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Meaning.ABORTABLE,
-    ErrorCode.UNKNOWN_PRODUCER_ID: Meaning.ABORTABLE,
-    ErrorCode.TRANSACTION_ABORTABLE: Meaning.ABORTABLE,
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: Meaning.ABORTABLE,
-    ErrorCode.ILLEGAL_GENERATION: Meaning.ABORTABLE,
-    ErrorCode.UNKNOWN_MEMBER_ID: Meaning.ABORTABLE,
-    ErrorCode.REBALANCE_IN_PROGRESS: Meaning.ABORTABLE,
-    ErrorCode.FENCED_INSTANCE_ID: Meaning.ABORTABLE,
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: Meaning.ABORTABLE,
-    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Meaning.ABORTABLE,
-}
-AGAIN = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-}
-FATAL = {
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.UNSUPPORTED_VERSION,
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-    ErrorCode.OPERATION_NOT_ATTEMPTED,
-}
-
-
-@pytest.mark.parametrize("code", list(ErrorCode))
-def test_s44_what_each_code_means(code: ErrorCode) -> None:
-    expected = SPECIAL.get(code, Meaning.AGAIN if code.retriable else Meaning.FATAL)
-    assert meaning_of(code) is expected
-    assert (code in AGAIN) <= (expected is Meaning.AGAIN)
-    assert (code in FATAL) <= (expected is Meaning.FATAL)
-
 
 @pytest.mark.parametrize(
     ("codes", "expected"),

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from oncelog.cluster import Cluster, Topic, TopicPartition
-from oncelog.consumer.group.interest import Interest, RebalanceListener
+from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
 
 CLUSTER = Cluster(
     topics={
@@ -58,3 +59,48 @@ async def test_what_is_lost_counts_as_revoked_unless_said_otherwise() -> None:
 
     await Listener().on_lost([TopicPartition("a", 0)])
     assert calls == [[TopicPartition("a", 0)]]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("on_partitions_revoked", "on_revoked"),
+        ("onPartitionsAssigned", "on_assigned"),
+        ("on_partitions_lost", "on_lost"),
+        ("on_done", None),
+    ],
+)
+def test_a_listener_with_a_method_that_nobody_calls_is_refused(name: str, meant: str | None) -> None:
+    """As Java's client and aiokafka name theirs: whoever commits in one would commit nothing."""
+
+    async def method(self: object, partitions: object) -> None:
+        raise AssertionError("not called")
+
+    with pytest.raises(TypeError, match=f"Mine.{name} would never be called: .*on_assigned") as refused:
+        type("Mine", (RebalanceListener,), {name: method})
+    assert (f"did you mean {meant}?" in str(refused.value)) is (meant is not None)
+
+
+def test_a_listener_of_another_library_is_refused() -> None:
+    class Theirs:
+        async def on_partitions_revoked(self, partitions: object) -> None: ...
+
+    class Both(Theirs, RebalanceListener):
+        pass
+
+    theirs: Any = Theirs()
+    with pytest.raises(TypeError, match="Theirs has no on_assigned and no on_revoked and no on_lost; derive it from"):
+        check_listener(theirs)
+    with pytest.raises(TypeError, match=r"Both.on_partitions_revoked would never be called"):
+        check_listener(Both())
+
+
+def test_a_listener_may_have_other_methods_and_attributes() -> None:
+    class Mine(RebalanceListener):
+        on_time = 1.0
+
+        def only_mine(self) -> None: ...
+
+        async def on_lost(self, partitions: object) -> None: ...
+
+    check_listener(Mine())

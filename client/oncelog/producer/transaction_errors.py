@@ -1,0 +1,162 @@
+"""What every error code means to a transactional producer: the one table of it. Pure.
+
+Each code is held against one question: may the transactional id have had another owner since (S90)? If it may, the
+error is fatal. This producer's knowledge is out of date then, whatever it would do next: the other owner may have been
+forgotten by the coordinator too, so that nobody is left who would fence us, and we would take the id back from it.
+
+After all other errors the transaction is aborted, and the abort itself asks the coordinator with our identity whether
+the id is ours: by EndTxn, or, where the coordinator takes no EndTxn of ours (`End.NEXT_EPOCH`), by InitProducerId with
+producer id and epoch. Brokers answer PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to whoever is not the owner. Apache
+Kafka answers InitProducerId of an id that it has forgotten with a new producer id instead: `is_forgotten` finds that
+out. A transaction of which nothing was begun at a broker is aborted without asking; the next request does.
+
+The rules are Kafka's (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890, and for INVALID_PRODUCER_ID_MAPPING its release 4.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import MAX_EPOCH, ProducerIdAndEpoch
+
+
+class Meaning(Enum):
+    """What a coordinator's answer means for the producer."""
+
+    DONE = auto()
+    AGAIN = auto()  # it may pass by itself
+    CONCURRENT = auto()  # the transaction before this one is being completed: very soon
+    MOVED = auto()  # another broker is the coordinator
+    ABORTABLE = auto()
+    FENCED = auto()
+    FATAL = auto()
+
+
+class End(Enum):
+    """What ends a transaction at the coordinator once it has failed."""
+
+    END_TXN = auto()
+    NEXT_EPOCH = auto()  # the coordinator takes no EndTxn of ours; InitProducerId ends the transaction too (KIP-588)
+    NONE = auto()  # this producer ends nothing any more
+
+
+class Rule(NamedTuple):
+    """One code. `answer`: what it means in the answer of a coordinator. `write`: in an answer to Produce, once the
+    batch is given up. `end`: what ends a transaction that has failed for this. `is_repeated`: whether the same records
+    may go through in another transaction (`consume_process_produce`)."""
+
+    answer: Meaning
+    write: Meaning
+    end: End
+    is_repeated: bool
+    why: str
+
+
+_M = Meaning
+
+RULES: Final[Mapping[ErrorCode, Rule]] = {
+    ErrorCode.NONE: Rule(_M.DONE, _M.DONE, End.END_TXN, False, "no error"),
+    ErrorCode.CONCURRENT_TRANSACTIONS: Rule(
+        _M.CONCURRENT, _M.ABORTABLE, End.END_TXN, True, "our own last transaction is being completed"
+    ),
+    ErrorCode.NOT_COORDINATOR: Rule(
+        _M.MOVED, _M.ABORTABLE, End.END_TXN, True, "who was asked does not know the owner; the next coordinator does"
+    ),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Rule(
+        _M.MOVED, _M.ABORTABLE, End.END_TXN, True, "nobody was asked who knows the owner"
+    ),
+    ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
+    ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
+        _M.FENCED,  # how versions without PRODUCER_FENCED say it (T8)
+        _M.ABORTABLE,  # a leader sees an epoch only: that of another owner, or of the coordinator's own abort (KIP-588)
+        End.NEXT_EPOCH,
+        True,
+        "InitProducerId tells whether the epoch is another owner's",
+    ),
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: Rule(
+        _M.FATAL,
+        _M.FATAL,
+        End.NONE,
+        False,
+        "the coordinator has forgotten the id, or gave it to another producer id: who had it meanwhile, nobody knows",
+    ),
+    ErrorCode.UNKNOWN_PRODUCER_ID: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.NEXT_EPOCH, True, "a leader has forgotten us; InitProducerId tells the owner"
+    ),
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Rule(
+        _M.FATAL, _M.ABORTABLE, End.END_TXN, True, "of our own epoch, so nobody has taken it over; EndTxn tells"
+    ),
+    ErrorCode.INVALID_TXN_STATE: Rule(
+        _M.FATAL, _M.ABORTABLE, End.END_TXN, False, "of our own epoch, but coordinator and producer do not agree"
+    ),
+    ErrorCode.TRANSACTION_ABORTABLE: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, True, "the broker says that an abort is enough; EndTxn tells"
+    ),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, False, "about the topic; EndTxn tells the owner"
+    ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, False, "about the group; EndTxn tells the owner"
+    ),
+    ErrorCode.ILLEGAL_GENERATION: Rule(
+        _M.ABORTABLE,
+        _M.ABORTABLE,
+        End.END_TXN,
+        True,
+        "the consumer is behind its group, not the producer behind its id",
+    ),
+    ErrorCode.UNKNOWN_MEMBER_ID: Rule(
+        _M.ABORTABLE,
+        _M.ABORTABLE,
+        End.END_TXN,
+        True,
+        "the consumer is behind its group, not the producer behind its id",
+    ),
+    ErrorCode.REBALANCE_IN_PROGRESS: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, True, "of Kafka, to a member that has joined and not synced yet"
+    ),
+    ErrorCode.FENCED_INSTANCE_ID: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, False, "another consumer has our instance id, not our transactional id"
+    ),
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, False, "about the offsets; EndTxn tells the owner"
+    ),
+    ErrorCode.INVALID_COMMIT_OFFSET_SIZE: Rule(
+        _M.ABORTABLE, _M.ABORTABLE, End.END_TXN, False, "about the offsets; EndTxn tells the owner"
+    ),
+}
+
+RETRIABLE: Final = Rule(Meaning.AGAIN, Meaning.ABORTABLE, End.END_TXN, True, "it may pass by itself, and says nothing")
+"""For a retriable code that is not in RULES."""
+OTHER: Final = Rule(
+    Meaning.FATAL,
+    Meaning.ABORTABLE,
+    End.END_TXN,
+    False,
+    "a coordinator's refusal does not pass; of a batch, EndTxn tells",
+)
+"""For any other code."""
+
+
+def rule_of(code: ErrorCode) -> Rule:
+    return RULES.get(code, RETRIABLE if code.retriable else OTHER)
+
+
+def meaning_of(code: ErrorCode) -> Meaning:
+    """What `code` means in the answer of a coordinator."""
+    return rule_of(code).answer
+
+
+MAX_EPOCHS_BY_ONE_REQUEST: Final = 3
+"""How many epochs one InitProducerId may use, with its retries: for the abort, the new session, and one to spare."""
+
+
+def is_forgotten(had: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
+    """Whether the answer to InitProducerId shows that the coordinator did not know the owner `had` any more.
+
+    It keeps the producer id as long as there are epochs left.
+    """
+    return given.producer_id != had.producer_id and had.epoch < MAX_EPOCH - MAX_EPOCHS_BY_ONE_REQUEST

@@ -1,0 +1,88 @@
+"""One of three brokers is stopped by SIGSTOP: it takes connections, and answers nothing (E54).
+
+Each leads a partition of its own, without other replicas. What clients do with the partitions of the others does not
+wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from replicated_cluster import ReplicatedCluster
+
+from oncelog import Consumer, Producer, TopicPartition
+from oncelog.connection.pool import HANGING_S
+
+STEPS = 2
+"""How often in a row a client may have to notice that a broker hangs: while it connects, and for a request."""
+LIMIT_S = STEPS * HANGING_S + 4
+"""Much less than the 10 s and 30 s after which connections and requests time out."""
+
+
+@pytest.fixture
+def places(cluster: ReplicatedCluster, topic: str) -> list[TopicPartition]:
+    """Partitions that brokers 1, 2 and 3 lead, with a record each."""
+    cluster.create_topic(topic, (1,), (2,), (3,), min_insync_replicas="1")
+    found = [TopicPartition(topic, index) for index in range(3)]
+
+    async def fill() -> None:
+        async with Producer(cluster.addresses) as producer:
+            for place in found:
+                await producer.send_and_wait(topic, b"first", partition=place.partition)
+
+    asyncio.run(fill())
+    return found
+
+
+async def read(consumer: Consumer, wanted: set[TopicPartition]) -> float:
+    """How long it takes to read a record of each."""
+    began, missing = time.monotonic(), set(wanted)
+    async with asyncio.timeout(60):
+        while missing:
+            missing -= (await consumer.poll(1_000)).keys()
+    return time.monotonic() - began
+
+
+def test_e54_consumers_read_what_the_others_lead(cluster: ReplicatedCluster, places: list[TopicPartition]) -> None:
+    async def main() -> None:
+        async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
+            consumer.assign(places)
+            await read(consumer, set(places))
+            with cluster.paused(2):
+                consumer.seek_to_beginning()
+                assert await read(consumer, {places[0], places[2]}) < LIMIT_S
+                began = time.monotonic()
+                async with Consumer(cluster.addresses, auto_offset_reset="earliest") as new:
+                    new.assign(places)
+                    await read(new, {places[0], places[2]})
+                    assert time.monotonic() - began < 2 * LIMIT_S  # bootstrap, metadata, and the look-ups
+            consumer.seek_to_beginning(places[1])
+            await read(consumer, {places[1]})
+
+    asyncio.run(main())
+
+
+def test_e54_records_without_keys_are_written_to_the_others(
+    cluster: ReplicatedCluster, places: list[TopicPartition]
+) -> None:
+    """More than buffer.memory holds, while the broker hangs."""
+    options = {"buffer_memory": 2_000_000, "max_block_ms": 10_000, "delivery_timeout_ms": 60_000}
+
+    async def main() -> None:
+        async with Producer(cluster.addresses, **options) as producer:
+            await producer.send_and_wait(places[0].topic, b"begin")
+            with cluster.paused(2):
+                longest, sent = 0.0, []
+                for _ in range(10_000):
+                    began = time.monotonic()
+                    sent.append(await producer.send(places[0].topic, b"x" * 1_000))
+                    longest = max(longest, time.monotonic() - began)
+                assert longest < LIMIT_S
+                await asyncio.sleep(1)
+                late = sum(not future.done() for future in sent)
+                assert late < 1_500, "they hold more than three quarters of buffer.memory"
+            await asyncio.gather(*sent)
+
+    asyncio.run(main())
