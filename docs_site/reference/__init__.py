@@ -7,5 +7,6 @@ written with.
 - `configuration`: the keys of brokers, topics and clients
 - `commands`: `oncelog` and all below it
 - `apis`: the protocol's APIs and versions
+- `tools`: what Apache Kafka's command line tools do, as tests/interop/tools.toml lists it
 - `python_api`: the client, the errors, the pytest plugin
 """

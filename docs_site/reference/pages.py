@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs_site.reference import apis, commands, configuration, faults, python_api, rights, rules
+from docs_site.reference import apis, commands, configuration, faults, python_api, rights, rules, tools
 from docs_site.reference.markdown import with_section
 from oncelog_broker.web.document import document as metrics
 
@@ -19,6 +19,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/commands.md": commands.document,
     "reference/python.md": python_api.document,
     "reference/rules.md": rules.document,
+    "reference/tools.md": tools.document,
     "reference/topic-configuration.md": configuration.of_topics,
 }
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
