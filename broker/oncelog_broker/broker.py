@@ -19,6 +19,7 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import leadership_keys, security_keys, throttle_keys, zookeeper_keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.effectless_warnings import EffectlessWarnings
 from oncelog_broker.config.http_keys import HTTP_LISTENER
 from oncelog_broker.config.listeners import (
     Listener,
@@ -152,6 +153,7 @@ class Broker:
         """What `stop` does, in reverse order of the start."""
         self._throttles = Throttles()
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        self._effectless_warnings = EffectlessWarnings()
         self.advertised: tuple[Listener, ...] = ()
         self.logs: LogManager
         self.member: ClusterMember
@@ -531,6 +533,7 @@ class Broker:
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
+        self._effectless_warnings.of_broker(image.config_of_broker(self.node_id))
 
         def typed(overrides: Mapping[str, str]) -> dict[str, object]:
             return {
@@ -552,6 +555,7 @@ class Broker:
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:
+            self._effectless_warnings.of_topic(overrides)
             of_broker = {declared.name: self.config[declared] for declared in KEYS_OF_LOGS}
             found = LogConfig.from_values(resolve_topic(overrides, self.config) | of_broker)
             self._log_configs[key] = found

@@ -10,5 +10,6 @@ are written with.
 - `commands`: `oncelog` and all below it
 - `typed_options`: the module of the client that gives its options types
 - `apis`: the protocol's APIs and versions
+- `tools`: what Apache Kafka's command line tools do, as tests/interop/tools.toml lists it
 - `python_api`: the client, the errors, the pytest plugin
 """

@@ -12,7 +12,7 @@ INTRODUCTION: Final = f"""\
 Which requests of Kafka's protocol a broker answers, and in which versions: what a client needs to know before it is
 pointed at oncelog. The broker says the same to every client that asks (ApiVersions); clients choose the newest
 version that both have. The ranges of these {len(SERVED)} APIs are those of a Kafka 4.3 broker; what only brokers ask
-one another is as Kafka with ZooKeeper had it.
+one another is as Kafka with ZooKeeper had it, and Envelope, by which a broker passes on what is for the controller.
 """
 NOT_SERVED: Final = """\
 ## Not served

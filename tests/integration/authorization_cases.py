@@ -266,9 +266,16 @@ CASES = (
     _refused(rules.INIT_FOR_ANY_TOPIC, extra={"transactional_id": None, "producer_id": -1, "producer_epoch": -1}),
     _refused(rules.INIT_TRANSACTION, extra={"producer_id": -1, "producer_epoch": -1}),
     _refused(rules.OFFSET_FOR_LEADER_EPOCH),
-    _refused(rules.ADD_PARTITIONS, high=3),
-    _refused(rules.ADD_PARTITIONS_TOPIC, high=3, extra={"v3_and_below_transactional_id": ALLOWED_TRANSACTION}),
-    _refused(rules.ADD_PARTITIONS_FOR_OTHERS, low=4),
+    _refused(rules.ADD_PARTITIONS, extra={"verify_only": False}),
+    _refused(
+        rules.ADD_PARTITIONS_TOPIC,
+        extra={
+            "v3_and_below_transactional_id": ALLOWED_TRANSACTION,
+            "transactional_id": ALLOWED_TRANSACTION,
+            "verify_only": False,
+        },
+    ),
+    _refused(rules.VERIFY_PARTITIONS, low=4, extra={"verify_only": True}),
     _refused(rules.ADD_OFFSETS),
     _refused(rules.ADD_OFFSETS_GROUP, extra={"transactional_id": ALLOWED_TRANSACTION}),
     _refused(rules.END_TXN),
@@ -296,6 +303,7 @@ CASES = (
     _refused(rules.OFFSET_DELETE, extra={"group_id": ALLOWED_GROUP}),
     _refused(rules.DESCRIBE_QUOTAS, extra={"components": []}),
     _refused(rules.ALTER_QUOTAS, extra={"entity_type": "user", "entity_name": "mallory", "ops": []}),
+    _refused(rules.ENVELOPE, extra={"request_data": bytes(20)}),
     _refused(rules.DESCRIBE_SCRAM, extra={"users": []}),
     _refused(rules.ALTER_SCRAM, extra={"name": "mallory"}),
     _refused(rules.ALTER_PARTITION),
@@ -326,6 +334,7 @@ ASKED_FOR_BY_OTHERS = {
     rules.CREATE_ANY_TOPIC: rules.CREATE_TOPIC,
     rules.INIT_PRODUCER_ID: rules.INIT_FOR_ANY_TOPIC,
     rules.EPOCH_OF_ALL: rules.OFFSET_FOR_LEADER_EPOCH,
+    rules.ADD_PARTITIONS_FOR_OTHERS: rules.ADD_PARTITIONS,
     rules.WRITE_MARKERS_AS_ADMIN: rules.WRITE_MARKERS,
 }
 """Rules without a case of their own: where these allow nothing, the other one is asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_process import BrokerProcess
+from broker_process import BrokerFactory, BrokerProcess
 from raw_client import CREATE_TOPICS_VERSION, RawClient
 
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
@@ -14,6 +14,7 @@ from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, R
 from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 SET = 0
+DELETE = 1
 
 
 def settings_of(client: RawClient, topic: str, keys: list[str] | None) -> dict[str, str | None]:
@@ -107,3 +108,31 @@ def test_a_topic_can_be_made_by_a_script_for_kafka_but_not_under_a_name_that_is_
         answer = client.call(request, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
         assert [made.error_code for made in answer.topics] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
         assert settings_of(client, topic, list(configs)) == dict(sorted(configs.items()))
+
+
+def test_keys_of_kafkas_without_effect_are_taken_and_named_in_the_log_once(broker_factory: BrokerFactory) -> None:
+    """As infrastructure code for Kafka sets them; what `kafka-reassign-partitions` deletes was perhaps never set."""
+    throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    broker = broker_factory({}).start()
+
+    def altered(client: RawClient, *changes: tuple[str, int, str | None]) -> ErrorCode:
+        configs = [kind.AlterableConfig(name=name, config_operation=how, value=text) for name, how, text in changes]
+        of_broker = kind(resource_type=ResourceType.BROKER, resource_name="1", configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[of_broker], validate_only=False)
+        return ErrorCode.of(client.call(request, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1).responses[0].error_code)
+
+    with RawClient(broker.port) as client:
+        assert altered(client, ("num.io.threads", SET, "8"), ("log.cleaner.backoff.ms", SET, "700")) == ErrorCode.NONE
+        assert altered(client, ("num.io.threads", SET, "9"), (throttle, DELETE, None)) == ErrorCode.NONE
+        assert altered(client, ("num.io.thread", SET, "9")) == ErrorCode.INVALID_CONFIG
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=ResourceType.BROKER, resource_name="1", configuration_keys=None
+        )
+        (result,) = client.call(DescribeConfigsRequest(resources=[asked]), ApiKey.DESCRIBE_CONFIGS, 4).results
+        found = {config.name: config.value for config in result.configs}
+        assert (found["num.io.threads"], found["log.cleaner.backoff.ms"]) == ("9", "700")
+        assert throttle not in found
+    logged = [line for line in broker.log.read_text().splitlines() if "changes nothing here" in line]
+    assert len(logged) == 1
+    assert "num.io.threads" in logged[0]

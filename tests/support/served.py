@@ -224,6 +224,9 @@ class Served:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.partitions[index]
 
+    def replica(self, topic: str, index: int) -> Partition:
+        return self.partitions[index]
+
     def followed(self, topic: str | bytes, index: int) -> Partition | None:
         return self.partitions[index] if self.hears_leader else None
 

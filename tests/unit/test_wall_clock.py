@@ -48,10 +48,11 @@ ALLOWED = {
     "broker/oncelog_broker/server/gate.py": (1, "the expiry of a token, which its issuer has stamped"),
     "broker/oncelog_broker/security/tls/contexts.py": (1, "whether a key store is another file than before"),
     # --- what people are shown or write: ages and points in time
+    "client/oncelog/admin/pending_offsets.py": (1, "how long transactions have been open, by their start timestamps"),
     "client/oncelog/admin/transactions.py": (3, "how long transactions have been open, by their start timestamps"),
     "client/oncelog/cli/consume.py": (1, "`--from` by age"),
     "client/oncelog/cli/explain.py": (1, "shows ages"),
-    "client/oncelog/cli/groups.py": (1, "resets offsets by age"),
+    "client/oncelog/cli/groups.py": (2, "resets offsets by age; shows how long transactions have held offsets"),
     "client/oncelog/cli/offsets.py": (1, "a point in time that somebody has written"),
     "client/oncelog/cli/top_look.py": (1, "shows ages"),
     "client/oncelog/cli/txns.py": (1, "shows ages"),

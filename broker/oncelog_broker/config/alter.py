@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
+from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -36,7 +37,7 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""By key. However many there are: those that we know are few, and the first of another name ends it."""
+"""By key. However many there are: those that we know are few, and the first other name that is to be set ends it."""
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
@@ -63,13 +64,17 @@ def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str,
 def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The overrides of a topic after `changes`: all of them or, by a KafkaError, none.
 
-    APPEND and SUBTRACT start from the default where the topic has no value of its own, as in Kafka. Raises KafkaError:
-    INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST for an
-    operation that does not exist.
+    APPEND and SUBTRACT start from the default where the topic has no value of its own, as in Kafka. DELETE of a key
+    that is not set, or that nobody knows, changes nothing: tools for Kafka delete what they might have set. Raises
+    KafkaError: INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST
+    for an operation that does not exist.
     """
     altered = dict(current)
     for name, change in changes.items():
-        _apply(altered, _topic_key(name), change)
+        if change.operation == AlterOperation.DELETE:
+            altered.pop(name, None)
+        else:
+            _apply(altered, _topic_key(name), change)
     _check_together(altered)
     return altered
 
@@ -77,17 +82,39 @@ def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[
 def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError as above.
 
-    A key that cannot change while the broker runs is INVALID_REQUEST, as in Kafka.
+    A key that cannot change while the broker runs is INVALID_REQUEST, as in Kafka. A key of Kafka's that changes
+    nothing here is kept, where Kafka would let it change.
     """
     altered = dict(current)
     for name, change in changes.items():
-        key = BROKER_KEYS.get(name)
-        if key is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, BROKER_KEYS))
+        if change.operation == AlterOperation.DELETE:
+            altered.pop(name, None)
+            continue
+        key = BROKER_KEYS.get(name) or _effectless_key(name, change.value)
         if key.update_mode is UpdateMode.READ_ONLY:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {name} cannot change while the broker runs")
+            raise _only_at_a_start(name)
         _apply(altered, key, change)
     return altered
+
+
+def _effectless_key(name: str, value: str | None) -> ConfigKey[Any]:
+    """A key of Kafka's without effect here. Raises KafkaError for every other name."""
+    from oncelog_broker.config import effectless_keys
+
+    reason = effectless_keys.reason_to_refuse(name, value)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {name} of Apache Kafka's is not supported: {reason}")
+    found = effectless_keys.dynamic_keys().get(name)
+    if found is not None:
+        return found
+    if override_key(name) is not None or effectless_keys.is_effectless(name):
+        raise _only_at_a_start(name)
+    known = (*BROKER_KEYS, *effectless_keys.dynamic_keys())
+    raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, known))
+
+
+def _only_at_a_start(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {name} cannot change while the broker runs")
 
 
 def _topic_key(name: str) -> ConfigKey[Any]:
@@ -109,8 +136,6 @@ def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
 
 def _apply(overrides: dict[str, str], key: ConfigKey[Any], change: ConfigChange) -> None:
     match change.operation:
-        case AlterOperation.DELETE:
-            overrides.pop(key.name, None)
         case AlterOperation.SET:
             overrides[key.name] = _checked(key, change.value)
         case AlterOperation.APPEND | AlterOperation.SUBTRACT:
@@ -126,11 +151,12 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
     if key.type is not ConfigType.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} is for lists, configuration {key.name} is none")
     items = list(key.parse(current) if current is not None else key.default or ())
+    if operation is AlterOperation.SUBTRACT:  # of an element that is not there, or cannot be, nothing is taken away
+        unwanted = {item.strip() for item in (change.value or "").split(",")}
+        return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):
-        if operation is AlterOperation.APPEND and item not in items:
+        if item not in items:
             items.append(item)
-        elif operation is AlterOperation.SUBTRACT and item in items:
-            items.remove(item)
     return _checked(key, ",".join(items))
 
 

@@ -312,7 +312,12 @@ LOG_CLEANER_ENABLE = ConfigKey[bool](
     "log.cleaner.enable", BOOLEAN, True, "Whether topics with cleanup.policy=compact are compacted."
 )
 LOG_CLEANER_BACKOFF_MS = ConfigKey[int](
-    "log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner waits when no log is due.", at_least(1)
+    "log.cleaner.backoff.ms",
+    LONG,
+    15_000,
+    "How long the cleaner waits when no log is due.",
+    at_least(1),
+    update_mode=UpdateMode.CLUSTER_WIDE,
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey[float](
     "log.cleaner.io.max.bytes.per.second",
@@ -320,6 +325,7 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey[float](
     sys.float_info.max,
     "The most bytes that the cleaner reads and writes in a second, on average over a log.",
     at_least(1),
+    update_mode=UpdateMode.CLUSTER_WIDE,
 )
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey[int](
     "log.cleaner.dedupe.buffer.size",
@@ -328,6 +334,7 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey[int](
     "The most memory for the keys of a cleaning. With more keys than fit (216 bytes each, Kafka: 24), a log is "
     "compacted in several rounds.",
     at_least(1),
+    update_mode=UpdateMode.CLUSTER_WIDE,
 )
 LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     "log.flush.offset.checkpoint.interval.ms",

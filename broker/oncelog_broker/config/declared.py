@@ -15,6 +15,8 @@ from oncelog_broker.config.secret import HIDDEN, Secret
 
 T_co = TypeVar("T_co", covariant=True)
 
+NO_EFFECT: Final = "a key of Apache Kafka's was set that changes nothing here"
+"""What the log says of it."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 

@@ -10,6 +10,8 @@ A variable with our prefix that names no key is refused where it looks like a mi
 a warning: the prefix is not ours alone. Kubernetes sets variables for each service of the namespace, and who calls one
 `oncelog` has ONCELOG_PORT.
 
+A key of Kafka's that changes nothing here is taken with a warning (`effectless_keys`).
+
 All mistakes are reported at once, each with the key, the value, where it stands and what is allowed.
 """
 
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
-from oncelog_broker.config.declared import InvalidConfig, resembles, unknown_key
+from oncelog_broker.config.declared import NO_EFFECT, InvalidConfig, resembles, unknown_key
 from oncelog_broker.config.overrides import PREFIX, override_key
 from oncelog_broker.config.references import resolved
 
@@ -84,12 +86,24 @@ def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = 
             elif of_listener is not None:
                 overrides[setting.name] = of_listener.parse(resolved(setting.text, environment))
             else:
-                raise InvalidConfig(unknown_key(setting.name, BROKER_KEYS))
+                _take_without_effect(setting)
         except InvalidConfig as mistake:
             mistakes.append(f"{mistake} (from {setting.where})")
     if mistakes:
         raise InvalidConfig("\n".join(mistakes))
     return BrokerConfig(static, overrides=overrides)
+
+
+def _take_without_effect(setting: Setting) -> None:
+    """A key that we do not have, if it is one of Kafka's that changes nothing here. Raises InvalidConfig for others."""
+    from oncelog_broker.config import effectless_keys
+
+    reason = effectless_keys.reason_to_refuse(setting.name, setting.text)
+    if reason is not None:
+        raise InvalidConfig(f"Configuration {setting.name} of Apache Kafka's is not supported: {reason}")
+    if not effectless_keys.is_effectless(setting.name):
+        raise InvalidConfig(unknown_key(setting.name, BROKER_KEYS))
+    logger.warning(NO_EFFECT, extra={"key": setting.name, "where": setting.where})
 
 
 def file_settings(file_name: str, content: bytes) -> list[Setting]:

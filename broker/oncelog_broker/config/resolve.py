@@ -72,6 +72,29 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
     return described
 
 
+def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> list[DescribedConfig]:
+    """The keys of Kafka's that change nothing here, among the dynamic settings of one broker and of all brokers."""
+    given: dict[str, list[ConfigSynonym]] = {}
+    for settings, source in (
+        (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+    ):
+        for name, text in settings.items():
+            if name not in BROKER_KEYS:
+                given.setdefault(name, []).append(ConfigSynonym(name, text, source))
+    if not given:
+        return []
+    from oncelog_broker.config.effectless_keys import dynamic_keys
+
+    return [
+        DescribedConfig(
+            dynamic_keys()[name], synonyms[0].value, synonyms[0].source, tuple(synonyms), is_read_only=False
+        )
+        for name, synonyms in given.items()
+        if name in dynamic_keys()  # a broker of another version may know more
+    ]
+
+
 def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broker: BrokerConfig) -> DescribedConfig:
     key = topic_key.key
     value, source = _inherited(topic_key, broker)

@@ -20,6 +20,10 @@ ACCEPT: Final = "accept"
 LEGACY_2_0: Final = "legacy-2.0"
 """The two ways to answer a producer that is not known (`idempotence.unknown.producer`)."""
 
+PRODUCER: Final = "producer"
+ZSTD: Final = "zstd"
+"""Two of the values of `compression.type`: batches are stored as producers sent them, whatever it says."""
+
 HEADER: Final = "header"
 FRAMES: Final = "frames"
 FULL: Final = "full"
@@ -50,6 +54,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = LONG_MAX
     flush_ms: int = LONG_MAX
+    compression_type: str = PRODUCER
     message_max_decompressed_bytes: int = 64 * 1024**2
     record_validation: str = FRAMES
     min_insync_replicas: int = 1

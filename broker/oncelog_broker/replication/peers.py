@@ -50,14 +50,18 @@ class Purpose(Enum):
     VERIFICATION = "verification"
     """AddPartitionsToTxn, for the producers that write here: it must not wait behind markers, nor they behind it."""
     MARKERS = "markers"
+    FORWARDING = "forwarding"
+    """What clients asked of a broker and only the controller may do: the answers may take long."""
 
 
 class PeerUnavailable(Exception):
     """The broker is not in the image, cannot be reached, hung up, or did not answer in time, or does not have the API.
     Whether it has handled the request is not known."""
 
-    def __init__(self, broker_id: int, reason: str) -> None:
+    def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
+        """`may_be_sent` False: the request surely was not sent."""
         super().__init__(f"broker {broker_id}: {reason}")
+        self.may_be_sent = may_be_sent
 
 
 class Peers(Protocol):
@@ -125,19 +129,21 @@ class BrokerPeers:
         """See `Peers`."""
         assert broker_id != self._node_id, "what a broker asks of itself does not go over the network"
         connection: BrokerConnection | None = None
+        may_be_sent = False
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await self._connection(broker_id, purpose)
                 assert connection.versions is not None
                 version = connection.versions.highest(type(request))
+                may_be_sent = True
                 return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             if connection is not None:
                 connection.check_deadlines()  # nothing behind it could be answered either
-            raise PeerUnavailable(broker_id, f"no answer within {timeout:g} s") from None
+            raise PeerUnavailable(broker_id, f"no answer within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
-            raise PeerUnavailable(broker_id, error.message) from error
+            raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
 
     def on_image(self, image: ClusterImage) -> None:
         """Drop the connections to what is no longer there, or no longer the same."""
@@ -163,10 +169,10 @@ class BrokerPeers:
     async def _connection(self, broker_id: int, purpose: Purpose) -> BrokerConnection:
         """An open connection, after the backoff. Raises PeerUnavailable, KafkaError."""
         if self._is_closed:
-            raise PeerUnavailable(broker_id, "this broker stops")
+            raise PeerUnavailable(broker_id, "this broker stops", may_be_sent=False)
         place = self._place(self._image(), broker_id)
         if place is None:
-            raise PeerUnavailable(broker_id, f"not registered with a listener {self._listener}")
+            raise PeerUnavailable(broker_id, f"not registered with a listener {self._listener}", may_be_sent=False)
         link = self._links.get((broker_id, purpose))
         if link is None or link.place != place:
             if link is not None:
@@ -184,7 +190,8 @@ class BrokerPeers:
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not is_being_cancelled():
-                raise PeerUnavailable(broker_id, "the broker left or registered anew, or this one stops") from None
+                reason = "the broker left or registered anew, or this one stops"
+                raise PeerUnavailable(broker_id, reason, may_be_sent=False) from None
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:

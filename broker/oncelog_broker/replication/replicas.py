@@ -183,6 +183,13 @@ class Replicas:
         """The partition, if its log is here, whoever leads it."""
         return self._hosts.get((topic, index))
 
+    def replica(self, topic: str, index: int) -> Partition:
+        """The partition, led or followed here, for who asks what this log holds. Raises KafkaError as `leader`."""
+        partition = self._hosts.get((topic, index))
+        if partition is None:
+            raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
     def led(self) -> Iterable[Partition]:
         """All that this broker leads."""
         return self._leaders.values()

@@ -51,12 +51,18 @@ class Tasks:
         """As `spawn`, for an answer: cancelling it leaves the task at work, so what has begun is finished."""
         return heard_or_not(name, self.spawn(name, coroutine, is_awaited=True))
 
-    def every(self, name: str, interval_seconds: float, action: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run `action` again and again, `interval_seconds` after it last ended; a failure does not end the series."""
+    def every(
+        self,
+        name: str,
+        interval_seconds: float | Callable[[], float],
+        action: Callable[[], Coroutine[Any, Any, Any]],
+    ) -> None:
+        """Run `action` again and again, `interval_seconds` after it last ended; a failure does not end the series. A
+        callable is asked for the interval each time."""
 
         async def repeat() -> None:
             while True:
-                await asyncio.sleep(interval_seconds)
+                await asyncio.sleep(interval_seconds() if callable(interval_seconds) else interval_seconds)
                 try:
                     await action()
                 except Exception:

@@ -119,6 +119,9 @@ class RequestContext:
         "version",
     )
 
+    is_passed_on = False
+    """Whether another broker passed the request on (KIP-590)."""
+
     def __init__(
         self,
         services: Services,

@@ -46,6 +46,9 @@ JOINED_BYTES: Final = 256 * 1024
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 TIMED_MASK: Final = 7
 """Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
+WARNED_HOSTS: Final = 100
+"""Of so many hosts the log says, once each, that they ask for more than one request may: they would not learn why their
+connection is closed."""
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
@@ -62,6 +65,7 @@ class Dispatcher:
         self._times = times
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
+        self._warned_hosts: set[str] = set()
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
@@ -77,7 +81,9 @@ class Dispatcher:
                 return
             route = self._route(api_key, version)
         if len(frame) > self._max_copied and not route.reads_frame:
-            raise MalformedMessage(f"api key {api_key}: {len(frame)} bytes, and no records among them")
+            reason = f"api key {api_key}: {len(frame)} bytes, and no records among them: at most {self._max_copied}"
+            self._warn_of_limit(connection.client_host, reason)
+            raise MalformedMessage(reason)
         known = connection.known_header
         position, client_id = PREFIX.size + len(known.tail), known.client_id
         if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
@@ -126,6 +132,14 @@ class Dispatcher:
             route.times = None if self._times is None else self._times.of(api_key)
         return route
 
+    def _warn_of_limit(self, host: str, reason: str) -> None:
+        if host not in self._warned_hosts and len(self._warned_hosts) < WARNED_HOSTS:
+            self._warned_hosts.add(host)
+            logger.warning(
+                "connection closed: one request asks for more than this broker takes, ask in several",
+                extra={"client": host, "reason": reason, "elements_at_most": MAX_REQUEST_ELEMENTS},
+            )
+
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
@@ -156,6 +170,8 @@ class Dispatcher:
                 if times is not None and started:
                     times.note_waited(started, waiting, answered, self._monotonic())
             elif isinstance(error, MalformedMessage):
+                if isinstance(error, TooManyElements):
+                    self._warn_of_limit(connection.client_host, f"{ApiKey(context.api_key).name}: {error}")
                 connection.close(f"malformed request: {error}")
             else:
                 # Also a response that cannot be encoded: nobody else would ever let the connection go on.

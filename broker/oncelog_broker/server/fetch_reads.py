@@ -11,6 +11,7 @@ from mmap import mmap
 from typing import Final
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.log.config import ZSTD
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.runtime.steps import Steps
@@ -22,8 +23,6 @@ from oncelog_broker.server.leader_hints import FIRST_FETCH_VERSIONS, LeaderHints
 from oncelog_broker.server.nearest_replica import STAY, NearestReplica, chooses
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
-from oncelog_protocol.records.batch import batches
-from oncelog_protocol.records.compression import Compression
 
 PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
@@ -121,6 +120,8 @@ class FetchRead(ABC):
         """The answer; `partition` where it was found."""
 
     def _records(self, partition: Partition, asked: PartitionRequest) -> Read:
+        if self._version < FIRST_ZSTD_VERSION:
+            _check_topic_is_not_zstd(partition)
         is_first, may_copy = self.total_bytes == 0, self._copies_left > 0
         max_bytes = min(asked.partition_max_bytes, self.remaining)
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
@@ -133,8 +134,6 @@ class FetchRead(ABC):
         if size:
             self.total_bytes += size
             self.remaining = max(0, self.remaining - size)
-            if self._version < FIRST_ZSTD_VERSION:
-                _refuse_zstd(records)
         return records, aborted
 
 
@@ -343,7 +342,9 @@ def _failure(wanted: Wanted, error: KafkaError) -> PartitionResponse:
     )
 
 
-def _refuse_zstd(records: memoryview) -> None:
-    """Clients of Fetch before v10 cannot read zstd (KIP-110, T19)."""
-    if any(batch.compression == Compression.ZSTD for batch in batches(records)):
+def _check_topic_is_not_zstd(partition: Partition) -> None:
+    """Who asks with a Fetch before v10 does not say that it reads zstd (KIP-110, T19). A topic whose compression.type
+    is zstd is refused to it. Batches that a producer made of zstd in any other topic are sent as they are: some clients
+    read zstd and ask with an old version, and one that does not fails at these batches by itself."""
+    if partition.log.config.compression_type == ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

@@ -97,6 +97,7 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
         _served(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
         _served(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
+        _served(ApiKey.ENVELOPE, 0, 0, is_for_brokers=True),
         _served(ApiKey.DESCRIBE_CLUSTER, 0, 2),
         _served(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
         _served(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),

@@ -33,6 +33,8 @@ from oncelog_protocol.records.batch import CorruptBatch
 
 logger = logging.getLogger(__name__)
 
+LOOK_SECONDS: Final = 1.0
+"""How soon a shorter log.cleaner.backoff.ms holds, however long the cleaner was to wait before."""
 PAUSE_PER_SLICE: Final = 1.0
 """Pause after a slice, as a part of what it took: at 1 the cleaner takes half the loop's time at most."""
 
@@ -60,12 +62,27 @@ class LogCleaner:
         self._disk = disk
         self._uncleanable: set[PartitionLog] = set()
         """Corrupt logs: left alone until the broker starts again."""
+        self._finished = clock.monotonic()
+        """When it last found that no log was due, or was made."""
 
     def start(self) -> None:
         """Start it, unless log.cleaner.enable is off; it ends with the broker's tasks."""
-        config = self._config()
-        if config[keys.LOG_CLEANER_ENABLE]:
-            self._tasks.every("log cleaner", config[keys.LOG_CLEANER_BACKOFF_MS] / 1000, self.clean_due)
+        if self._config()[keys.LOG_CLEANER_ENABLE]:
+            self._tasks.every("log cleaner", self.pause_seconds, self.clean_after_backoff)
+
+    def pause_seconds(self) -> float:
+        """Until the next look, by the settings as they are now."""
+        backoff = self._config()[keys.LOG_CLEANER_BACKOFF_MS] / 1000
+        return max(0.0, min(LOOK_SECONDS, self._finished + backoff - self._clock.monotonic()))
+
+    async def clean_after_backoff(self) -> None:
+        """Compact what is due, unless log.cleaner.backoff.ms has not passed yet."""
+        if self.pause_seconds() > 0:
+            return
+        try:
+            await self.clean_due()
+        finally:
+            self._finished = self._clock.monotonic()
 
     async def clean_due(self) -> None:
         """Compact log after log until none is due. One that fails is tried again next time."""
@@ -117,7 +134,7 @@ class LogCleaner:
             if not is_as_it_was():
                 return False
             compaction = self._compaction(partition, cleanable)
-            throttle = Throttle(self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
+            throttle = Throttle(lambda: self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
             pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
             clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
             if clean_up_to is None or not is_as_it_was():
@@ -171,16 +188,23 @@ class LogCleaner:
 
 
 class Throttle:
-    """Keeps reading and writing below so many bytes per second, over the whole of a cleaning."""
+    """Keeps reading and writing below so many bytes per second, over the whole of a cleaning, or since the limit was
+    changed during it."""
 
-    def __init__(self, bytes_per_second: float, clock: Clock) -> None:
-        self._bytes_per_second = bytes_per_second
+    def __init__(self, bytes_per_second: Callable[[], float], clock: Clock) -> None:
+        """`bytes_per_second` gives the limit as it is now."""
+        self._limit = bytes_per_second
         self._clock = clock
+        self._bytes_per_second = bytes_per_second()
         self._started = clock.monotonic()
+        self._bytes_before = 0
 
     def pause_after(self, total_bytes: int) -> float:
         """How many seconds to wait, now that so many bytes are done since the start."""
-        return max(0.0, self._started + total_bytes / self._bytes_per_second - self._clock.monotonic())
+        now, limit = self._clock.monotonic(), self._limit()
+        if limit != self._bytes_per_second:
+            self._bytes_per_second, self._started, self._bytes_before = limit, now, total_bytes
+        return max(0.0, self._started + (total_bytes - self._bytes_before) / self._bytes_per_second - now)
 
 
 class CleaningPace(Pace):

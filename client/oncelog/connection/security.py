@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from oncelog.config import ClientConfig, Token, TokenProvider
 from oncelog.connection.sasl import OAuthClient, PlainClient, SaslClient, ScramClient
+from oncelog.connection.weak_keys import weakness
 from oncelog.errors import AuthenticationFailed, ConfigError
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.scram import ScramMechanism
@@ -92,7 +93,8 @@ def _context(config: ClientConfig) -> ssl.SSLContext:
             # Without a password OpenSSL would ask for it on the terminal.
             context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, lambda: password)
         except (OSError, ssl.SSLError) as error:
+            reason = weakness(error) or error
             raise ConfigError(
-                f"ssl_certfile={config.ssl_certfile!r}, ssl_keyfile={config.ssl_keyfile!r}: {error}"
+                f"ssl_certfile={config.ssl_certfile!r}, ssl_keyfile={config.ssl_keyfile!r}: {reason}"
             ) from error
     return context

@@ -37,12 +37,39 @@ async def test_the_loop_is_left_alone_for_as_long_as_a_slice_took():
 
 def test_throttle_pauses_as_long_as_the_bytes_are_ahead_of_the_time():
     clock = ManualClock()
-    throttle = Throttle(1000.0, clock)
+    throttle = Throttle(lambda: 1000.0, clock)
     assert throttle.pause_after(500) == 0.5
     clock.advance_ms(400)
     assert throttle.pause_after(500) == pytest.approx(0.1)
     clock.advance_ms(400)
     assert throttle.pause_after(500) == 0
+
+
+def test_a_throttle_that_is_changed_holds_for_the_bytes_from_then_on():
+    clock, limit = ManualClock(), [10.0]
+    throttle = Throttle(lambda: limit[0], clock)
+    assert throttle.pause_after(500) == 50
+    limit[0] = 1000.0
+    assert throttle.pause_after(500) == 0
+    assert throttle.pause_after(1000) == 0.5
+    clock.advance_ms(500)
+    assert throttle.pause_after(1000) == 0
+
+
+async def test_the_cleaner_waits_as_long_as_the_backoff_says_now():
+    clock, config = ManualClock(), {keys.LOG_CLEANER_BACKOFF_MS: 3_600_000}
+    looks = []
+    replicas = SimpleNamespace(partitions=lambda: looks.append(clock.monotonic()) or [])
+    cleaner = LogCleaner(lambda: config, None, replicas, clock, None, None, None)
+    assert cleaner.pause_seconds() == 1.0
+    await cleaner.clean_after_backoff()
+    assert not looks, "an hour has not passed"
+    clock.advance_ms(2000)
+    config[keys.LOG_CLEANER_BACKOFF_MS] = 500
+    assert cleaner.pause_seconds() == 0
+    await cleaner.clean_after_backoff()
+    assert len(looks) == 1
+    assert cleaner.pause_seconds() == 0.5
 
 
 def cleaner_of(partition, logs, disk, clock, **settings):

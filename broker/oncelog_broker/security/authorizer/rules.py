@@ -153,18 +153,21 @@ EPOCH_OF_ALL = _rule(
     ApiKey.OFFSET_FOR_LEADER_EPOCH, CLUSTER_ACTION, CLUSTER, "all topics", "asks for the next", is_told=False
 )
 OFFSET_FOR_LEADER_EPOCH = _rule(ApiKey.OFFSET_FOR_LEADER_EPOCH, DESCRIBE, TOPIC, "each topic")
+VERIFY_PARTITIONS = _rule(
+    ApiKey.ADD_PARTITIONS_TO_TXN, CLUSTER_ACTION, CLUSTER, "only to verify (v4 and up)", "the whole: {refused}"
+)
+ADD_PARTITIONS_FOR_OTHERS = _rule(
+    ApiKey.ADD_PARTITIONS_TO_TXN, CLUSTER_ACTION, CLUSTER, "to add (v4 and up)", "asks for the next", is_told=False
+)
 ADD_PARTITIONS = _rule(
-    ApiKey.ADD_PARTITIONS_TO_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id (v0-3)", "every partition: {refused}"
+    ApiKey.ADD_PARTITIONS_TO_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id", "every partition: {refused}"
 )
 ADD_PARTITIONS_TOPIC = _rule(
     ApiKey.ADD_PARTITIONS_TO_TXN,
     WRITE,
     TOPIC,
-    "each topic (v0-3)",
+    "each topic",
     "{refused}, the others OPERATION_NOT_ATTEMPTED",
-)
-ADD_PARTITIONS_FOR_OTHERS = _rule(
-    ApiKey.ADD_PARTITIONS_TO_TXN, CLUSTER_ACTION, CLUSTER, "always (v4 and up)", "the whole: {refused}"
 )
 ADD_OFFSETS = _rule(ApiKey.ADD_OFFSETS_TO_TXN, WRITE, TRANSACTIONAL_ID, "the transactional id")
 ADD_OFFSETS_GROUP = _rule(ApiKey.ADD_OFFSETS_TO_TXN, READ, GROUP, "the group")
@@ -198,6 +201,7 @@ ALTER_QUOTAS = _rule(ApiKey.ALTER_CLIENT_QUOTAS, ALTER_CONFIGS, CLUSTER, "always
 DESCRIBE_SCRAM = _rule(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DESCRIBE, CLUSTER, "always", "the whole: {refused}")
 ALTER_SCRAM = _rule(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER, CLUSTER, "always", "every user: {refused}")
 ALTER_PARTITION = _rule(ApiKey.ALTER_PARTITION, CLUSTER_ACTION, CLUSTER, "always")
+ENVELOPE = _rule(ApiKey.ENVELOPE, CLUSTER_ACTION, CLUSTER, "always", "the whole: {refused}")
 DESCRIBE_CLUSTER = _rule(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, CLUSTER, "authorized operations of the cluster", NO_BITS)
 DESCRIBE_PRODUCERS = _rule(ApiKey.DESCRIBE_PRODUCERS, READ, TOPIC, "each topic")
 DESCRIBE_TRANSACTION = _rule(ApiKey.DESCRIBE_TRANSACTIONS, DESCRIBE, TRANSACTIONAL_ID, "each transactional id")

@@ -12,6 +12,7 @@ import ssl
 from abc import ABC, abstractmethod
 from typing import Final
 
+from oncelog.connection.weak_keys import weakness
 from oncelog_broker.config import security_keys as keys
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.security.tls.stores import (
@@ -143,6 +144,9 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
             # Without a password OpenSSL would ask for it on the terminal.
             context.load_cert_chain(path, password=lambda: password)
     except (ssl.SSLError, OSError) as error:
+        weak = weakness(error)
+        if weak is not None:
+            raise InvalidConfig(f"{where}: {weak}") from None
         reason = getattr(error, "reason", None) or "neither key nor certificate"
         raise InvalidConfig(
             f"{where}: no key and certificate that belong together can be read ({reason}); is ssl.key.password right?"

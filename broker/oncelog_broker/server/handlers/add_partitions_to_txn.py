@@ -2,7 +2,12 @@
 
 Behaviour: all partitions of a transaction are added or none; where one does not exist, or is internal, the others
 answer OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
-Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for its producers (KIP-890).
+Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for its producers (KIP-890), or from a client
+for its own.
+
+Who may ask (S97): a broker, which has CLUSTER_ACTION and comes by the listener of brokers, for every producer. Anybody
+else adds to a transaction by the rights on the transactional id and the topics, in every version: some clients take the
+highest version that a broker has. To verify is for brokers alone.
 """
 
 from __future__ import annotations
@@ -43,10 +48,12 @@ CodeOf = Callable[[TopicPartition], ErrorCode]
 
 def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
-        if not context.may_as_broker(rules.ADD_PARTITIONS_FOR_OTHERS):
-            return AddPartitionsToTxnResponse(error_code=rules.ADD_PARTITIONS_FOR_OTHERS.refused)
-        answers = context.services.slices.run(_serve_each(request, context), must_finish=True)
-        results = then(answers, partial(_when_committed, context))
+        verifies = any(transaction.verify_only for transaction in request.transactions)
+        is_broker = context.may_as_broker(rules.VERIFY_PARTITIONS if verifies else rules.ADD_PARTITIONS_FOR_OTHERS)
+        if verifies and not is_broker:
+            return AddPartitionsToTxnResponse(error_code=rules.VERIFY_PARTITIONS.refused)
+        answers = context.services.slices.run(_serve_each(request, is_broker, context), must_finish=True)
+        results = then(answers, partial(_when_committed, is_broker, context))
         return then(results, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
     transaction = Transaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -54,30 +61,33 @@ def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answe
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    served: Answer[Any] = context.services.slices.run(_serve(transaction, context), must_finish=True)
+    served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
     return then(
         then(served, lambda answer: answer),  # which may come later, too
         lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
 
-def _serve_each(request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[list[Answer[Result]]]:
+def _serve_each(
+    request: AddPartitionsToTxnRequest, is_broker: bool, context: RequestContext
+) -> Steps[list[Answer[Result]]]:
     answers = list[Answer[Result]]()
     for transaction in request.transactions:
-        answers.append((yield from _serve(transaction, context)))
+        answers.append((yield from _serve(transaction, is_broker, context)))
         yield None
     return answers
 
 
-def _when_committed(context: RequestContext, answers: list[Answer[Result]]) -> Answer[list[Result]]:
+def _when_committed(is_broker: bool, context: RequestContext, answers: list[Answer[Result]]) -> Answer[list[Result]]:
     """A broker asks for many producers over one connection: what waits for replicas keeps nothing behind it waiting."""
-    context.effects_are_done()
+    if is_broker:
+        context.effects_are_done()
     return all_of(answers)
 
 
-def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Result]]:
+def _serve(transaction: Transaction, is_broker: bool, context: RequestContext) -> Steps[Answer[Result]]:
     """One transaction; its record may wait for replicas."""
-    closed = CLOSED_TO_CLIENTS if context.version < FIRST_BATCHED_VERSION else CLOSED_TO_BROKERS
+    closed = CLOSED_TO_BROKERS if is_broker else CLOSED_TO_CLIENTS
     coordinator, image = context.services.transactions, context.services.image
     transactional_id = transaction.transactional_id
     asking = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -87,13 +97,12 @@ def _serve(transaction: Transaction, context: RequestContext) -> Steps[Answer[Re
 
     if not transactional_id:
         return result(lambda _: ErrorCode.INVALID_REQUEST)
-    is_of_client = context.version < FIRST_BATCHED_VERSION
-    if is_of_client and not context.may(rules.ADD_PARTITIONS, transactional_id):
+    if not is_broker and not context.may(rules.ADD_PARTITIONS, transactional_id):
         return result(lambda _: rules.ADD_PARTITIONS.refused)
     partitions: list[TopicPartition] = []
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in transaction.topics:
-        is_closed = topic.name in closed or (is_of_client and not context.may(rules.ADD_PARTITIONS_TOPIC, topic.name))
+        is_closed = topic.name in closed or (not is_broker and not context.may(rules.ADD_PARTITIONS_TOPIC, topic.name))
         for index in topic.partitions:
             where = TopicPartition(topic.name, index)
             partitions.append(where)

@@ -1,8 +1,9 @@
 """AlterPartitionReassignments (45), v0-1: let other brokers hold partitions, or cancel that (KIP-455).
 
 Behaviour: each partition succeeds or fails by itself; it is answered when its reassignment has begun, which goes on
-for as long as the replicas that it adds have to catch up. One that is under way is replaced. Served by the controller
-alone. Where the store did not say what became of the writes, the whole is answered with REQUEST_TIMED_OUT.
+for as long as the replicas that it adds have to catch up. One that is under way is replaced. A broker that is not the
+controller passes the request on to it. Where the store did not say what became of the writes, the whole is answered
+with REQUEST_TIMED_OUT.
 Versions: v1 `allow_replication_factor_change` (KIP-860).
 """
 
@@ -17,6 +18,7 @@ from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -44,6 +46,9 @@ async def _reassign(
         wanted.append(each)
     try:
         context.require(rules.REASSIGN)
+        controller = controller_elsewhere(context)
+        if controller is not None:
+            return await pass_on(request, controller, context, request.timeout_ms)
         term = context.services.elector.term()
         with translated("the assignment of partitions"):
             errors = deque(await term.reassign(wanted, may_change_replication_factor=may_change))

@@ -1,7 +1,8 @@
 """CreatePartitions (37), v0-3: let topics have more partitions. `count` is the new total, not the increase.
 
 Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
-together ask for too many new partitions, each with POLICY_VIOLATION. Served by the controller alone.
+together ask for too many new partitions, each with POLICY_VIOLATION. A broker that is not the controller
+passes each topic on to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.named import counted
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -54,12 +56,29 @@ async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -
 
 async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: RequestContext) -> None:
     assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
-    services = context.services
+    services, started = context.services, context.services.clock.monotonic()
+    controller = controller_elsewhere(context)
     with context.mutations(0 if request.validate_only else _increase(topic, services.image)):
-        grown = await services.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
+        if controller is None:
+            grown = await services.topics.create_partitions(topic.name, topic.count, assignment, request.validate_only)
+            partitions = len(grown.partitions)
+        else:
+            await _pass_on(topic, request, controller, context)
+            partitions = topic.count
     if not request.validate_only:
-        partitions = len(grown.partitions)
-        await wait_until_usable(services.metadata, services.replicas, topic.name, partitions, request.timeout_ms)
+        left_ms = request.timeout_ms - int(1000 * (services.clock.monotonic() - started))
+        await wait_until_usable(services.metadata, services.replicas, topic.name, partitions, left_ms)
+
+
+async def _pass_on(
+    topic: TopicRequest, request: CreatePartitionsRequest, controller: int, context: RequestContext
+) -> None:
+    """Raises KafkaError."""
+    alone = CreatePartitionsRequest(topics=[topic], timeout_ms=request.timeout_ms, validate_only=request.validate_only)
+    answer = await pass_on(alone, controller, context, request.timeout_ms)
+    (result,) = answer.results
+    if result.error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode.of(result.error_code), result.error_message)
 
 
 def _increase(topic: TopicRequest, image: ClusterImage) -> int:

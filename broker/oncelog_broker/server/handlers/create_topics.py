@@ -2,7 +2,8 @@
 
 Behaviour: each topic succeeds or fails by itself; one that is named twice fails with INVALID_REQUEST; where all
 together ask for too many partitions, each with POLICY_VIOLATION. -1 stands for the broker's default number of
-partitions or replicas (KIP-464). With validate_only nothing is created. Served by the controller alone.
+partitions or replicas (KIP-464). With validate_only nothing is created. A broker that is not
+the controller passes each topic on to it.
 Versions: v5 answers with the configuration and the numbers (KIP-525), v7 with the topic id.
 """
 
@@ -19,6 +20,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.named import counted
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -49,10 +51,13 @@ async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> 
             results.append(_failed(topic.name, error))
             continue
         try:
-            context.services.elector.term()  # clients look for the controller when they are told NOT_CONTROLLER
+            controller = controller_elsewhere(context)
             if not may_create_any:
                 context.require(rules.CREATE_TOPIC, topic.name)
-            results.append(await _create(topic, request, context))
+            if controller is None:
+                results.append(await _create(topic, request, context))
+            else:
+                results.append(await _pass_on(topic, request, controller, context))
         except KafkaError as error:
             results.append(_failed(topic.name, error))
     return CreateTopicsResponse(topics=results)
@@ -113,6 +118,32 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
             for line in describe_topic(overrides, services.config)
         ],
     )
+
+
+async def _pass_on(
+    topic: TopicRequest, request: CreateTopicsRequest, controller: int, context: RequestContext
+) -> TopicResult:
+    services, started = context.services, context.services.clock.monotonic()
+    alone = CreateTopicsRequest(topics=[topic], timeout_ms=request.timeout_ms, validate_only=request.validate_only)
+    wanted = 0 if request.validate_only else _partitions(topic, services.config[NUM_PARTITIONS])
+    with context.mutations(wanted):
+        answer = await pass_on(alone, controller, context, request.timeout_ms)
+        (result,) = answer.topics
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(result.error_code), result.error_message)
+    if not request.validate_only:
+        left_ms = request.timeout_ms - int(1000 * (services.clock.monotonic() - started))
+        await wait_until_usable(
+            services.metadata, services.replicas, topic.name, max(1, result.num_partitions), left_ms
+        )
+    if not context.may(rules.CREATED_CONFIGS, topic.name):
+        return TopicResult(
+            name=topic.name,
+            topic_id=result.topic_id,
+            error_code=ErrorCode.NONE,
+            topic_config_error_code=rules.CREATED_CONFIGS.refused,
+        )
+    return result
 
 
 def _partitions(topic: TopicRequest, default: int) -> int:

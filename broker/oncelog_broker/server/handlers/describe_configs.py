@@ -1,7 +1,7 @@
 """DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
 
 Resources: topics; brokers, by id or "" for what holds for all of them. All keys are described where none is named. A
-secret has no value here.
+secret has no value here. Keys of Kafka's that change nothing here are described where they are set.
 A resource that is named several times is answered once: the answer is a thousand times as large as the question.
 Versions: v1 sources and synonyms, v3 types and documentation.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_topic
+from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_effectless, describe_topic
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
@@ -64,10 +64,12 @@ def _describe(resource_type: int, name: str, context: RequestContext) -> Iterabl
         return describe_topic(services.image.config_of_topic(name), services.config)
     if resource_type == ResourceType.BROKER:
         context.require(rules.DESCRIBE_CONFIGS_OF_CLUSTER)
+        defaults = services.image.broker_configs.get(None, {})
         if broker_of(name, context) is None:
-            defaults = services.image.broker_configs.get(None, {})
-            return [line for line in describe_broker(services.config) if line.name in defaults]
-        return describe_broker(services.config)
+            known = [line for line in describe_broker(services.config) if line.name in defaults]
+            return known + describe_effectless({}, defaults)
+        own = services.image.broker_configs.get(services.node_id, {})
+        return describe_broker(services.config) + describe_effectless(own, defaults)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")
 
 

@@ -1,4 +1,8 @@
-"""DescribeProducers (61), v0: the producers that a partition remembers, asked of its leader (KIP-664)."""
+"""DescribeProducers (61), v0: the producers that a partition remembers, asked of any replica (KIP-664).
+
+Clients ask the leader, unless somebody names a broker (`kafka-transactions find-hanging --broker-id`): that broker
+tells what its own log says, which may be behind the leader's.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
-        partition = context.services.replicas.leader(topic, index)
+        partition = context.services.replicas.replica(topic, index)
     except KafkaError as error:
         return _failed(index, error)
     return PartitionResponse(

@@ -2,8 +2,8 @@
 
 Behaviour: each partition succeeds or fails by itself; one that is named twice is elected once and answered twice. Where
 all are asked for, all topics are named, without the partitions that need no election, as Kafka does. Answered when this
-broker knows of the new leaders: REQUEST_TIMED_OUT where that takes longer than timeout_ms. Served by the controller
-alone.
+broker knows of the new leaders: REQUEST_TIMED_OUT where that takes longer than timeout_ms. A broker that is not the
+controller passes the request on to it.
 Versions: v1 unclean elections, and an error of the whole; before, it stands at each partition.
 """
 
@@ -19,6 +19,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -42,6 +43,9 @@ async def _elect(request: ElectLeadersRequest, context: RequestContext) -> Elect
     try:
         context.require(rules.ELECT_LEADERS)
         kind = _kind(request)
+        controller = controller_elsewhere(context)
+        if controller is not None:
+            return await pass_on(request, controller, context, request.timeout_ms)
         term = services.elector.term()
         with translated("the leaders of partitions"):
             outcomes = await term.elect(kind, None if asked is None else asked.keys)

@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46), v0: which partitions are on their way to other brokers (KIP-455).
 
 Behaviour: of the partitions that are named, each once, or of all; a partition that is not on its way, or does not
-exist, is left out. Served by the controller alone, from what it knows now.
+exist, is left out. The controller answers from what it knows now; another broker passes the request on to it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.named import by_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_partition_reassignments import (
@@ -40,6 +41,9 @@ async def _answer(
 ) -> ListPartitionReassignmentsResponse:
     try:
         context.require(rules.LIST_REASSIGNMENTS)
+        controller = controller_elsewhere(context)
+        if controller is not None:
+            return await pass_on(request, controller, context, request.timeout_ms)
         term = context.services.elector.term()
         with translated("the assignment of partitions"):
             view = await term.current_view()

@@ -54,7 +54,7 @@ KNOWN: Final = (
     Known("odd-numbers", "log_offsets.list_odd_values", ERROR, -1, 0, label="isolation level 2"),
     Known("odd-numbers", "log_offsets.list_odd_values", ERROR, 74, 0, label="leader epoch -2"),
     Known("odd-numbers", "log_offsets.leader_epochs", ERROR, 74, 0, label="current epoch -2"),
-    Known("zstd-for-old-readers", "odd_batches.codecs", ERROR, 0, 76, "Fetch", "*with zstd in it"),
+    Known("zstd-for-old-readers", "odd_batches.codecs", ERROR, 0, 76, "Fetch", "*the topic is zstd"),
     Known("named-twice", "log_offsets.list_odd_values", "partitions", label="partition twice"),
     Known("latest-of-nothing", "log_offsets.delete", "timestamp", "now", -1, label="nothing left"),
     Known("latest-of-nothing", "log_offsets.delete", "offset", 8, -1, label="nothing left"),

@@ -11,6 +11,7 @@ _FOLLOWER: Final = "ClusterAction Cluster for a follower*"
 
 KNOWN: Final = (
     Known("two-mechanisms", "logins.users", "error_code", 92, 0, "AlterUserScramCredentials", "both at once"),
+    Known("own-transaction", "secured.refusals", "error_code", 31, 0, "AddPartitionsToTxn"),
     Known("amid-login", "secured.handshakes", "", ours=CLOSED, api="SaslHandshake", label="again PLAIN"),
     Known("amid-login", "secured.versions_first", "", ours=CLOSED, api="ApiVersions", label="after the handshake"),
     Known("amid-login", "secured.out_of_order", "", ours=CLOSED, api="Metadata", label="between handshake and token"),

@@ -264,6 +264,9 @@ def resource_twice(side: Side) -> None:
     _show(side, "a", "after a resource twice")
 
 
+THROTTLED_DISKS = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
 @scenario
 def altering_others(side: Side) -> None:
     """IncrementalAlterConfigs of brokers and what else has a configuration; only validated."""
@@ -276,6 +279,11 @@ def altering_others(side: Side) -> None:
         ("all brokers", BROKER, "", ("log.retention.ms", SET, "3600000")),
         ("all brokers, bad value", BROKER, "", ("message.max.bytes", SET, "abc")),
         ("all brokers, of one broker", BROKER, "", ("listeners", SET, "PLAINTEXT://:1")),
+        ("all brokers, no effect", BROKER, "", ("num.io.threads", SET, "3")),
+        ("all brokers, a promise", BROKER, "", ("max.connections.per.ip.overrides", SET, "10.0.0.1:5")),
+        ("all brokers, at a start", BROKER, "", ("max.connections.per.ip", SET, "100")),
+        ("all brokers, delete an unknown key", BROKER, "", ("no.such.key", DELETE, None)),
+        ("broker, delete what a reassignment throttles", BROKER, node, (THROTTLED_DISKS, DELETE, None)),
         ("another broker", BROKER, "9", ("log.retention.ms", SET, "1")),
         ("no broker", BROKER, "x", ("log.retention.ms", SET, "1")),
         ("logger", LOGGER, node, ("kafka.server", SET, "INFO")),

@@ -156,6 +156,10 @@ def codecs(side: Side) -> None:
     create(side, "b")
     produce(side, "b", batch(3, compression=Compression.LZ4, size=100), "only lz4")
     fetch(side, "b", version=9, label="without zstd")
+    create(side, "c", compression_type="zstd")
+    produce(side, "c", batch(3, compression=Compression.ZSTD, size=100), "zstd to zstd")
+    for version in (9, 10):
+        fetch(side, "c", version=version, label="the topic is zstd")
 
 
 @scenario

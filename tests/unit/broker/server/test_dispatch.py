@@ -19,13 +19,21 @@ from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA
 from oncelog_protocol.api import ApiKey
-from oncelog_protocol.errors import MAX_MESSAGE_CHARS, ErrorCode, KafkaError, MalformedMessage, UnencodableMessage
+from oncelog_protocol.errors import (
+    MAX_MESSAGE_CHARS,
+    ErrorCode,
+    KafkaError,
+    MalformedMessage,
+    TooManyElements,
+    UnencodableMessage,
+)
 
 
 class WaitingConnection:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.gate = None
+        self.client_host = "10.0.0.1"
 
     def wait_for(
         self, answer: Any, *, reads_frame: bool, holds_back: bool, is_long_poll: bool, is_unread: bool
@@ -98,7 +106,21 @@ def test_an_error_message_fits_every_response_whatever_it_quotes() -> None:
     assert len(KafkaError(ErrorCode.INVALID_CONFIG, "x" * 100_000).message) == MAX_MESSAGE_CHARS
 
 
-def test_what_has_no_records_is_not_copied_however_large_it_is() -> None:
+def test_what_has_no_records_is_not_copied_however_large_it_is(caplog: pytest.LogCaptureFixture) -> None:
     frame = struct.pack(">hhi", ApiKey.JOIN_GROUP, 5, 1) + bytes((1 << 20) + BYTES_BESIDE_METADATA)
-    with pytest.raises(MalformedMessage, match="no records"):
-        Dispatcher(services()).handle(WaitingConnection(), memoryview(frame))  # type: ignore[arg-type]
+    dispatcher = Dispatcher(services())  # type: ignore[arg-type]
+    for _ in range(3):
+        with pytest.raises(MalformedMessage, match="no records"):
+            dispatcher.handle(WaitingConnection(), memoryview(frame))  # type: ignore[arg-type]
+    (line,) = caplog.records
+    assert "ask in several" in line.message
+    assert line.client == "10.0.0.1"  # type: ignore[attr-defined]
+
+
+async def test_who_names_too_many_things_in_one_request_is_named_in_the_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for error, lines in ((TooManyElements("array of 60000 elements"), 1), (MalformedMessage("garbage"), 0)):
+        caplog.clear()
+        assert (await events_of(error))[0].startswith("close: malformed request")
+        assert len(caplog.records) == lines

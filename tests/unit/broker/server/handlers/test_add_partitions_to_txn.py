@@ -5,11 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers import add_partitions_to_txn
 from oncelog_protocol.api import ApiKey
@@ -47,3 +52,77 @@ async def test_a_partition_without_a_leader_may() -> None:
 async def test_one_that_does_not_exist_may_not() -> None:
     image = ClusterImage("cluster", topics={"orders": Topic("orders", bytes(16), {0: PartitionState((1,))})})
     assert await codes(image, 0, 1) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+SEPARATE = {
+    "listeners": "BROKERS://127.0.0.1:1,CLIENTS://127.0.0.1:2",
+    "listener.security.protocol.map": "BROKERS:PLAINTEXT,CLIENTS:PLAINTEXT",
+    "inter.broker.listener.name": "BROKERS",
+}
+
+
+class Authorizer:
+    """Of a user who has these rights, and no others."""
+
+    def __init__(self, *rights: tuple[Rule, str]) -> None:
+        self.epoch = object()
+        self._rights = {(rule.kind, name) for rule, name in rights}
+
+    def rights_of(self, *_: object) -> Any:
+        return SimpleNamespace(epoch=self.epoch, allowed=self._rights)
+
+    def may(self, *_: object) -> bool:
+        return False
+
+
+async def batched(version: int, listener: str, *topics: str, authorizer: Authorizer | None = None) -> list[int]:
+    """As whoever asks in a version of many transactions is answered, for each topic."""
+    image = ClusterImage(
+        "cluster",
+        topics={name: Topic(name, bytes(16), {0: PartitionState((1,))}) for name in ("orders", "__consumer_offsets")},
+    )
+    services: Any = SimpleNamespace(
+        authorizer=authorizer,
+        config=BrokerConfig.of(SEPARATE),
+        image=image,
+        slices=Slices(ManualClock(), Tasks()),
+        transactions=SimpleNamespace(add_partitions=lambda *_: ErrorCode.NONE),
+    )
+    connection: Any = SimpleNamespace(listener=listener, rights=None, principal=None, client_host="127.0.0.1")
+    asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id="mine",
+        producer_id=7,
+        producer_epoch=0,
+        verify_only=False,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in topics],
+    )
+    context = RequestContext(services, connection, ApiKey.ADD_PARTITIONS_TO_TXN, version, 0, "test")
+    answer = await settled(add_partitions_to_txn.handle(AddPartitionsToTxnRequest(transactions=[asked]), context))
+    assert answer is not None
+    assert answer.error_code == ErrorCode.NONE
+    (result,) = answer.results_by_transaction
+    return [each.results_by_partition[0].partition_error_code for each in result.topic_results]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
+async def test_s97_a_client_adds_to_its_own_transaction_in_every_version(version: int, listener: str) -> None:
+    """Where brokers have a listener of their own, too, on which a client may not be."""
+    assert await batched(version, listener, "orders") == [ErrorCode.NONE]
+
+
+async def test_s97_a_client_of_these_versions_adds_no_internal_topic() -> None:
+    refused = [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert await batched(5, "CLIENTS", "orders", "__consumer_offsets") == refused
+    assert await batched(5, "BROKERS", "orders", "__consumer_offsets") == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+async def test_s97_the_rights_on_transactional_id_and_topic_decide() -> None:
+    id_alone = Authorizer((rules.ADD_PARTITIONS, "mine"))
+    both = Authorizer((rules.ADD_PARTITIONS, "mine"), (rules.ADD_PARTITIONS_TOPIC, "orders"))
+    of_another = Authorizer((rules.ADD_PARTITIONS, "yours"), (rules.ADD_PARTITIONS_TOPIC, "orders"))
+    assert await batched(5, "CLIENTS", "orders", authorizer=both) == [ErrorCode.NONE]
+    assert await batched(5, "BROKERS", "orders", authorizer=both) == [ErrorCode.NONE]
+    assert await batched(5, "CLIENTS", "orders", authorizer=id_alone) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    refused = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    assert await batched(5, "CLIENTS", "orders", authorizer=of_another) == refused

@@ -35,6 +35,7 @@ async def test_by_id_no_other_topic_is_deleted_that_has_the_name_by_now():
         slices=Slices(SystemClock(), tasks),
         at_work=asyncio.Semaphore(1),
         image=image,
+        clock=SystemClock(),
         elector=SimpleNamespace(term=lambda: term),
         topics=topics,
     )

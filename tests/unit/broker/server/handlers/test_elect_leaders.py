@@ -10,6 +10,7 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
@@ -53,6 +54,8 @@ class Scene:
             slices=Slices(SystemClock(), self.tasks),
             at_work=asyncio.Semaphore(1),
             metadata=self.cache,
+            node_id=1,
+            image=ClusterImage("c"),  # in which there is no controller
             elector=SimpleNamespace(term=lambda: self.current()),
         )
         return RequestContext(services, SimpleNamespace(listener="PLAINTEXT"), api, version, 0, "test")

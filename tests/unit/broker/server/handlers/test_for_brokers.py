@@ -84,8 +84,11 @@ def test_a_marker_of_no_producer_is_not_written(producer_id: int, producer_epoch
 
 
 def test_s6_strangers_ask_nothing_for_the_producers_of_others() -> None:
+    question = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id="of another", producer_id=7, producer_epoch=0, verify_only=True, topics=[]
+    )
     refused = add_partitions_to_txn.handle(
-        AddPartitionsToTxnRequest(transactions=[]), context("CLIENTS", api=ApiKey.ADD_PARTITIONS_TO_TXN)
+        AddPartitionsToTxnRequest(transactions=[question]), context("CLIENTS", api=ApiKey.ADD_PARTITIONS_TO_TXN)
     )
     assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # type: ignore[union-attr]
 

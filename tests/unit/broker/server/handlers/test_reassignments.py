@@ -9,6 +9,7 @@ from tests.support.controlled_brokers import ControlledBrokers
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
@@ -45,6 +46,8 @@ class Scene:
             tasks=tasks,
             slices=Slices(SystemClock(), tasks),
             at_work=asyncio.Semaphore(1),
+            node_id=1,
+            image=ClusterImage("c"),  # in which there is no controller
             elector=SimpleNamespace(term=lambda: self.term()),
         )
         answer = module.handle(request, RequestContext(services, SimpleNamespace(), key, version, 0, "a"))

@@ -1,0 +1,167 @@
+"""Broker keys of Apache Kafka 4.3 that this broker knows by name and that change nothing here.
+
+Tools and infrastructure code for Kafka set usual sets of keys and end at the first refusal, so a key that does nothing
+here is taken, with a warning in the log. Three cases:
+
+- Dynamic: may change while the broker runs. It is stored, described where it is set, and its value must be of its type.
+- Static: Kafka reads it at the start alone. It is taken at the start, and refused while the broker runs, as in Kafka.
+- Refused: whoever sets it relies on what this broker does not do, such as a policy or a plug-in that decides who may do
+  what. It is refused with the reason.
+
+A name that Kafka does not have either is in none of them: it is mistyped, and refused. This module is imported when
+somebody names a key that is not in `BROKER_KEYS`, so that a start does not pay for it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from oncelog_broker.config.declared import ConfigKey, ConfigType, UpdateMode
+
+_DYNAMIC: Final = {
+    ConfigType.BOOLEAN: """
+        follower.fetch.last.tiered.offset.enable
+    """,
+    ConfigType.DOUBLE: """
+        log.cleaner.io.buffer.load.factor sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    """,
+    ConfigType.INT: """
+        background.threads compression.gzip.level compression.lz4.level compression.zstd.level
+        group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes
+        group.share.assignment.interval.ms group.streams.assignment.interval.ms log.cleaner.io.buffer.size
+        log.cleaner.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
+        num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
+        remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size
+        remote.log.reader.threads share.coordinator.cached.buffer.max.bytes
+    """,
+    ConfigType.LIST: """
+        metric.reporters sasl.kerberos.principal.to.local.rules
+    """,
+    ConfigType.LONG: """
+        log.local.retention.bytes log.local.retention.ms remote.list.offsets.request.timeout.ms
+        remote.log.index.file.cache.total.size.bytes remote.log.manager.copy.max.bytes.per.second
+        remote.log.manager.fetch.max.bytes.per.second replica.alter.log.dirs.io.max.bytes.per.second
+        sasl.kerberos.min.time.before.relogin
+    """,
+    ConfigType.SHORT: """
+        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    """,
+    ConfigType.STRING: """
+        sasl.kerberos.kinit.cmd sasl.kerberos.service.name ssl.keymanager.algorithm ssl.protocol ssl.provider
+        ssl.secure.random.implementation ssl.trustmanager.algorithm
+    """,
+}
+
+_STATIC: Final = """
+add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+broker.heartbeat.interval.ms broker.session.timeout.ms controller.socket.timeout.ms
+delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
+delegation.token.secret.key delete.records.purgatory.purge.interval.requests early.start.listeners
+fetch.purgatory.purge.interval.requests group.consumer.assignors group.consumer.heartbeat.interval.ms
+group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+group.coordinator.background.threads group.coordinator.rebalance.protocols group.coordinator.threads
+group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
+group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
+group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
+group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
+group.share.record.lock.duration.ms group.share.session.timeout.ms group.streams.heartbeat.interval.ms
+group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+group.streams.max.standby.replicas group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
+group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.session.timeout.ms
+initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs kafka.metrics.reporters
+log.dir.failure.timeout.ms max.request.partition.size.limit metadata.log.dir
+metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
+metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica.alter.log.dirs.threads
+offsets.load.buffer.size producer.purgatory.purge.interval.requests remote.log.manager.copy.quota.window.num
+remote.log.manager.copy.quota.window.size.seconds remote.log.manager.fetch.quota.window.num
+remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.task.interval.ms
+remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.storage.manager.class.name
+remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix replica.socket.receive.buffer.bytes
+replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds request.timeout.ms
+sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+sasl.mechanism.controller.protocol sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.token.endpoint.url security.providers
+share.coordinator.append.linger.ms share.coordinator.load.buffer.size
+share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
+share.coordinator.state.topic.replication.factor share.coordinator.state.topic.segment.bytes share.coordinator.threads
+share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests
+socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
+ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes transaction.state.log.load.buffer.size
+"""
+
+_NO_PLUG_INS: Final = "this broker loads no Java classes, and what the class decides would not be decided"
+_NO_KRAFT: Final = (
+    "there is no KRaft here: take it out, and set zookeeper.connect where several brokers are to be one cluster"
+)
+_REFUSED: Final = {
+    "alter.config.policy.class.name": _NO_PLUG_INS,
+    "client.quota.callback.class": _NO_PLUG_INS,
+    "config.providers": "values come from ${env:NAME} and ${file:PATH} without a provider",
+    "controller.listener.names": _NO_KRAFT,
+    "cordoned.log.dirs": "new logs would be made in these directories all the same",
+    "create.topic.policy.class.name": _NO_PLUG_INS,
+    "max.connections.per.ip.overrides": "max.connections.per.ip holds for all addresses alike",
+    "principal.builder.class": _NO_PLUG_INS,
+    "process.roles": _NO_KRAFT,
+    "sasl.client.callback.handler.class": _NO_PLUG_INS,
+    "sasl.login.callback.handler.class": _NO_PLUG_INS,
+    "sasl.login.class": _NO_PLUG_INS,
+    "sasl.oauthbearer.jwt.retriever.class": _NO_PLUG_INS,
+    "sasl.oauthbearer.jwt.validator.class": _NO_PLUG_INS,
+    "sasl.server.callback.handler.class": _NO_PLUG_INS,
+    "ssl.engine.factory.class": _NO_PLUG_INS,
+}
+_REFUSED_UNLESS_FALSE: Final = {
+    "remote.log.storage.system.enable": "there is no tiered storage",
+    "transaction.two.phase.commit.enable": "a transaction ends by its timeout, however it was prepared",
+}
+_KRAFT_PREFIX: Final = "controller.quorum."
+
+DOCUMENTATION: Final = "No effect: a key of Apache Kafka's that changes nothing here."
+
+
+@cache
+def dynamic_keys() -> dict[str, ConfigKey[Any]]:
+    """The keys that are taken and stored while the broker runs, by name."""
+    return {
+        name: ConfigKey[Any](name, type_, None, DOCUMENTATION, update_mode=UpdateMode.CLUSTER_WIDE)
+        for type_, names in _DYNAMIC.items()
+        for name in names.split()
+    }
+
+
+@cache
+def static_names() -> frozenset[str]:
+    """The keys that are taken at a start alone."""
+    return frozenset(_STATIC.split())
+
+
+def is_effectless(name: str) -> bool:
+    """Whether the key is Kafka's, is taken at a start, and changes nothing."""
+    return name in static_names() or name in dynamic_keys() or name in _REFUSED_UNLESS_FALSE
+
+
+def reason_to_refuse(name: str, text: str | None) -> str | None:
+    """Why a key of Kafka's is not taken with this value. None: it is not one that is refused."""
+    if name in _REFUSED_UNLESS_FALSE:
+        return None if text is not None and text.strip().lower() == "false" else _REFUSED_UNLESS_FALSE[name]
+    return _NO_KRAFT if name.startswith(_KRAFT_PREFIX) else _REFUSED.get(name)

@@ -1,0 +1,78 @@
+"""@platformatic/kafka, a JavaScript client with a protocol of its own: it takes the highest version that a broker has.
+
+It sends AddPartitionsToTxn v5 for its own transaction, to three brokers that have a listener of their own (S97).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import or_skip
+from foreign_clients import eventually
+from maven import BUILD, HERE, fetch, need
+from raw_client import RawClient
+from replicated_cluster import ReplicatedCluster
+
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
+
+SOURCE = HERE / "platformatic"
+RUN_SECONDS = 120
+SETTINGS = {"zookeeper.session.timeout.ms": "18000"}  # nobody dies here, and a busy machine is not to look like a death
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    """The directory where the library is installed, with our programs."""
+    or_skip(lambda: need("node", "npm"))
+    directory = BUILD / "platformatic"
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in SOURCE.iterdir():
+        shutil.copy(path, directory)
+    if not (directory / "node_modules" / "@platformatic").exists():
+        command = ["npm", "install", "--prefix", str(directory), "--no-audit", "--no-fund", "--ignore-scripts"]
+        or_skip(lambda: fetch([*command, "--no-save"], "@platformatic/kafka"))
+    return directory
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedCluster]:
+    with ReplicatedCluster(tmp_path, request.getfixturevalue("chroots")(), SETTINGS) as started:
+        yield started
+    started.check_logs()
+
+
+def test_s97_e58_its_transactions_work_where_brokers_have_a_listener_of_their_own(
+    library: Path, cluster: ReplicatedCluster
+) -> None:
+    address = cluster.brokers[2].address  # it need not be the controller
+    done = subprocess.run(
+        ["node", "transactions.mjs", address, "orders"],
+        cwd=library,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout) == ["committed-1", "committed-2", "committed-3"]
+    eventually(lambda: committed(cluster) == 6, "the offset of its last transaction is committed")
+
+
+def committed(cluster: ReplicatedCluster) -> int:
+    """Behind the third committed record: two records, a marker, an aborted one, its marker, and it."""
+    group = "orders-readers"
+    request = OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
+    )
+    for broker in cluster.brokers.values():
+        with RawClient(broker.port) as client:
+            answer = client.call(request, ApiKey.OFFSET_FETCH, 5)
+        if answer.error_code == 0:
+            return int(answer.topics[0].partitions[0].committed_offset)
+    return -1
