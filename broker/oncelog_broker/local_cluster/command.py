@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from oncelog.cli.options import KEY_VALUE, output_option
-from oncelog.cli.output import Column, show_rows
+from oncelog.cli.output import Column, show_rows, tell
 from oncelog.cli.running import Failure
 
 if TYPE_CHECKING:
@@ -161,6 +161,6 @@ def _cluster(data: Path) -> Iterator[LocalCluster]:
         ClusterError, JarsNotFound, JavaNotFound, KafkaError, NoFreePort, StateFileError, ZooKeeperStartError, OSError,
     )  # fmt: skip
     try:
-        yield LocalCluster(data, lambda sentence: click.echo(sentence, err=True))
+        yield LocalCluster(data, tell)
     except reasons as error:
         raise Failure(str(error)) from None
