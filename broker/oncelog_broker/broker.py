@@ -50,6 +50,7 @@ from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember, patiently
+from oncelog_broker.metadata.metadata_copy import MetadataCopier
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
@@ -267,7 +268,10 @@ class Broker:
         await self.member.patiently(partial(make_first_users, store, first_users))
         await securities.follow(self.tasks)
         self._undo.push_async_callback(self.metadata.close)
+        copier = MetadataCopier(self.metadata, home, self.disk, self.clock, self.tasks, self.slices)
+        self._undo.push_async_callback(copier.finish)
         self._undo.push_async_callback(self.tasks.close)
+        copier.start()
         self.peers = BrokerPeers(
             self.node_id,
             brokers_listener,
