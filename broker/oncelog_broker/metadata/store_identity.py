@@ -1,0 +1,31 @@
+"""What a metadata store says of itself and of one broker, for the comparison at its start: `identity/comparison.py`."""
+
+from __future__ import annotations
+
+from oncelog_broker.identity.comparison import StoreFacts
+from oncelog_broker.identity.note import NEVER, StoreKind
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.founding import check_founder
+from oncelog_broker.metadata.payloads import parse_cluster_id, parse_founding, parse_incarnation, parse_store_id
+from oncelog_broker.metadata.store import MetadataStore
+
+
+async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
+    """Reads only. StoreUnavailable, also while another broker founds the cluster; MalformedPayload."""
+    incarnation_path = paths.incarnation(broker_id)
+    asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path]
+    cluster_id, store_id, founding, incarnation = await store.get_many(asked)
+    founded_by = ""
+    if cluster_id is None and founding is not None:
+        check_founder(founding[0], broker_id)
+        founded_by = parse_founding(founding[0], paths.FOUNDING).process
+    return StoreFacts(
+        kind,
+        place,
+        None if cluster_id is None else parse_cluster_id(cluster_id[0], paths.CLUSTER_ID),
+        "" if store_id is None else parse_store_id(store_id[0], paths.STORE_ID),
+        NEVER if incarnation is None else incarnation[1].version,
+        "" if incarnation is None else parse_incarnation(incarnation[0], incarnation_path).process,
+        store.last_zxid,
+        founded_by,
+    )
