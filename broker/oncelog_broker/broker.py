@@ -268,10 +268,13 @@ class Broker:
         self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
         self.logs.note_missing(
-            (topic.name, index)
-            for topic, index, state in self.image.partitions_on(self.node_id)
-            # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
-            if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
+            (
+                (topic.name, index)
+                for topic, index, state in self.image.partitions_on(self.node_id)
+                # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
+                if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
+            ),
+            sorted(self._data.verdict.lost.values()),
         )
         set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, is_new=self.member.is_new)
         self.telling.does("logs are loaded")

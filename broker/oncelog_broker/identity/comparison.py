@@ -7,13 +7,13 @@ docs/design/identity.md has the table of cases. Pure: no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
-from oncelog_broker.identity.refusals import Kind, Refusal
+from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
 
 
 class DirectoryFacts(NamedTuple):
@@ -126,6 +126,8 @@ class Verdict:
     """Records that this broker had may be missing from its logs."""
     adopts_unknown: bool = False
     """Logs of topics that the store does not know are taken over, since the store is older."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Directory id -> path of directories that the broker had and has no more. What has no log may have been there."""
 
 
 @dataclass
@@ -137,6 +139,7 @@ class _Findings:
     errors: list[str] = field(default_factory=list)
     is_unsure: bool = False
     adopts_unknown: bool = False
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 RECORDS_AGAIN: Final = "the logs of this broker are taken over, and nothing of what other brokers had"
@@ -155,7 +158,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         adoption, is_refounded = _compare_with_empty_store(facts, past, found)
     else:
         _compare_with_store(facts, past, ages, found)
-    _look_for_sisters(facts, past, ages, found)
+    _look_for_sisters(facts, past, ages, accept, found)
     refused = [each for each in found.refusals if each.accept not in accept]
     taken = [each for each in found.refusals if each.accept in accept]
     return Verdict(
@@ -170,6 +173,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         is_refounded,
         found.is_unsure,
         found.adopts_unknown,
+        found.lost,
     )
 
 
@@ -378,43 +382,54 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
     )  # fmt: skip
 
 
-def _look_for_sisters(facts: StartFacts, past: Past, ages: dict[str, Age], found: _Findings) -> None:
+def _look_for_sisters(
+    facts: StartFacts, past: Past, ages: dict[str, Age], accept: Collection[str], found: _Findings
+) -> None:
     """Directories that the broker had when it registered last, and has no more."""
     registered = [each for each in facts.directories if _has_registered(each)]
-    newest = [each for each in registered if ages[each.path] is Age.CURRENT] or registered
-    noted = {directory_id: path for each in newest if each.note is not None
-             for directory_id, path in each.note.directories.items()}  # fmt: skip
+    newest = [each.note for each in registered if ages[each.path] is Age.CURRENT and each.note is not None]
     present = {each.directory_id for each in facts.directories}
-    lost = {directory_id: path for directory_id, path in noted.items() if directory_id not in present}
+    known: dict[str, str] = {}
+    lost: dict[str, str] = {}
+    for note in newest or _notes(facts):
+        known |= {directory_id: path for directory_id, path in note.lost.items() if directory_id not in present}
+        lost |= {directory_id: path for directory_id, path in note.directories.items() if directory_id not in present}
     is_member = past is Past.MEMBER and facts.store.kind is StoreKind.ZOOKEEPER and facts.store.cluster_id is not None
-    if lost:
-        paths = sorted(lost.values())
-        again = [path for path in paths if path in {each.path for each in facts.directories}]
-        differs = (
-            f"{_listed(paths)} {'was a data directory' if len(paths) == 1 else 'were data directories'} of this broker"
-        )
-        how = f"{_listed(again)} came back empty, or as another one" if again else "log.dirs does not have it any more"
-        if is_member:
-            found.warnings.append(
-                f"{differs}; {how}. The broker's logs count as unsure: replicas that have all records lead, and this "
-                "broker fetches from them what it lost"
-            )
-            found.is_unsure = True
+    if known or lost:
+        refusal = _lost_directories(facts, known | lost)
+        if not is_member or refusal.accept in accept:
+            found.refusals.append(refusal)
         else:
-            _refuse(
-                found, facts, Kind.LOST_DIRECTORY, f"{differs}; {how}. Its disk may not be mounted, or was exchanged",
-                "Mount it, or name it in log.dirs",
-                "the partitions that were there begin anew, empty",
-                *sorted(lost),
-            )  # fmt: skip
+            found.warnings.append(
+                f"{refusal.difference}. Partitions that were there are offline until another replica leads them and "
+                f"this broker has fetched them from it. {refusal.remedy}. Or set {ACCEPT_KEY}={refusal.accept}: "
+                f"{refusal.consequence}"
+            )
+            found.lost = known | lost
+        found.is_unsure = found.is_unsure or bool(is_member and lost)
     elif not registered and any(each.cluster_id is not None for each in facts.directories):
         empty = [each.path for each in facts.directories if each.directory_id is None and each.cluster_id is None]
         if empty and is_member:
             found.warnings.append(
                 f"{_listed(empty)} is new, and the other data directories do not say which ones there were: it may "
-                "stand for one that was lost. The broker's logs count as unsure"
+                "stand for one that was lost. The broker's logs count as unsure: replicas that have all records lead"
             )
             found.is_unsure = True
+
+
+def _lost_directories(facts: StartFacts, lost: Mapping[str, str]) -> Refusal:
+    """Accepted by its ids alone: the loss stays the same one at each start."""
+    paths = sorted(lost.values())
+    again = [path for path in paths if path in {each.path for each in facts.directories}]
+    was = "was a data directory" if len(paths) == 1 else "were data directories"
+    how = f"{_listed(again)} came back empty, or as another one" if again else "log.dirs does not have it any more"
+    return Refusal(
+        Kind.LOST_DIRECTORY,
+        f"{_listed(paths)} {was} of this broker; {how}. Its disk may not be mounted, or was exchanged",
+        "Mount it, or name it in log.dirs",
+        "the partitions that were there, and that no other broker has, begin anew, empty",
+        (f"node {facts.node_id}", *sorted({each.cluster_id or "" for each in facts.directories}), *sorted(lost)),
+    )
 
 
 def _refuse(

@@ -49,6 +49,8 @@ class DirectoryNote:
     """Of the directory that the note lies in."""
     directories: Mapping[str, str] = field(default_factory=dict)
     """Directory id -> absolute path of all directories of the broker, this one included."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Of those that were not there when the broker registered last, and whose loss nobody has accepted."""
     store_kind: StoreKind | None = None
     """None: no broker has registered with this directory yet."""
     store_id: str = ""
@@ -94,6 +96,7 @@ def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
         "version": FORMAT_VERSION,
         "directory_id": note.directory_id,
         "directories": dict(sorted(note.directories.items())),
+        "lost": dict(sorted(note.lost.items())),
         "store_kind": None if note.store_kind is None else note.store_kind.value,
         "store_id": note.store_id,
         "store_place": note.store_place,
@@ -128,6 +131,7 @@ def _parsed(document: Any) -> DirectoryNote:
     return DirectoryNote(
         directory_id=str(document["directory_id"]),
         directories={str(each): str(path) for each, path in document["directories"].items()},
+        lost={str(each): str(path) for each, path in document["lost"].items()},
         store_kind=None if kind is None else StoreKind(kind),
         store_id=str(document["store_id"]),
         store_place=str(document["store_place"]),

@@ -253,6 +253,7 @@ class DataStart:
             return DirectoryNote(
                 note.directory_id,
                 sisters,
+                self.verdict.lost,
                 self.kind,
                 membership.store_id,
                 self.place,

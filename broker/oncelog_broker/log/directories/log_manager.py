@@ -247,12 +247,13 @@ class LogManager:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
         return self._topic_ids.get((topic, partition))
 
-    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+    def note_missing(self, partitions: Iterable[TopicPartition], lost: Collection[str] = ()) -> None:
         """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
 
         Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
-        made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
-        it may be a topic whose creation was cut short, hence a warning.
+        made anew (as Kafka does), it would give out their offsets a second time. So it does where data directories are
+        `lost`: these are their paths, and the log may have been there. Where nothing says so, nobody can know: it may
+        be a topic whose creation was cut short, hence a warning.
         """
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
         for key in partitions:
@@ -273,6 +274,11 @@ class LogManager:
                     "(their second line counts them)"
                 )
                 logger.error("%s: offline: %s", path, self._failures[key])
+            elif lost:
+                self._homes[key] = self._directories[0]
+                self._missing.add(key)
+                self._failures[key] = f"{name} has no log; it may be in {', '.join(lost)}, which is not there"
+                logger.error("%s: offline: %s", name, self._failures[key])
             else:
                 logger.warning(
                     "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "

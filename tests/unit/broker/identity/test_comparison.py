@@ -28,7 +28,7 @@ ZOOKEEPER, EMBEDDED = StoreKind.ZOOKEEPER, StoreKind.EMBEDDED
 
 def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
     """Of a directory whose broker registered for the sixth time, as process "p5"."""
-    noted = DirectoryNote(of, {of: BOTH[of]}, kind, "store", "zk:2181/kafka", "p5", "", 5, 50, 500)
+    noted = DirectoryNote(of, {of: BOTH[of]}, {}, kind, "store", "zk:2181/kafka", "p5", "", 5, 50, 500)
     return replace(noted, **changes)
 
 
@@ -302,6 +302,23 @@ def test_a_start_that_is_refused_says_why_and_goes_on_if_told(
     assert accepted.unused == ("new-store:00000000",)
     for name, value in expected.items():
         assert getattr(accepted, name) == value, name
+
+
+def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> None:
+    """Unsure it is once; what may have been there stays offline."""
+    first = judge(store(ZOOKEEPER), MEMBER_OF_BOTH[0])
+    assert (first.is_unsure, first.lost) == (True, {B: "/b"})
+    later = directory(ZOOKEEPER, registration=6, process="p6", lost=first.lost)
+    known = store(ZOOKEEPER, registration=6, nonce="p6")
+    again = judge(known, later)
+    assert (again.is_unsure, again.lost, again.refusals) == (False, {B: "/b"}, ())
+    assert again.warnings == first.warnings
+    (said,) = again.warnings
+    accept = said.partition("start.accept=")[2].partition(":")
+    accepted = judge(known, later, accept=(f"lost-directory:{accept[2][:8]}",))
+    assert (accepted.is_unsure, accepted.lost, accepted.warnings) == (False, {}, ())
+    back = judge(known, later, directory(ZOOKEEPER, B))
+    assert (back.is_unsure, back.lost) == (True, {}), "it is an older one now"
 
 
 def test_what_was_accepted_once_accepts_no_later_mistake() -> None:

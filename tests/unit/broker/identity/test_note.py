@@ -20,9 +20,8 @@ from oncelog_broker.identity.note import (
 from oncelog_broker.runtime.disk import RealDisk
 
 DISK = RealDisk()
-NOTE = DirectoryNote(
-    "a", {"a": "/data/ä", "b": "/b"}, StoreKind.ZOOKEEPER, "store", "zk:2181/kafka", "p", "q", 7, 99, 2**40
-)
+SISTERS = {"a": "/data/ä", "b": "/b"}
+NOTE = DirectoryNote("a", SISTERS, {"c": "/c"}, StoreKind.ZOOKEEPER, "store", "zk:2181/kafka", "p", "q", 7, 99, 2**40)
 
 
 def test_a_note_is_read_back_and_private(tmp_path: Path) -> None:
