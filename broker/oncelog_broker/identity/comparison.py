@@ -63,6 +63,8 @@ class StartFacts(NamedTuple):
     """The embedded store of a broker that moves to ZooKeeper; None where there is none, or it cannot be read."""
     store_file_fault: str = ""
     """Why it cannot be read; "" where it can."""
+    alone_in_sync: Sequence[str] = ()
+    """Partitions of a member of which no other replica is in sync. Asked for where a directory is older."""
 
 
 class Past(Enum):
@@ -128,6 +130,8 @@ class Verdict:
     """Logs of topics that the store does not know are taken over, since the store is older."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Directory id -> path of directories that the broker had and has no more. What has no log may have been there."""
+    has_older_directories: bool = False
+    """Ask for `alone_in_sync`, and compare again."""
 
 
 @dataclass
@@ -140,8 +144,11 @@ class _Findings:
     is_unsure: bool = False
     adopts_unknown: bool = False
     lost: Mapping[str, str] = field(default_factory=dict)
+    has_older_directories: bool = False
 
 
+MAX_NAMES: Final = 10
+"""Of partitions in one message."""
 RECORDS_AGAIN: Final = "the logs of this broker are taken over, and nothing of what other brokers had"
 
 
@@ -174,6 +181,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         found.is_unsure,
         found.adopts_unknown,
         found.lost,
+        found.has_older_directories,
     )
 
 
@@ -368,18 +376,25 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
         "broker has registered since with another state of it. It was put back from a copy, and what came later is "
         "not there"
     )
-    if store.kind is StoreKind.ZOOKEEPER:
+    found.has_older_directories = True
+    if store.kind is StoreKind.ZOOKEEPER and not facts.alone_in_sync:
         found.warnings.append(
             f"{differs}. The broker's logs count as unsure: replicas that have more records lead, and this broker "
             "fetches what it lacks from them"
         )
         found.is_unsure = True
         return
+    names = facts.alone_in_sync
+    of_which = f" of {', '.join(names[:MAX_NAMES])}{' and others' if len(names) > MAX_NAMES else ''}" if names else ""
+    if names:
+        differs += f"; no other replica{of_which} is in sync"
     _refuse(
         found, facts, Kind.OLDER_DIRECTORY, differs,
         "Put the newest state of the directory back",
-        "the records that were written since the copy was taken are lost, and their offsets are given out again",
+        f"the records{of_which} that were written since the copy was taken are lost, and their offsets are given out "
+        "again",
     )  # fmt: skip
+    found.is_unsure = True
 
 
 def _look_for_sisters(

@@ -6,8 +6,16 @@ from oncelog_broker.identity.comparison import StoreFacts
 from oncelog_broker.identity.note import NEVER, StoreKind
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.founding import check_founder
-from oncelog_broker.metadata.payloads import parse_cluster_id, parse_founding, parse_incarnation, parse_store_id
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.payloads import (
+    MalformedPayload,
+    parse_cluster_id,
+    parse_founding,
+    parse_incarnation,
+    parse_partition_state,
+    parse_store_id,
+    parse_topic,
+)
+from oncelog_broker.metadata.store import MetadataStore, NoNode
 
 
 async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
@@ -29,3 +37,31 @@ async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind
         store.last_zxid,
         founded_by,
     )
+
+
+async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:
+    """The partitions of which this broker is the only replica in sync: nobody else must have all that was acknowledged.
+    Nodes that cannot be read are left out. StoreUnavailable."""
+    try:
+        topics = await store.children(paths.TOPICS)
+    except NoNode:
+        return ()
+    asked: list[tuple[str, str]] = []
+    nodes = await store.get_many([paths.topic(topic) for topic in topics])
+    for topic, node in zip(topics, nodes, strict=True):
+        try:
+            assignment = None if node is None else parse_topic(node[0], paths.topic(topic))
+        except MalformedPayload:
+            assignment = None
+        for partition, replicas in () if assignment is None else assignment.partitions.items():
+            if broker_id in replicas.replicas:
+                asked.append((f"{topic}-{partition}", paths.partition_state(topic, partition)))
+    states = await store.get_many([path for _, path in asked])
+    found = []
+    for (name, path), node in zip(asked, states, strict=True):
+        try:
+            if node is not None and parse_partition_state(node[0], path).isr == (broker_id,):
+                found.append(name)
+        except MalformedPayload:
+            continue
+    return tuple(found)

@@ -47,7 +47,7 @@ from oncelog_broker.metadata.membership import patiently
 from oncelog_broker.metadata.opening import METADATA_FILE, open_store
 from oncelog_broker.metadata.registration import Membership
 from oncelog_broker.metadata.store import MetadataStore
-from oncelog_broker.metadata.store_identity import read_store_facts
+from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
 from oncelog_broker.metadata.zk_access import MakeContext
 from oncelog_broker.replication.found_logs import Needed, found_logs, found_topics
 from oncelog_broker.replication.older_store import adopt_unknown
@@ -130,7 +130,7 @@ class DataStart:
             if self.kind is StoreKind.ZOOKEEPER and found.cluster_id is None:
                 await self._read_store_file(found)
             else:
-                self._judge(found)
+                await self._judge_with(store, found)
         except BaseException:
             await store.close()
             raise
@@ -178,7 +178,17 @@ class DataStart:
         finally:
             await store.close()
 
-    def _facts(self, store: StoreFacts, inside: StoreFacts | None = None, fault: str = "") -> StartFacts:
+    async def _judge_with(self, store: MetadataStore, found: StoreFacts) -> None:
+        """Where a directory is older, what only this broker has decides. StartRefused, StoreUnavailable."""
+        alone: Sequence[str] = ()
+        if self.kind is StoreKind.ZOOKEEPER and compare(self._facts(found)).has_older_directories:
+            ask = partial(alone_in_sync, store, self._config.node_id)
+            alone = await patiently(ask, store.session_timeout, self._clock)
+        self._judge(found, alone=alone)
+
+    def _facts(
+        self, store: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
+    ) -> StartFacts:
         directories = [
             DirectoryFacts(
                 each.path,
@@ -191,11 +201,13 @@ class DataStart:
             )
             for each in self.directories
         ]
-        return StartFacts(self._config.node_id, directories, store, has_rights(self._config), inside, fault)
+        return StartFacts(self._config.node_id, directories, store, has_rights(self._config), inside, fault, alone)
 
-    def _judge(self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "") -> None:
+    def _judge(
+        self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
+    ) -> None:
         """Raises StartRefused."""
-        self.facts = self._facts(found, inside, fault)
+        self.facts = self._facts(found, inside, fault, alone)
         self.verdict = compare(self.facts, self._config[START_ACCEPT])
         if self.verdict.refusals:
             raise StartRefused(self.verdict.refusals)

@@ -251,6 +251,10 @@ REFUSED: list[Any] = [
         {"adoption": Adoption.LOGS}, "it is damaged", id="a move with a damaged metadata.db with users",
     ),
     pytest.param(
+        store(ZOOKEEPER, registration=7, nonce="p7"), [MEMBER], {"alone_in_sync": ["t-0"]}, [Kind.OLDER_DIRECTORY],
+        {"is_unsure": True}, "no other replica of t-0 is in sync", id="an older copy of what only this member has",
+    ),
+    pytest.param(
         store(EMBEDDED, registration=7, nonce="p7"), [ALONE], {}, [Kind.OLDER_DIRECTORY], {},
         "was put back from a copy", id="an older copy of a directory alone",
     ),

@@ -21,7 +21,7 @@ from oncelog_broker.metadata.payloads import (
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, WrongStore, register_broker
 from oncelog_broker.metadata.store import MAX_REQUEST_BYTES, ConnectionLost, SessionState
-from oncelog_broker.metadata.store_identity import read_store_facts
+from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 from oncelog_protocol.uuids import uuid_from_string
 
@@ -287,3 +287,16 @@ async def test_what_an_embedded_store_says_is_taken_over(embedded_store, tmp_pat
     assert (await other.get(paths.LATEST_PRODUCER_ID_BLOCK))[0] == b"{}"
     assert (await other.get(paths.LOGIN_KEY))[0] == b"k"
     await other.close()
+
+
+async def test_s73_which_partitions_nobody_else_has(embedded_store):
+    assert await alone_in_sync(embedded_store, 1) == ()
+    logs = FoundLogs("c", (FoundTopic("t", dict.fromkeys(range(4), 0)), FoundTopic("damaged", {0: 0})))
+    await register_broker(embedded_store, 1, REGISTRATION, lambda: logs)
+    for partition, isr in enumerate([(1,), (1, 2), (2,)]):
+        state = encode_partition_state(PartitionState(1, 0, isr, 1))
+        await embedded_store.set(paths.partition_state("t", partition), state)
+    await embedded_store.set(paths.partition_state("t", 3), b"damaged")
+    await embedded_store.set(paths.topic("damaged"), b"damaged")
+    assert await alone_in_sync(embedded_store, 1) == ("t-0",)
+    assert await alone_in_sync(embedded_store, 2) == (), "it is no replica"
