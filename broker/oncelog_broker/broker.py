@@ -274,7 +274,7 @@ class Broker:
                 # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
                 if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
             ),
-            sorted(self._data.verdict.lost.values()),
+            sorted(each.path for each in self._data.verdict.lost.values()),
         )
         set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, is_new=self.member.is_new)
         self.telling.does("logs are loaded")

@@ -9,129 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
-from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
+from oncelog_broker.identity.facts import Adoption, Age, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
+from oncelog_broker.identity.note import DirectoryNote, LostDirectory, StoreKind
 from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
-
-
-class DirectoryFacts(NamedTuple):
-    """One data directory, as it is found."""
-
-    path: str
-    cluster_id: str | None = None
-    """Of meta.properties; None where there is none, or it has no cluster id."""
-    directory_id: str | None = None
-    note: DirectoryNote | None = None
-    has_logs: bool = False
-    has_trace: bool = False
-    """Whether a member of a cluster has left its session there: `metadata/incarnation.py`."""
-    has_store_file: bool = False
-    """Whether an embedded metadata store lies in it."""
-
-
-class StoreFacts(NamedTuple):
-    """The metadata store that the configuration names."""
-
-    kind: StoreKind
-    place: str
-    """For people."""
-    cluster_id: str | None = None
-    """None: the store is empty."""
-    store_id: str = ""
-    """"" where no broker of this release has registered yet."""
-    registration: int = NEVER
-    """Of this broker: version of its incarnation node; -1 where it was never registered."""
-    nonce: str = ""
-    """Of the process that registered last; "" where that was one of a release before 0.2, or nobody."""
-    zxid: int = 0
-    """Of the store's last write."""
-    founded_by: str = ""
-    """Nonce of the process of this broker that has begun to found the cluster and did not finish; "": none."""
-
-
-class StartFacts(NamedTuple):
-    """All that a start looks at."""
-
-    node_id: int
-    directories: Sequence[DirectoryFacts]
-    store: StoreFacts
-    has_rights: bool = False
-    """Whether users or ACLs, which logs cannot give back, decide who may do what here."""
-    store_file: StoreFacts | None = None
-    """The embedded store of a broker that moves to ZooKeeper; None where there is none, or it cannot be read."""
-    store_file_fault: str = ""
-    """Why it cannot be read; "" where it can."""
-    alone_in_sync: Sequence[str] = ()
-    """Partitions of a member of which no other replica is in sync. Asked for where a directory is older."""
-
-
-class Past(Enum):
-    """What the data directories belonged to."""
-
-    NEW = auto()
-    """To nobody yet."""
-    ALONE = auto()
-    """To a broker alone."""
-    MEMBER = auto()
-    """To a member of a cluster with ZooKeeper."""
-    UNKNOWN = auto()
-    """They do not say: Apache Kafka's, or those of a release before 0.2."""
-
-
-class Adoption(Enum):
-    """What a cluster that is founded begins with."""
-
-    NONE = auto()
-    LOGS = auto()
-    """The topics whose logs are found."""
-    STORE_FILE = auto()
-    """What the embedded store says; this broker moves to ZooKeeper with it."""
-
-
-class Age(Enum):
-    """One data directory beside the store."""
-
-    CURRENT = auto()
-    """The process that registered last had it."""
-    UNKNOWN = auto()
-    """Nothing says so, and nothing says otherwise."""
-    OLDER = auto()
-    """The broker has registered since."""
-    STORE_OLDER = auto()
-    """The directory knows more than the store."""
-    OTHER_STORE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of the start."""
-
-    past: Past
-    refusals: tuple[Refusal, ...] = ()
-    """Those that were not accepted. With any, the start ends here."""
-    accepted: tuple[Refusal, ...] = ()
-    unused: tuple[str, ...] = ()
-    """Entries of `start.accept` that accept nothing of this start."""
-    warnings: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    """To be logged: what is wrong, and was made right."""
-    adoption: Adoption = Adoption.NONE
-    """What the store is to begin with, if it is empty."""
-    may_found: bool = False
-    """Whether the store is empty, and this broker may found the cluster there."""
-    is_refounded: bool = False
-    """A cluster that had other members begins anew: others may have been given higher leader epochs than the logs
-    here have."""
-    is_unsure: bool = False
-    """Records that this broker had may be missing from its logs."""
-    adopts_unknown: bool = False
-    """Logs of topics that the store does not know are taken over, since the store is older."""
-    lost: Mapping[str, str] = field(default_factory=dict)
-    """Directory id -> path of directories that the broker had and has no more. What has no log may have been there."""
-    has_older_directories: bool = False
-    """Ask for `alone_in_sync`, and compare again."""
 
 
 @dataclass
@@ -143,7 +25,7 @@ class _Findings:
     errors: list[str] = field(default_factory=list)
     is_unsure: bool = False
     adopts_unknown: bool = False
-    lost: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     has_older_directories: bool = False
 
 
@@ -158,7 +40,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
     That all directories and the store name the same cluster and node was looked at before (`meta_properties.py`).
     """
     past = past_of(facts)
-    ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
+    ages = _ages(facts)
     found = _Findings()
     adoption, is_refounded = Adoption.NONE, False
     if facts.store.cluster_id is None:
@@ -218,6 +100,23 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
+def _ages(facts: StartFacts) -> dict[str, Age]:
+    """Path -> age of each directory that a broker has registered with."""
+    ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
+    for each in facts.directories:
+        lost = _lost_in(facts, ages, each.directory_id)
+        if lost is not None and each.note is not None and each.note.is_of(lost.process):
+            ages[each.path] = Age.RETURNED
+    return ages
+
+
+def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
+    """What the current directories have noted of one that was lost."""
+    current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
+    found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
+    return found[0] if found else None
+
+
 def _has_registered(directory: DirectoryFacts) -> bool:
     return directory.note is not None and directory.note.has_registered
 
@@ -255,9 +154,8 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
         return Adoption.LOGS, False
     if facts.store_file is not None and not is_file_empty:
         as_alone = facts._replace(store=facts.store_file)
-        ages = {each.path: age(each.note, facts.store_file) for each in facts.directories if _has_registered(each)}
         if not is_continued:
-            _compare_with_store(as_alone, past, ages, found)
+            _compare_with_store(as_alone, past, _ages(as_alone), found)
         found.warnings.append(
             f"the broker moves from its own metadata store, {facts.store_file.place}, to the one in ZooKeeper at "
             f"{store.place}: topics, settings, users, ACLs and quotas are taken over"
@@ -339,6 +237,12 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
             "the broker joins that cluster; logs that the cluster does not know are set aside",
         )  # fmt: skip
         found.is_unsure = True
+    if of_age[Age.RETURNED]:
+        found.warnings.append(
+            f"{_listed(of_age[Age.RETURNED])} had been lost and came back as it was. The broker's logs count as "
+            "unsure: replicas that have more records lead"
+        )
+        found.is_unsure = True
     if of_age[Age.STORE_OLDER]:
         _judge_older_store(facts, of_age[Age.STORE_OLDER], found)
     if of_age[Age.OLDER]:
@@ -404,11 +308,14 @@ def _look_for_sisters(
     registered = [each for each in facts.directories if _has_registered(each)]
     newest = [each.note for each in registered if ages[each.path] is Age.CURRENT and each.note is not None]
     present = {each.directory_id for each in facts.directories}
-    known: dict[str, str] = {}
-    lost: dict[str, str] = {}
+    known: dict[str, LostDirectory] = {}
+    lost: dict[str, LostDirectory] = {}
     for note in newest or _notes(facts):
-        known |= {directory_id: path for directory_id, path in note.lost.items() if directory_id not in present}
-        lost |= {directory_id: path for directory_id, path in note.directories.items() if directory_id not in present}
+        process = facts.store.nonce if note.is_of(facts.store.nonce) else note.process
+        for directory_id, path in note.directories.items():
+            if directory_id not in present:
+                lost[directory_id] = LostDirectory(path, process)
+        known |= {directory_id: each for directory_id, each in note.lost.items() if directory_id not in present}
     is_member = past is Past.MEMBER and facts.store.kind is StoreKind.ZOOKEEPER and facts.store.cluster_id is not None
     if known or lost:
         refusal = _lost_directories(facts, known | lost)
@@ -432,9 +339,9 @@ def _look_for_sisters(
             found.is_unsure = True
 
 
-def _lost_directories(facts: StartFacts, lost: Mapping[str, str]) -> Refusal:
+def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
     """Accepted by its ids alone: the loss stays the same one at each start."""
-    paths = sorted(lost.values())
+    paths = sorted(each.path for each in lost.values())
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
     how = f"{_listed(again)} came back empty, or as another one" if again else "log.dirs does not have it any more"

@@ -19,7 +19,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog_broker.runtime.disk import Disk
 
@@ -41,6 +41,14 @@ class StoreKind(Enum):
     """In ZooKeeper: the broker is a member of a cluster."""
 
 
+class LostDirectory(NamedTuple):
+    """A data directory that the broker had and has no more."""
+
+    path: str
+    process: str
+    """Nonce of the last process that had it: if it comes back as that one left it, nothing of it is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryNote:
     """What one data directory remembers."""
@@ -49,7 +57,7 @@ class DirectoryNote:
     """Of the directory that the note lies in."""
     directories: Mapping[str, str] = field(default_factory=dict)
     """Directory id -> absolute path of all directories of the broker, this one included."""
-    lost: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     """Of those that were not there when the broker registered last, and whose loss nobody has accepted."""
     store_kind: StoreKind | None = None
     """None: no broker has registered with this directory yet."""
@@ -96,7 +104,7 @@ def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
         "version": FORMAT_VERSION,
         "directory_id": note.directory_id,
         "directories": dict(sorted(note.directories.items())),
-        "lost": dict(sorted(note.lost.items())),
+        "lost": {each: lost._asdict() for each, lost in sorted(note.lost.items())},
         "store_kind": None if note.store_kind is None else note.store_kind.value,
         "store_id": note.store_id,
         "store_place": note.store_place,
@@ -131,7 +139,9 @@ def _parsed(document: Any) -> DirectoryNote:
     return DirectoryNote(
         directory_id=str(document["directory_id"]),
         directories={str(each): str(path) for each, path in document["directories"].items()},
-        lost={str(each): str(path) for each, path in document["lost"].items()},
+        lost={
+            str(each): LostDirectory(str(lost["path"]), str(lost["process"])) for each, lost in document["lost"].items()
+        },
         store_kind=None if kind is None else StoreKind(kind),
         store_id=str(document["store_id"]),
         store_place=str(document["store_place"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_broker.identity.comparison import StoreFacts
+from oncelog_broker.identity.facts import StoreFacts
 from oncelog_broker.identity.note import NEVER, StoreKind
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.founding import check_founder

@@ -25,16 +25,8 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import START_ACCEPT
 from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.listeners import listeners
-from oncelog_broker.identity.comparison import (
-    Adoption,
-    DirectoryFacts,
-    Past,
-    StartFacts,
-    StoreFacts,
-    Verdict,
-    compare,
-    past_of,
-)
+from oncelog_broker.identity.comparison import compare, past_of
+from oncelog_broker.identity.facts import Adoption, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
 from oncelog_broker.identity.note import DirectoryNote, StoreKind
 from oncelog_broker.identity.refusals import StartRefused
 from oncelog_broker.log.directories.data_directory import DataDirectory

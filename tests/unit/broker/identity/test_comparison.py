@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.identity.comparison import (
-    Adoption,
-    Age,
-    DirectoryFacts,
-    Past,
-    StartFacts,
-    StoreFacts,
-    Verdict,
-    age,
-    compare,
-)
-from oncelog_broker.identity.note import DirectoryNote, StoreKind
+from oncelog_broker.identity.comparison import age, compare
+from oncelog_broker.identity.facts import Adoption, Age, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
+from oncelog_broker.identity.note import DirectoryNote, LostDirectory, StoreKind
 from oncelog_broker.identity.refusals import Kind, StartRefused
 
 A, B = "dir-a", "dir-b"
@@ -43,6 +34,7 @@ def directory(
     return DirectoryFacts(BOTH[of], "c", of, noted, True, kind is ZOOKEEPER and of == A, is_file)
 
 
+LOST_B = LostDirectory("/b", "p5")
 NEW = DirectoryFacts("/a")
 NEW_B = DirectoryFacts("/b")
 MEMBER, ALONE, UNKNOWN = directory(ZOOKEEPER), directory(EMBEDDED), directory(None)
@@ -311,18 +303,20 @@ def test_a_start_that_is_refused_says_why_and_goes_on_if_told(
 def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> None:
     """Unsure it is once; what may have been there stays offline."""
     first = judge(store(ZOOKEEPER), MEMBER_OF_BOTH[0])
-    assert (first.is_unsure, first.lost) == (True, {B: "/b"})
+    assert (first.is_unsure, first.lost) == (True, {B: LOST_B})
     later = directory(ZOOKEEPER, registration=6, process="p6", lost=first.lost)
     known = store(ZOOKEEPER, registration=6, nonce="p6")
     again = judge(known, later)
-    assert (again.is_unsure, again.lost, again.refusals) == (False, {B: "/b"}, ())
+    assert (again.is_unsure, again.lost, again.refusals) == (False, {B: LOST_B}, ())
     assert again.warnings == first.warnings
     (said,) = again.warnings
     accept = said.partition("start.accept=")[2].partition(":")
     accepted = judge(known, later, accept=(f"lost-directory:{accept[2][:8]}",))
     assert (accepted.is_unsure, accepted.lost, accepted.warnings) == (False, {}, ())
     back = judge(known, later, directory(ZOOKEEPER, B))
-    assert (back.is_unsure, back.lost) == (True, {}), "it is an older one now"
+    assert (back.is_unsure, back.lost, back.has_older_directories) == (True, {}, False)
+    older = judge(known, later, directory(ZOOKEEPER, B, process="p4"))
+    assert (older.is_unsure, older.lost, older.has_older_directories) == (True, {}, True)
 
 
 def test_what_was_accepted_once_accepts_no_later_mistake() -> None:

@@ -11,6 +11,7 @@ import pytest
 from oncelog_broker.identity.note import (
     NOTE_FILE,
     DirectoryNote,
+    LostDirectory,
     NoteError,
     StoreKind,
     has_lost_sister,
@@ -21,7 +22,8 @@ from oncelog_broker.runtime.disk import RealDisk
 
 DISK = RealDisk()
 SISTERS = {"a": "/data/ä", "b": "/b"}
-NOTE = DirectoryNote("a", SISTERS, {"c": "/c"}, StoreKind.ZOOKEEPER, "store", "zk:2181/kafka", "p", "q", 7, 99, 2**40)
+LOST = {"c": LostDirectory("/c", "o")}
+NOTE = DirectoryNote("a", SISTERS, LOST, StoreKind.ZOOKEEPER, "store", "zk:2181/kafka", "p", "q", 7, 99, 2**40)
 
 
 def test_a_note_is_read_back_and_private(tmp_path: Path) -> None:
