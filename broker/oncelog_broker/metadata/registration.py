@@ -43,7 +43,6 @@ from oncelog_broker.metadata.payloads import (
     encode_store_id,
     parse_cluster_id,
     parse_incarnation,
-    parse_store_id,
 )
 from oncelog_broker.metadata.store import (
     BadVersion,
@@ -56,6 +55,7 @@ from oncelog_broker.metadata.store import (
     Set,
     StoreUnavailable,
 )
+from oncelog_broker.metadata.store_identity import readable_store_id
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -138,7 +138,7 @@ async def _try_to_register(
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path, *paths.PERSISTENT]
     found_id, found_store, founding, incarnation, *found = await store.get_many(asked)
     cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
-    store_id = "" if found_store is None else parse_store_id(found_store[0], paths.STORE_ID)
+    store_id = "" if found_store is None else readable_store_id(found_store[0])
     if before is not None:
         _check_is_as_before(before, cluster_id, store_id)
     parents = [Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None]
@@ -161,7 +161,7 @@ async def _try_to_register(
             version = await write_chunks(store, content[:-1], broker_id, process, version)
             parents, content = [], content[-1:]
             founding_ends = [Delete(paths.FOUNDING, version)]
-    if not store_id:
+    if found_store is None:
         store_id = uuid_to_string(random_uuid(entropy))
         content.append(Create(paths.STORE_ID, encode_store_id(store_id)))
     is_kept = registration.is_log_tail_kept
@@ -199,14 +199,14 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
     """What an earlier call achieved that did not hear of it."""
     cluster_id, _ = await store.get(paths.CLUSTER_ID)
-    store_id, _ = await store.get(paths.STORE_ID)
+    (store_id,) = await store.get_many([paths.STORE_ID])
     _, incarnation = await store.get(paths.incarnation(broker_id))
     return Membership(
         parse_cluster_id(cluster_id, paths.CLUSTER_ID),
         broker_epoch,
         incarnation.version,
         founded=False,
-        store_id=parse_store_id(store_id, paths.STORE_ID),
+        store_id="" if store_id is None else readable_store_id(store_id[0]),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from oncelog_broker.identity.facts import StoreFacts
 from oncelog_broker.identity.note import NEVER, StoreKind
 from oncelog_broker.metadata import paths
@@ -17,6 +19,8 @@ from oncelog_broker.metadata.payloads import (
 )
 from oncelog_broker.metadata.store import MetadataStore, NoNode
 
+logger = logging.getLogger(__name__)
+
 
 async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
     """Reads only. StoreUnavailable, also while another broker founds the cluster; MalformedPayload."""
@@ -31,12 +35,30 @@ async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind
         kind,
         place,
         None if cluster_id is None else parse_cluster_id(cluster_id[0], paths.CLUSTER_ID),
-        "" if store_id is None else parse_store_id(store_id[0], paths.STORE_ID),
+        "" if store_id is None else readable_store_id(store_id[0]),
         NEVER if incarnation is None else incarnation[1].version,
-        "" if incarnation is None else parse_incarnation(incarnation[0], incarnation_path).process,
+        "" if incarnation is None else _process_of(incarnation[0], incarnation_path),
         store.last_zxid,
         founded_by,
     )
+
+
+def readable_store_id(data: bytes) -> str:
+    """ "" where it cannot be read: then the registrations alone are compared."""
+    try:
+        return parse_store_id(data, paths.STORE_ID)
+    except MalformedPayload as error:
+        logger.warning("going on without the id of the metadata store: %s", error)
+        return ""
+
+
+def _process_of(data: bytes, path: str) -> str:
+    """The nonce; "", as of a release that writes none, where the node cannot be read."""
+    try:
+        return parse_incarnation(data, path).process
+    except MalformedPayload as error:
+        logger.warning("which process of this broker registered last is not known: %s", error)
+        return ""
 
 
 async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:

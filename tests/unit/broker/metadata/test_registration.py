@@ -300,3 +300,13 @@ async def test_s73_which_partitions_nobody_else_has(embedded_store):
     await embedded_store.set(paths.topic("damaged"), b"damaged")
     assert await alone_in_sync(embedded_store, 1) == ("t-0",)
     assert await alone_in_sync(embedded_store, 2) == (), "it is no replica"
+
+
+@pytest.mark.parametrize("path", [paths.STORE_ID, paths.incarnation(1)])
+async def test_an_identity_in_the_store_that_cannot_be_read_is_done_without(embedded_store, path):
+    first = await register_broker(embedded_store, 1, REGISTRATION, process="p")
+    await embedded_store.set(path, b"damaged")
+    facts = await read_store_facts(embedded_store, 1, StoreKind.EMBEDDED, "here")
+    assert facts.cluster_id == first.cluster_id
+    assert (facts.store_id == "") is (path == paths.STORE_ID)
+    assert (facts.nonce == "") is (path != paths.STORE_ID)
