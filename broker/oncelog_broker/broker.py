@@ -325,6 +325,7 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
+        await self._forget_lost_directories()
         self.member.follow()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
         LogCleaner(
@@ -452,6 +453,12 @@ class Broker:
         self.logs = self._data.open_logs(open_locked)
         self._undo.push_async_callback(self._close_logs)
         return store
+
+    async def _forget_lost_directories(self) -> None:
+        """When every partition has a log here, this broker lacks nothing that lies in a directory that is gone."""
+        hosted = {(topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id)}
+        if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
+            await self._data.forget_lost()
 
     def _needed_settings(self, topic: str) -> Mapping[str, str]:
         """What an internal topic needs as settings of its own."""

@@ -22,6 +22,8 @@ from raw_client import RawClient
 from replicated_cluster import BROKERS, ReplicatedCluster
 from two_disks import PARTITIONS, SETTINGS, TOPIC, Ledger, TwoDisks, accepted_by, swap
 
+from oncelog_broker.local_cluster.ensemble import Ensemble
+
 INTERNAL = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -365,6 +367,9 @@ class Three(NamedTuple):
     def is_right(self, *directories: Path) -> None:
         """The broker comes back, all replicas hold the same, and records are read where it leads."""
         self.first.start(*directories)
+        self.is_whole()
+
+    def is_whole(self) -> None:
         self.cluster.until_registered(*BROKERS)
         self.ledger.write()
         self.cluster.until_whole(TOPIC)
@@ -453,6 +458,12 @@ def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
         three.is_right()
         shutil.rmtree(aside)
     assert f"{lost} was a data directory of this broker" in three.first.said()
+    for _ in range(2):
+        said = len(three.first.said())
+        three.kill()
+        three.first.start(*three.directories(1))
+    assert "was a data directory" not in three.first.said()[said:], "it has everything again"
+    three.is_whole()
 
 
 def test_s73_one_of_three_with_directories_older(three: Three) -> None:
@@ -508,6 +519,85 @@ def test_s70_three_whose_zookeeper_came_back_empty(three: Three, zookeeper: str)
         broker.process.settings["zookeeper.connect"] = zookeeper
         assert "or ZooKeeper has lost its data" in broker.refused()
         broker.process.settings["zookeeper.connect"] = right
-    three.cluster.start(2, 3)
-    three.others_go_on()
-    three.is_right()
+    three.cluster.start(*BROKERS)
+    three.is_whole()
+
+
+# --- a ZooKeeper that was put back from a backup
+
+
+class Backups:
+    """The data of a ZooKeeper of the test's own, while nobody uses it."""
+
+    def __init__(self, ensemble: Ensemble, place: Path) -> None:
+        self._ensemble = ensemble
+        self._place = place
+        self.connect = f"{ensemble.connect_string}/oncelog"
+
+    def save(self, name: str) -> None:
+        self._ensemble.stop()
+        shutil.copytree(self._ensemble.server(1).data, self._place / name)
+        self._ensemble.start()
+
+    def put_back(self, name: str) -> None:
+        self._ensemble.stop()
+        shutil.rmtree(self._ensemble.server(1).data)
+        shutil.copytree(self._place / name, self._ensemble.server(1).data)
+        self._ensemble.start()
+
+
+@pytest.fixture
+def backups(zookeeper_factory: Callable[..., Ensemble], tmp_path: Path) -> Backups:
+    return Backups(zookeeper_factory(), tmp_path)
+
+
+def test_s70_a_member_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
+    settings = {"zookeeper.connect": backups.connect, "zookeeper.session.timeout.ms": "6000", **INTERNAL, **SETTINGS}
+    process = BrokerProcess(tmp_path / "log", settings)
+    broker, ledger = TwoDisks(process, tmp_path / "disks"), Ledger(lambda: process.address)
+    member = Scene(broker, tmp_path, tmp_path, ledger)
+    broker.start()
+    ledger.create()
+    ledger.write()
+    process.stop()
+    backups.save("older")
+    broker.start()
+    ledger.write()
+    process.stop()
+    backups.save("newest")
+    backups.put_back("older")
+    refusal = broker.refused()
+    assert f"the metadata store at {backups.connect} is older than {broker.a} and {broker.b}" in refusal
+    backups.put_back("newest")
+    broker.start()
+    member.goes_on()
+    process.stop()
+    backups.put_back("older")
+    process.settings["start.accept"] = accepted_by(broker.refused())
+    ledger.is_idempotent = False  # whether producer ids come back is another matter
+    member.is_right()
+    process.kill()
+
+
+def test_s70_three_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
+    """None of them starts, whatever the others do; with the newest one put back all of them have everything."""
+    cluster = ReplicatedCluster(tmp_path, backups.connect, {**SETTINGS, "zookeeper.session.timeout.ms": "6000"})
+    brokers = {node_id: TwoDisks(cluster.brokers[node_id], tmp_path / f"disks{node_id}") for node_id in BROKERS}
+    ledger = Ledger(lambda: cluster.addresses)
+    three = Three(cluster, brokers, ledger)
+    with cluster:
+        ledger.create((1, 2, 3))
+        ledger.write()
+        cluster.kill(*BROKERS)
+        backups.save("older")
+        cluster.start(*BROKERS)
+        three.is_whole()
+        cluster.kill(*BROKERS)
+        backups.save("newest")
+        backups.put_back("older")
+        for broker in brokers.values():
+            assert f"the metadata store at {backups.connect} is older than" in broker.refused()
+        backups.put_back("newest")
+        cluster.start(*BROKERS)
+        three.is_whole()
+    cluster.check_logs()

@@ -341,7 +341,7 @@ def _look_for_sisters(
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
     """Accepted by its ids alone: the loss stays the same one at each start."""
-    paths = sorted(each.path for each in lost.values())
+    paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
     how = f"{_listed(again)} came back empty, or as another one" if again else "log.dirs does not have it any more"

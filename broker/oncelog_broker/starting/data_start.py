@@ -280,6 +280,12 @@ class DataStart:
         if any(each.note is not None and each.note.zxid < zxid for each in self.directories):
             await self._note_or_say(lambda note: replace(note, zxid=max(note.zxid, zxid)))
 
+    async def forget_lost(self) -> None:
+        """The directories that were lost are missed no more: what was there is elsewhere now."""
+        if self.verdict.lost:
+            self.verdict = replace(self.verdict, lost={})
+            await self._note_or_say(lambda note: replace(note, lost={}))
+
     async def _note_or_say(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
         try:
             await asyncio.to_thread(self._note, change)
