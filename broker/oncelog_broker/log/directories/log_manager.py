@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from oncelog_broker.identity.note import DirectoryNote
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -54,6 +55,34 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = LogConfig()
+
+
+def lock_directories(
+    data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
+) -> list[DataDirectory]:
+    """Lock the data directories, and check that all are this broker's, or nobody's yet. Nothing else is changed.
+
+    Raises LockHeld, MetaPropertiesError, NoteError, OSError: no directory stays locked.
+    """
+    directories: list[DataDirectory] = []
+    try:
+        for path in data_dirs:
+            directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
+            directories.append(directory)
+            cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+    except BaseException:
+        for directory in directories:
+            directory.close(clean=False)
+        raise
+    return directories
+
+
+def _note_sisters(directories: Sequence[DataDirectory]) -> None:
+    """Have each directory without a note remember which ones there are. OSError."""
+    sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
+    for each in directories:
+        if each.note is None and each.directory_id is not None:
+            each.write_note(DirectoryNote(each.directory_id, sisters))
 
 
 class LogManager:
@@ -101,14 +130,38 @@ class LogManager:
         Raises LockHeld, MetaPropertiesError, OSError (all with a message for the operator): no directory stays locked.
         What is wrong with a single log is in `failures`.
         """
-        directories: list[DataDirectory] = []
+        directories = lock_directories(data_dirs, node_id=node_id, cluster_id=cluster_id, disk=disk)
+        return cls.open_locked(
+            directories,
+            node_id=node_id,
+            cluster_id=cluster_id,
+            disk=disk,
+            clock=clock,
+            config_of=config_of,
+            entropy=entropy,
+        )
+
+    @classmethod
+    def open_locked(
+        cls,
+        directories: Sequence[DataDirectory],
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        disk: Disk,
+        clock: Clock,
+        config_of: Callable[[str], LogConfig] | None = None,
+        entropy: Entropy = system_entropy,
+    ) -> LogManager:
+        """`open` of directories that `lock_directories` has locked, which are unlocked where this raises. Raises
+        MetaPropertiesError, OSError."""
         try:
-            for path in data_dirs:
-                directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
-                directories.append(directory)
+            for directory in directories:
+                directory.check_owner(node_id=node_id, cluster_id=cluster_id)
                 cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
             for directory in directories:
                 directory.claim(node_id=node_id, cluster_id=cluster_id, entropy=entropy)
+            _note_sisters(directories)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
             for directory in directories:
@@ -194,12 +247,13 @@ class LogManager:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
         return self._topic_ids.get((topic, partition))
 
-    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+    def note_missing(self, partitions: Iterable[TopicPartition], lost: Collection[str] = ()) -> None:
         """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
 
         Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
-        made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
-        it may be a topic whose creation was cut short, hence a warning.
+        made anew (as Kafka does), it would give out their offsets a second time. So it does where data directories are
+        `lost`: these are their paths, and the log may have been there. Where nothing says so, nobody can know: it may
+        be a topic whose creation was cut short, hence a warning.
         """
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
         for key in partitions:
@@ -220,6 +274,11 @@ class LogManager:
                     "(their second line counts them)"
                 )
                 logger.error("%s: offline: %s", path, self._failures[key])
+            elif lost:
+                self._homes[key] = self._directories[0]
+                self._missing.add(key)
+                self._failures[key] = f"{name} has no log; it may be in {', '.join(lost)}, which is not there"
+                logger.error("%s: offline: %s", name, self._failures[key])
             else:
                 logger.warning(
                     "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "
