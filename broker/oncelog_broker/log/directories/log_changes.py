@@ -97,7 +97,7 @@ class LogOpening:
                 ]
                 if was_there:
                     self._identify(was_there)
-                    self._disk.sync_directory(home.path)
+                    home.names.sync()
             except OSError as error:
                 for wanted in all_wanted:
                     result = self.results.get(wanted.key)
@@ -127,7 +127,7 @@ class LogOpening:
                 config=wanted.config,
                 disk=self._disk,
                 clock=self._clock,
-                new_directory=NewDirectory(self._disk, path, identity),
+                new_directory=NewDirectory(self._disk, path, identity, home.names),
             )
         except KafkaError as error:
             return error.as_value()
@@ -218,7 +218,7 @@ class LogMoves:
                 self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)
         for home, keys in changed.items():
             try:
-                self._disk.sync_directory(home.path)
+                home.names.sync()
             except OSError as error:
                 for key in keys:
                     self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)

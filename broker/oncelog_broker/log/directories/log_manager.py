@@ -504,7 +504,7 @@ class LogManager:
                     continue
                 if not home.clean_shutdown and home.noted_offset(key) == 0:
                     identity = () if self._topic_ids[key] is None else (PARTITION_METADATA_FILE,)
-                    log.new_directory = NewDirectory.found(self._disk, path, identity)
+                    log.new_directory = NewDirectory.found(self._disk, path, identity, home.names)
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
                 if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
                     message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
