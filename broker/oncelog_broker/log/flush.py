@@ -3,8 +3,9 @@
 `PartitionLog.prepare_flush` and `finish_flush` belong to the thread of the log; `PendingFlush.sync` may run anywhere.
 `PartitionLog.flush` is all three in a row. Flushes of one log may overlap: `FlushesUnderWay`.
 
-The kernel reports a lost write once, to whichever fsync comes first. So a flush that failed is remembered for as long as
-the log is open, and every later flush of it fails with the same error, also where nobody waits for the first one any more.
+The kernel reports a lost write once, to whichever fsync comes first. So a flush that failed is remembered for as long
+as the log is open, and every later flush of it fails with the same error, also where nobody waits for the first one any
+more.
 """
 
 from __future__ import annotations

@@ -187,12 +187,34 @@ class Replicas:
         """All that this broker leads."""
         return self._leaders.values()
 
+    def log_end(self, topic: str, index: int) -> tuple[int, int]:
+        """Leader epoch of the last batch of a log (-1: it has none) and its log end offset, whoever leads.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, if it is offline; LEADER_NOT_AVAILABLE, while it is not known: it is
+        being opened or made, or its end is being cut.
+        """
+        key = (topic, index)
+        if key in self._offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._offline[key])
+        partition = self._hosts.get(key)
+        log = self._logs.get(topic, index) if partition is None else partition.log
+        if log is not None and log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is offline")
+        if partition is None or partition.log.is_truncating:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return partition.log.latest_epoch, partition.log.log_end_offset
+
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """What the image lets this broker lead and whose log could not be opened: topic, partition and state."""
-        for name, index in self._offline:
+        """What the image lets this broker lead and whose log could not be opened, or has failed while this broker is
+        alone in sync: topic, partition and state. (Who is not alone has proposed an ISR without itself.)"""
+        failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
+        for key in (*self._offline, *failed):
+            name, index = key
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
-            if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
+            if topic is None or state is None or not isinstance(self._role_in(state), Lead):
+                continue
+            if key in self._offline or state.isr == (self._broker_id,):
                 yield topic, index, state
 
     def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:

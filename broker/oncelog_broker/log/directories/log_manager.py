@@ -54,6 +54,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = LogConfig()
+NAMES_IN_A_LINE = 10
+"""Partitions that one line of the log names."""
 
 
 class LogManager:
@@ -194,13 +196,17 @@ class LogManager:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
         return self._topic_ids.get((topic, partition))
 
-    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+    def note_missing(
+        self, partitions: Iterable[TopicPartition], *, replicated: Callable[[TopicPartition], bool] = lambda _: False
+    ) -> None:
         """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
 
         Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
         made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
-        it may be a topic whose creation was cut short, hence a warning.
+        it may be a topic whose creation was cut short, hence a warning, one for all of them. `replicated`: whether
+        others have a replica of it, too.
         """
+        unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
         for key in partitions:
             if key in self._homes:
@@ -215,17 +221,24 @@ class LogManager:
                 self._missing.add(key)
                 self._failures[key] = (
                     f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
-                    "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
-                    f"of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and {LOG_START_OFFSET_CHECKPOINT} "
-                    "(their second line counts them)"
+                    "the directory back. If the partition has other replicas, have one of them lead first (oncelog "
+                    "leaders elect): if this one leads without its records, the others lose theirs. Then, or if this "
+                    "is the only replica, accept the loss: delete the topic; or stop the broker, take the partition's "
+                    f"lines out of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and "
+                    f"{LOG_START_OFFSET_CHECKPOINT} (their second line counts them), and start it"
                 )
                 logger.error("%s: offline: %s", path, self._failures[key])
             else:
-                logger.warning(
-                    "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "
-                    "records, they are lost, unless they are in a directory that is not in log.dirs any more",
-                    name,
-                )
+                unknown.setdefault(replicated(key), []).append(name)
+        for is_replicated, names in unknown.items():
+            logger.warning(
+                "no directory of log.dirs has a log of %d partitions of this broker: they begin anew, empty. %s: %s",
+                len(names),
+                "If they had records, these are fetched from the other replicas, where one of them leads"
+                if is_replicated
+                else "If they had records, they are lost, unless they are in a directory that log.dirs has no more",
+                " ".join(names[:NAMES_IN_A_LINE]) + (" ..." if len(names) > NAMES_IN_A_LINE else ""),
+            )
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """A log that is missing (`note_missing`) may be made anew: what it held is fetched from others. Nothing happens

@@ -19,7 +19,7 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import MAX_REST_SECONDS, ReturningLogs
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 EMPTY = ClusterImage("")
 ME, OTHER = 1, 2
@@ -186,6 +186,25 @@ async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -
     await host.look_for(5)
     assert host.only is failed
     assert failed.log.is_offline
+
+
+async def test_s80_a_leader_alone_in_sync_whose_log_has_failed_says_so(host: Host) -> None:
+    await host.show(ME, (ME, OTHER))
+    assert host.replicas.log_end("orders", 0) == (-1, 0)
+    host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    assert host.replicas.log_end("orders", 0) == (0, 1)
+    host.only.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaError) as raised:
+        host.replicas.log_end("orders", 0)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(host.replicas.led_offline()) == [], "it proposes an ISR without itself"
+    await host.show(ME, (ME,), epoch=1)
+    assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME,))]
+    await host.show(NO_LEADER, (ME,), epoch=2)
+    assert list(host.replicas.led_offline()) == []
+    with pytest.raises(KafkaError) as raised:
+        host.replicas.log_end("unknown", 0)
+    assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tmp_path: Path) -> None:
