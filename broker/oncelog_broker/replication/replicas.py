@@ -227,6 +227,14 @@ class Replicas:
             if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
                 yield name, index
 
+    def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of what this broker is to host and whose log could not be made: the disk was full, say.
+        Nothing of it was there, so nobody counts on it, and it may be made whoever leads."""
+        for key in self._offline:
+            state = self._image.partition(*key)
+            if state is not None and self._logs.is_unmade(key) and isinstance(self._role_in(state), Lead | Follow):
+                yield key
+
     def may_begin_again(self, name: str, index: int) -> bool:
         """Whether such a log may be opened again (`Replica.may_begin_again`). One that has not been open since the
         broker started, or since it was opened again in vain, may: nobody was told of it."""
@@ -242,12 +250,14 @@ class Replicas:
                     self.fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
-        """Try to open such a log again; it is followed from where it was synced."""
+        """Try to open such a log again, or to make it; it is followed from where it was synced."""
         key, topic = (name, index), self._image.topics[name]
         partition = self._hosts.get(key)
         high_watermark = 0 if partition is None else partition.high_watermark
         wanted = WantedLog(name, index, topic.topic_id, self._config_of(name))
-        if key in self._opening or self._hosted.is_pending(key) or not self._logs.begin_return(wanted, high_watermark):
+        if key in self._opening or self._hosted.is_pending(key):
+            return
+        if not self._logs.is_unmade(key) and not self._logs.begin_return(wanted, high_watermark):
             return
         reason = self._offline.get(key, "its disk failed")
         self._forget(name, index)

@@ -5,6 +5,9 @@ is given up (`LogManager.begin_return`) and fetched again, so it does not matter
 replica that others count on, or the only one, stays offline until the operator starts the broker again: what it
 acknowledged is nowhere else.
 
+A log that could not be made is tried again in the same way, whoever leads: nothing of it was there. It may be made in
+another data directory then (`log/directories/directory_choice.py`).
+
 Nor may anybody come to count on it by what it has said before: so the controller is asked for a new leader epoch first
 (`Replica.may_begin_again`). In Kafka, where only a restart brings a log back, the new broker epoch does that.
 """
@@ -57,12 +60,14 @@ class ReturningLogs:
         self._resting = {}
         told: list[tuple[str, int]] = []
         self._replicas.fetch_no_failed()
-        for key in list(self._replicas.offline_and_not_counted_on()):
+        unmade = set(self._replicas.offline_and_never_made())
+        for key in dict.fromkeys((*unmade, *self._replicas.offline_and_not_counted_on())):
             seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
             if until <= now and tried < LOGS_PER_LOOK:
                 tried += 1
-                if self._replicas.may_begin_again(*key):
-                    logger.info("an offline log is opened again", extra={"partition": f"{key[0]}-{key[1]}"})
+                if key in unmade or self._replicas.may_begin_again(*key):
+                    what = "a log is made that could not be" if key in unmade else "an offline log is opened again"
+                    logger.info(what, extra={"partition": f"{key[0]}-{key[1]}"})
                     self._replicas.open_again(*key)
                     seconds = min(2 * seconds, MAX_REST_SECONDS)
                 else:

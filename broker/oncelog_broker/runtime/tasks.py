@@ -7,8 +7,10 @@ per tick, since a `call_later` each would cost more than the request.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -81,9 +83,11 @@ def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
         logger.error("background task failed", exc_info=work.exception(), extra={"task": name})
 
 
-async def in_thread(job: Callable[[], T]) -> T:
-    """Run `job` in a worker thread. Being cancelled waits for its end: what it works on is nobody else's until then."""
-    running = asyncio.ensure_future(asyncio.to_thread(job))
+async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
+    """Run `job` in a worker thread, of `threads` or those that all share. Being cancelled waits for its end: what it
+    works on is nobody else's until then."""
+    context = contextvars.copy_context()  # as asyncio.to_thread, which knows no other threads
+    running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -28,6 +28,8 @@ LOGS_PER_SLICE: Final = 50
 """Logs looked at before other work gets its turn."""
 FLUSH_CHECK_SECONDS: Final = 3.0
 PURGE_SECONDS: Final = 1.0
+ROOM_SECONDS: Final = 10.0
+"""Between two looks how much room the data directories have."""
 
 
 class LogMaintenance:
@@ -50,6 +52,8 @@ class LogMaintenance:
         every("log retention", retention_seconds, self.apply_retention)
         every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
         every("log flush", FLUSH_CHECK_SECONDS, self.flush_due)
+        self._tasks.spawn("room in data directories", self.measure_room())
+        every("room in data directories", ROOM_SECONDS, self.measure_room)
         every(
             "producer id expiration",
             config[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS] / 1000,
@@ -95,6 +99,10 @@ class LogMaintenance:
         removal = self._logs.begin_purge(self._clock.now_ms())
         if removal is not None:
             await in_thread(removal.run)
+
+    async def measure_room(self) -> None:
+        """For whoever chooses a data directory for a new log."""
+        await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:
         """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""

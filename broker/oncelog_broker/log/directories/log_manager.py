@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from oncelog_broker.log.checkpoints import (
@@ -28,6 +28,7 @@ from oncelog_broker.log.directories.data_directory import (
     DataDirectory,
     marked_directory_name,
 )
+from oncelog_broker.log.directories.directory_choice import DirectoryChoice
 from oncelog_broker.log.directories.log_changes import (
     LogMove,
     LogMoves,
@@ -80,6 +81,7 @@ class LogManager:
         """Of the failures, those that were tried again in vain."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
+        self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[int, str]] = []
         """(when it may be freed, in ms, path of the directory)."""
         self.cluster_id: str | None = None
@@ -148,13 +150,13 @@ class LogManager:
         return self._of_the_topic(wanted, log)
 
     def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
-        """The logs, each made if there is none, in the data directory with the fewest logs.
+        """The logs, each made if there is none, in a data directory by `DirectoryChoice`.
 
         A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
         of these logs is opened or deleted by another call.
         """
         opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
-        counts = Counter(self._homes.values())
+        counts = self._choice.counts()
         for wanted in wanted_logs:
             found = self.find(wanted)
             if found is not None:
@@ -164,9 +166,7 @@ class LogManager:
             elif wanted.key in self._logs:
                 opening.to_identify.append((wanted, self._logs[wanted.key]))
             else:
-                home = min(self._directories, key=lambda directory: counts[directory])
-                counts[home] += 1
-                opening.to_make[home].append(wanted)
+                opening.to_make[self._choice.take(wanted.key, counts)].append(wanted)
         return opening
 
     def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
@@ -178,12 +178,15 @@ class LogManager:
                 if isinstance(log, PartitionLog):
                     self._homes[wanted.key] = home
                     self._topic_ids[wanted.key] = wanted.topic_id
+                    self._choice.note_made(wanted.key)
                     self._adopt(wanted.key, log)
+                elif not is_descriptor_limit(log.__cause__):
+                    self._choice.note_refusal(wanted.key, home, is_left=wanted.key in opening.left)
         for wanted, log in opening.to_identify:
             if opening.results[wanted.key] is log:
                 self._topic_ids[wanted.key] = wanted.topic_id
-        for wanted, path, *_ in opening.to_return:
-            self._finish_return(wanted, path, opening.results[wanted.key])
+        for returning in opening.to_return:
+            self._finish_return(returning, opening.results[returning.wanted.key])
         return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
 
     def _of_the_topic(self, wanted: WantedLog, found: PartitionLog | KafkaError) -> PartitionLog | KafkaError:
@@ -256,41 +259,53 @@ class LogManager:
         log, home = self._logs.get(key), self._homes.get(key)
         if home is None or key in self._missing or key in self._returning:
             return False
-        path = home.join(wanted.name)
         if log is None:
-            self._returning[key] = (
-                self._last_known[key]
-                if key in self._last_known
-                else ReturningLog(
-                    wanted,
-                    path,
-                    home.noted(RECOVERY_POINT_CHECKPOINT, key) or 0,
-                    home.noted(LOG_START_OFFSET_CHECKPOINT, key) or 0,
-                    home.noted(CLEANER_OFFSET_CHECKPOINT, key),
-                )
+            known = self._last_known.get(key) or ReturningLog(
+                wanted,
+                home,
+                home.noted(RECOVERY_POINT_CHECKPOINT, key) or 0,
+                home.noted(LOG_START_OFFSET_CHECKPOINT, key) or 0,
+                home.noted(CLEANER_OFFSET_CHECKPOINT, key),
             )
+            self._returning[key] = known._replace(wanted=wanted)  # the settings of now, the offsets of then
             return True
         if not log.is_offline or log.is_truncating:
             return False
-        self._failures[key] = f"{path}: its disk failed"
+        self._failures[key] = f"{home.join(wanted.name)}: its disk failed"
         self._high_watermarks[key] = high_watermark
+        is_name_lost = log.new_directory is not None and log.new_directory.is_lost
         self._returning[key] = ReturningLog(
-            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint
+            wanted, home, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint, is_name_lost
         )
         del self._logs[key]
         log.abandon()
         return True
 
-    def _finish_return(self, wanted: WantedLog, path: str, result: PartitionLog | KafkaError) -> None:
-        returning = self._returning.pop(wanted.key)
+    def _finish_return(self, returning: ReturningLog, result: PartitionLog | KafkaError) -> None:
+        wanted = returning.wanted
+        del self._returning[wanted.key]
         if isinstance(result, KafkaError):
             self._last_known[wanted.key] = returning
-            self._failures[wanted.key] = f"{path}: {result}"
+            self._failures[wanted.key] = f"{returning.path}: {result}"
             return
         del self._failures[wanted.key]
         self._last_known.pop(wanted.key, None)
         self._topic_ids[wanted.key] = wanted.topic_id
         self._adopt(wanted.key, result)
+
+    def is_unmade(self, key: TopicPartition) -> bool:
+        """Whether there is no log of this partition, and never was one that is known: it may be made."""
+        return key not in self._homes
+
+    def place_of(self, key: TopicPartition) -> str | None:
+        """The data directory in which a log is; None if there is none."""
+        home = self._homes.get(key)
+        return None if home is None else home.path
+
+    def placing(self) -> Callable[[TopicPartition], str]:
+        """What tells of each of many logs the data directory in which it is, or is to be made."""
+        counts = self._choice.counts()
+        return lambda key: self._choice.place(key, counts).path
 
     def delete(self, topic: str, partition: int) -> None:
         """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
@@ -386,6 +401,12 @@ class LogManager:
         """Bytes of the file system that a data directory is on: all, and those that this process may still write.
         OSError."""
         return self._disk.room(directory)
+
+    def note_rooms(self) -> None:
+        """Measure how much room the data directories have: new logs go where there is some. From any thread."""
+        for directory in self._directories if len(self._directories) > 1 else ():  # else there is no choice
+            with suppress(OSError):
+                self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
     def logs(self) -> Iterator[PartitionLog]:
         """All logs, those included that went offline after they were opened."""
