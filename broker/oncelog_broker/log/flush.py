@@ -11,12 +11,14 @@ more.
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from threading import Lock
 
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
 from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +101,9 @@ class PendingFlush:
             except OSError as error:
                 if not is_out_of_space(error):
                     raise
-                logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
+                home = os.path.dirname(os.path.dirname(error.filename or ""))
+                if DISK_TROUBLES.is_news(home, "write snapshots of producers", error):
+                    logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
         if self._directory is not None:
             self._disk.sync_directory(self._directory)
 

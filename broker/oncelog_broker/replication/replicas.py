@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -25,6 +26,7 @@ from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_tu
 from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
 from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -484,7 +486,10 @@ class Replicas:
     def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            if self._offline.get(key) != str(log):
+            cause = log.__cause__
+            home = os.path.dirname(getattr(cause, "filename", None) or "")
+            is_news = cause is None or DISK_TROUBLES.is_news(home, "open a log", cause)
+            if is_news and self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return

@@ -28,6 +28,8 @@ LOOK_SECONDS: Final = 1.0
 FIRST_REST_SECONDS: Final = 1.0
 """From when a log is seen to be offline to the first attempt; twice as long before each other one."""
 MAX_REST_SECONDS: Final = 60.0
+NAMES_IN_A_LINE: Final = 10
+"""Of the log."""
 LOGS_PER_LOOK: Final = 100
 """Of a disk with very many, some at a time."""
 
@@ -59,6 +61,7 @@ class ReturningLogs:
         now, before, tried = self._clock.monotonic(), self._resting, 0
         self._resting = {}
         told: list[tuple[str, int]] = []
+        opened: list[str] = []
         self._replicas.fetch_no_failed()
         unmade = set(self._replicas.offline_and_never_made())
         for key in dict.fromkeys((*unmade, *self._replicas.offline_and_not_counted_on())):
@@ -66,13 +69,15 @@ class ReturningLogs:
             if until <= now and tried < LOGS_PER_LOOK:
                 tried += 1
                 if key in unmade or self._replicas.may_begin_again(*key):
-                    what = "a log is made that could not be" if key in unmade else "an offline log is opened again"
-                    logger.info(what, extra={"partition": f"{key[0]}-{key[1]}"})
+                    opened.append(f"{key[0]}-{key[1]}")
                     self._replicas.open_again(*key)
                     seconds = min(2 * seconds, MAX_REST_SECONDS)
                 else:
                     told.append(key)
                 until = now + seconds
             self._resting[key] = seconds, until
+        if opened:
+            names = " ".join(opened[:NAMES_IN_A_LINE])
+            logger.info("offline logs are opened or made again", extra={"count": len(opened), "partitions": names})
         if told:
             self._ask_for_new_epochs(told)
