@@ -262,6 +262,7 @@ class Broker:
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
         self.telling.does("the broker joins its cluster")
+        may_lack_ends = not predecessor.is_log_tail_kept
         await self._join(store, predecessor)
         securities.login_key = await login_key(store)
         first_users = parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
@@ -301,6 +302,8 @@ class Broker:
             self.member.may_lead if self._is_clustered else None,
             self.slices.pauses(0.0).here,
         )
+        if may_lack_ends:
+            self.replicas.doubt_logs()
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )

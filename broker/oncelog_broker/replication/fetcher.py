@@ -98,6 +98,10 @@ class Fetchers:
         fetcher.add(partition)
         self._followed[partition] = fetcher
 
+    def begin_anew(self, partition: Partition) -> None:
+        """See `Fetching`."""
+        self._truncate(partition, BeginAt(partition.log.log_start_offset))
+
     def hears(self, partition: Partition) -> bool:
         """See `Fetching`."""
         fetcher = self._followed.get(partition)

@@ -32,6 +32,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+WRITTEN_BACK_MS: Final = 300_000
+"""After this time the operating system has written what it was given, however much there was (by default it begins
+after 30 seconds)."""
 AWAITED_SECONDS: Final = 1.0
 """For so long after a leader epoch began, the fetches of a follower that has not asked in it wait only a moment: it
 hears of the epoch by itself, perhaps later than we, and can ask with its next fetch only."""
@@ -45,6 +48,9 @@ class Fetching(Protocol):
 
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
+
+    def begin_anew(self, partition: Partition) -> None:
+        """Give its log up, in the background, and then say so to `Replicas.on_truncated`."""
 
     def hears(self, partition: Partition) -> bool:
         """Whether its leader answers: if not, nothing is known here of what is new."""
@@ -92,6 +98,8 @@ class Replicas:
         their logs are open, say."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.news_pace = NewsPace()
+        self._doubted: set[tuple[str, int]] = set()
+        """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
         self.fetching: Fetching | None = None
         self.may_lead = may_lead
         self.is_leaving = False
@@ -99,6 +107,10 @@ class Replicas:
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
         expected to."""
+
+    def doubt_logs(self) -> None:
+        """The machine went down before this start: all logs that are there may lack their ends."""
+        self._doubted.update(self._logs.partitions())
 
     # --- asked by the request handlers
 
@@ -423,9 +435,12 @@ class Replicas:
             if self.fetching is not None:
                 if self.is_leaving and not role.is_in_sync:
                     self.fetching.forget(partition)
+                elif is_news and role.has_leader and self._must_begin_anew(partition, role):
+                    self.fetching.begin_anew(partition)
                 elif is_news:
                     self.fetching.follow(partition)
             return
+        self._doubted.discard(key)
         if self.fetching is not None:
             self.fetching.forget(partition)
         if partition.log.is_truncating:
@@ -445,6 +460,23 @@ class Replicas:
                 self._awaited.setdefault(broker_id, {})[partition] = self._monotonic() + AWAITED_SECONDS
             for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
+
+    def _must_begin_anew(self, partition: Partition, role: Follow) -> bool:
+        """Whether a log that lost its end in a power cut is given up, now that it is to follow a leader.
+
+        Of a log that is compacted, or was, the lost end may be what takes back records that are left: markers,
+        deletions. The others may have compacted it away since, as this replica had it when it was in sync (S56). They
+        do that `delete.retention.ms` after they have seen it at the earliest: where that is long, what this replica
+        had of it by then was on the disk.
+        """
+        key = (partition.topic, partition.index)
+        if key not in self._doubted:
+            return False
+        self._doubted.discard(key)
+        log = partition.log
+        is_short = log.config.delete_retention_ms < WRITTEN_BACK_MS
+        was_compacted = log.config.is_compacted or log.cleaner_checkpoint is not None
+        return is_short and was_compacted and not role.is_in_sync and not log.is_offline
 
     def on_truncated(self, partition: Partition) -> None:
         """The end of its log is cut: it may have been chosen to lead meanwhile, or be deleted."""
