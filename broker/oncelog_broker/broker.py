@@ -83,6 +83,7 @@ from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.log_end_calls import LogEndCalls
 from oncelog_broker.server.throttling import Throttling
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.starting.data_start import DataStart
@@ -249,6 +250,7 @@ class Broker:
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
         self.telling.does("the broker joins its cluster")
+        may_lack_ends = not predecessor.is_log_tail_kept
         await self._join(store, predecessor)
         securities.login_key = await login_key(store)
         first_users = parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
@@ -271,15 +273,14 @@ class Broker:
         self._undo.push_async_callback(self._listeners.close)
         self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
-        self.logs.note_missing(
-            (
-                (topic.name, index)
-                for topic, index, state in self.image.partitions_on(self.node_id)
-                # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
-                if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
-            ),
-            sorted(each.path for each in self._data.verdict.lost.values()),
-        )
+        expected = {
+            (topic.name, index): len(state.replicas) > 1
+            for topic, index, state in self.image.partitions_on(self.node_id)
+            # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
+            if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
+        }
+        lost = sorted(each.path for each in self._data.verdict.lost.values())
+        self.logs.note_missing(expected, lost, replicated=expected.__getitem__)
         set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, is_new=self.member.is_new)
         self.telling.does("logs are loaded")
         self.replicas = Replicas(
@@ -293,11 +294,14 @@ class Broker:
             self.member.may_lead if self._is_clustered else None,
             self.slices.pauses(0.0).here,
         )
+        if may_lack_ends:
+            self.replicas.doubt_logs()
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
+        self._log_end_calls.begin(self.peers, self.replicas)
         self._undo.callback(self.replicas.close)
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
@@ -474,6 +478,7 @@ class Broker:
         register = partial(self._register, store, predecessor)
         self.member = ClusterMember(store, register, self.clock, self.tasks, is_strict=is_strict)
         await self.member.join()
+        self._log_end_calls = LogEndCalls(self.node_id, self.slices.pauses().here)
         self.elector = Elector(
             store,
             self.node_id,
@@ -481,6 +486,7 @@ class Broker:
             self.tasks,
             self.slices.pauses().here,
             self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
+            self._log_end_calls if self._is_clustered else None,
         )
         self._undo.callback(self.elector.close)
         self.topics = TopicController(store, self.elector.term)

@@ -36,6 +36,7 @@ from oncelog_broker.log.checkpoints import (
     write_offset_checkpoint,
 )
 from oncelog_broker.log.directories.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from oncelog_broker.log.new_directory import NameSyncs
 from oncelog_broker.runtime.disk import Disk, Lock
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.uuids import uuid_to_string
@@ -117,6 +118,8 @@ class DataDirectory:
         self.checkpoint_guard = threading.Lock()
         """Held by whoever writes a checkpoint, from before the offsets are looked up: checkpoints are written by worker
         threads too, and an offset that was looked up before a truncation must not be written after it."""
+        self.names = NameSyncs(disk, path)
+        """Of the logs in it."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """What the files hold, by name, as far as they were read or written."""
 
@@ -219,7 +222,11 @@ class DataDirectory:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """`checkpoint_guard` must be held."""
-        write_offset_checkpoint(self._disk, self.join(name), offsets)
+        try:
+            write_offset_checkpoint(self._disk, self.join(name), offsets)
+        except OSError as error:
+            self.names.note_failure(error)  # it may have been the fsync of this directory
+            raise
         self._checkpoints[name] = offsets
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
