@@ -119,7 +119,7 @@ def alone(past: Scene, tmp_path: Path) -> Iterator[Scene]:
         process.kill()
 
 
-def test_s70_alone_in_another_order(alone: Scene) -> None:
+def test_s70_e41_alone_in_another_order(alone: Scene) -> None:
     alone.is_right(alone.broker.b, alone.broker.a)
 
 
@@ -132,7 +132,7 @@ def test_s70_alone_with_its_disks_swapped(alone: Scene) -> None:
     alone.is_right()
 
 
-def test_s72_alone_without_its_store(alone: Scene) -> None:
+def test_s72_e41_alone_without_its_store(alone: Scene) -> None:
     (alone.broker.a / "metadata.db").unlink()
     alone.is_right()
     assert "the metadata store of this broker is not there" in alone.broker.said()
@@ -211,7 +211,7 @@ def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> Non
     alone.is_right()
 
 
-def test_s70_alone_and_moved_to_zookeeper(alone: Scene, zookeeper: str) -> None:
+def test_s70_e41_alone_and_moved_to_zookeeper(alone: Scene, zookeeper: str) -> None:
     """No mistake: it takes everything with it. And back it does not go by mistake."""
     alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
     alone.is_right()
@@ -236,7 +236,7 @@ def member(past: Scene, new_chroot: Callable[[], str], tmp_path: Path) -> Iterat
         process.kill()
 
 
-def test_s70_a_member_with_a_wrong_chroot(member: Scene, zookeeper: str) -> None:
+def test_s70_e40_a_member_with_a_wrong_chroot(member: Scene, zookeeper: str) -> None:
     settings = member.broker.process.settings
     right = settings["zookeeper.connect"]
     settings["zookeeper.connect"] = zookeeper
@@ -408,7 +408,7 @@ def three(three_of_module: Three) -> Three:
     return three_of_module
 
 
-def test_s70_one_of_three_with_a_wrong_chroot(three: Three, zookeeper: str) -> None:
+def test_s70_e40_one_of_three_with_a_wrong_chroot(three: Three, zookeeper: str) -> None:
     three.kill()
     settings = three.first.process.settings
     right, settings["zookeeper.connect"] = settings["zookeeper.connect"], zookeeper
@@ -466,7 +466,7 @@ def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
     three.is_whole()
 
 
-def test_s73_one_of_three_with_directories_older(three: Three) -> None:
+def test_s73_e42_one_of_three_with_directories_older(three: Three) -> None:
     """All of them go down, and the one with the older state comes first."""
     three.kill()
     older = three.first.save("older")
@@ -512,7 +512,7 @@ def test_one_of_three_twice(three: Three) -> None:
     three.ledger.check()
 
 
-def test_s70_three_whose_zookeeper_came_back_empty(three: Three, zookeeper: str) -> None:
+def test_s70_e40_three_whose_zookeeper_came_back_empty(three: Three, zookeeper: str) -> None:
     three.cluster.kill(*BROKERS)
     right = three.cluster.zookeeper
     for broker in three.brokers.values():

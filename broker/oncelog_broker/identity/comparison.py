@@ -31,7 +31,9 @@ class _Findings:
 
 MAX_NAMES: Final = 10
 """Of partitions in one message."""
-RECORDS_AGAIN: Final = "the logs of this broker are taken over, and nothing of what other brokers had"
+RECORDS_AGAIN: Final = (
+    "the logs of this broker are taken over; what only other brokers had, settings, users and ACLs are not"
+)
 FROM_COPY: Final = (
     "topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {copied}; the brokers "
     "that held a partition hold it again, and of these the one with the most records leads. What was changed after "
@@ -218,7 +220,7 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
         "zookeeper.connect is not set: alone, the broker would serve records that the cluster has left behind, and "
         "take others that the cluster never sees",
         f"Set zookeeper.connect{f'={where}' if where else ''}",
-        "the broker is a cluster of its own from now on, with what it has",
+        f"the broker is a cluster of its own from now on; {RECORDS_AGAIN}",
     )  # fmt: skip
 
 

@@ -191,14 +191,15 @@ async def test_s74_a_founding_that_was_cut_short_is_continued_and_nobody_joins_m
     assert 0 < len(await limited.children(paths.TOPICS)) < 100
     first = paths.topic("a-topic-with-a-name-0")
     topic_id = parse_topic((await limited.get(first))[0], first).topic_id
+    elsewhere = replace(REGISTRATION, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 9092),))
     for other in (2, 3):
         with pytest.raises(ConnectionLost, match="broker 1 founds the cluster and has not finished"):
-            await register_broker(limited, other, REGISTRATION)
+            await register_broker(limited, other, elsewhere)
     assert (await register_broker(limited, 1, REGISTRATION, found_logs, process="p2")).founded
     image = await reader.read_image(limited)
     assert len(image.topics) == 100
     assert image.topics["a-topic-with-a-name-0"].topic_id == topic_id
-    assert not (await register_broker(limited, 2, REGISTRATION)).founded
+    assert not (await register_broker(limited, 2, elsewhere)).founded
 
 
 async def test_s74_an_earlier_process_of_the_founder_writes_nothing_more(limited):
