@@ -142,6 +142,10 @@ def outcome(
     sure = tuple(broker for broker in present if ends[broker] != OFFLINE)
     if sure:
         candidates = tuple(broker for broker in sure if broker in staying) or sure
+        known_ends = {ends[broker] for broker in candidates}
+        if UNKNOWN not in known_ends:
+            # Each has what was acknowledged. If one has lost its log and nobody has noticed, it is the shortest.
+            candidates = tuple(broker for broker in candidates if ends[broker] == max(known_ends))
         return _elected(state, replicas, candidates, sure, controller_epoch)
     those_left = Candidates(state, replicas, unsure, live, log_end_of)
     return _without_a_sure_replica(those_left, controller_epoch, unclean, waits_for_absent)
