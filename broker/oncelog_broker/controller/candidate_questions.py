@@ -89,7 +89,7 @@ class CandidateQuestions:
         """Some partitions of the term are undecided."""
         self._stirred.set()
         if self._work is None or self._work.done():
-            self._work = self._tasks.spawn("ask candidates", self._work_off(term))
+            self._work = self._tasks.spawn("ask candidates", self._work_off(term), is_awaited=True)
 
     def close(self) -> None:
         """The term is over: nothing is asked any more."""
@@ -112,6 +112,8 @@ class CandidateQuestions:
                 await self._look(term)
             except (StoreUnavailable, Deposed) as error:
                 logger.info("elections wait", extra={"reason": error})
+            except Exception:  # the other partitions wait, too
+                logger.exception("candidates could not be asked")
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._stirred.wait()
@@ -154,7 +156,7 @@ class CandidateQuestions:
             by_broker[question.broker].append(question)
         for asked in by_broker.values():
             self._under_way.update(asked)
-            task = self._tasks.spawn("ask a candidate", self._ask_and_note(term, asked))
+            task = self._tasks.spawn("ask a candidate", self._ask_and_note(term, asked), is_awaited=True)
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
         if due:
@@ -192,6 +194,8 @@ class CandidateQuestions:
             await term.note_log_ends(await self._ask_one(asked))
         except (StoreUnavailable, Deposed) as error:
             logger.info("elections wait", extra={"reason": error})
+        except Exception:  # it is asked again
+            logger.exception("a candidate could not be asked")
         finally:
             self._under_way.difference_update(asked)
             self._stirred.set()

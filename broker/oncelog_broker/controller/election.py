@@ -137,11 +137,16 @@ def outcome(
     # Where somebody was there all the time, no question holds up the election; unless it has just been given up.
     must_ask = state.leader == NO_LEADER or (not staying and len(state.isr) > 1)
     ends = {broker: log_end_of(broker) if must_ask else UNKNOWN for broker in present}
-    if None in ends.values():
-        return Undecided(ask=tuple(broker for broker, end in ends.items() if end is None))
-    sure = tuple(broker for broker in present if ends[broker] != OFFLINE)
+    said = {broker: end for broker, end in ends.items() if end is not None}
+    if len(said) < len(ends):
+        return Undecided(ask=tuple(broker for broker in present if broker not in said))
+    sure = tuple(broker for broker in present if said[broker] != OFFLINE)
     if sure:
         candidates = tuple(broker for broker in sure if broker in staying) or sure
+        known_ends = {said[broker] for broker in candidates}
+        if UNKNOWN not in known_ends:
+            # Each has what was acknowledged. If one has lost its log and nobody has noticed, it is the shortest.
+            candidates = tuple(broker for broker in candidates if said[broker] == max(known_ends))
         return _elected(state, replicas, candidates, sure, controller_epoch)
     those_left = Candidates(state, replicas, unsure, live, log_end_of)
     return _without_a_sure_replica(those_left, controller_epoch, unclean, waits_for_absent)

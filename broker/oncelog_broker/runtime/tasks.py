@@ -134,7 +134,8 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
         while not running.done():  # however often it is cancelled: a client goes, and then the broker stops
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
-        running.exception()  # who was cancelled has to look for it where the job leaves it
+        if not running.cancelled():
+            running.exception()  # who was cancelled has to look for it where the job leaves it
         raise
     finally:
         del running  # else an error of the job, whose traceback has this frame, would be kept by itself

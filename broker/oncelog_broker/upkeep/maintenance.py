@@ -55,7 +55,6 @@ class LogMaintenance:
         every("log retention", retention_seconds, self.apply_retention)
         every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
         every("log flush", FLUSH_CHECK_SECONDS, self.flush_due)
-        self._tasks.spawn("room in data directories", self.measure_room())
         every("room in data directories", ROOM_SECONDS, self.measure_room)
         every("troubles of disks", TROUBLES_SECONDS, self.report_troubles)
         every(

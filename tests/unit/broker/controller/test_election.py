@@ -185,3 +185,11 @@ def test_s80_no_question_holds_up_an_election_where_one_was_there_all_the_time()
     there, unsure = brokers(b1=UNSURE)
     only = outcome((1,), known, there, unsure, 6, False, (), {}.get, waits_for_absent=True)
     assert only == (PartitionState(1, 4, (1,), 6), True), "the only replica leads whatever it has"
+
+
+def test_s80_of_those_who_are_sure_the_most_complete_log_leads_where_all_have_said_what_they_have():
+    all_back = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
+    ends = {1: LogEnd(-1, 0), 2: LogEnd(3, 100), 3: LogEnd(3, 100)}
+    assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(2, 4, (1, 2, 3), 6), False)
+    ends[2] = UNKNOWN
+    assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(1, 4, (1, 2, 3), 6), False)
