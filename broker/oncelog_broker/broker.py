@@ -1,8 +1,8 @@
 """The composition root: one broker, all its parts put together, started in order and stopped in reverse.
 
-Start: open the metadata store -> lock and open the logs -> bind the listeners (port 0 becomes a real port) -> register,
-claim the controller's part, elect leaders -> read the cluster image, open what it gives us -> serve. Nothing is served
-before the image is complete.
+Start: lock the data directories -> open the metadata store -> compare the two, refuse or go on (`starting/`) -> open
+the logs -> bind the listeners (port 0 becomes a real port) -> register, claim the controller's part, elect leaders ->
+read the cluster image, open what it gives us -> serve. Nothing is served before the image is complete.
 """
 
 from __future__ import annotations
@@ -36,29 +36,28 @@ from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.internal_topics import needed_settings
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.directories.data_directory import make_data_directory
+from oncelog_broker.log.directories.data_directory import UNKNOWN_BROKER_EPOCH, make_data_directory
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.log.directories.meta_properties import read_meta_properties
 from oncelog_broker.metadata import feature_levels
 from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.login_key import login_key
-from oncelog_broker.metadata.membership import ClusterMember, patiently
-from oncelog_broker.metadata.opening import METADATA_FILE, open_store, store_of
+from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.metadata_copy import MetadataCopier
+from oncelog_broker.metadata.opening import METADATA_FILE
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.registration import Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
-from oncelog_broker.replication.found_logs import found_logs
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
@@ -88,8 +87,10 @@ from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
 from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_broker.server.limits import Limits
 from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.log_end_calls import LogEndCalls
 from oncelog_broker.server.throttling import Throttling
 from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_broker.starting.data_start import DataStart
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.departure import Departure, Patience
 from oncelog_broker.upkeep.maintenance import LogMaintenance
@@ -103,6 +104,8 @@ GIVE_UP_SECONDS: Final = 5.0
 DOUBT_SECONDS: Final = 2.0
 """How long a broker that is told to stop waits for its session to be confirmed: who leads the only copy in sync must
 not go because ZooKeeper answered late just then. Without ZooKeeper, it stops so much later."""
+NOTE_SECONDS: Final = 60.0
+"""How often the data directories note the last write of the metadata store."""
 KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION,
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
@@ -155,6 +158,8 @@ class Broker:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._effectless_warnings = EffectlessWarnings()
         self.advertised: tuple[Listener, ...] = ()
+        self._data: DataStart
+        self._store: MetadataStore
         self.logs: LogManager
         self.member: ClusterMember
         self.metadata: MetadataCache
@@ -230,33 +235,18 @@ class Broker:
         advertised = advertised_listeners(self.config, socket.gethostname())
         brokers_listener = inter_broker_listener(self.config)
         securities = Securities(self.config, lambda: self.image, is_clustered=self._is_clustered)
-        home = os.path.abspath(self.config.log_dirs[0])
-        try:
-            make_data_directory(self.disk, home)
-        except OSError as error:
-            raise BrokerStartError(
-                f"the data directory {home} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
-            ) from error
         http = self.config[HTTP_LISTENER]
         if http is not None:
             await self.telling.listen(http, self.node_id, self._network, self.slices, self.clock)
             self._undo.push_async_callback(self.telling.close)
-        self.telling.does("the metadata store is opened")
-        store = await open_store(self.config, home, self.clock, tls_to_zookeeper(self.config))
-        self._undo.push_async_callback(store.close)
-        if not self._is_clustered:
-            store.watch_session(self._on_session)
-        self.telling.does("logs are found and locked")
-        self.logs = LogManager.open(
-            self.config.log_dirs,
-            node_id=self.node_id,
-            cluster_id=await self._cluster_id(store, home),
-            config_of=lambda topic: self.log_config({}),
-            disk=self.disk,
-            clock=self.clock,
+        store = await self._open_data()
+        predecessor = Predecessor(
+            store,
+            self.disk,
+            self._data.trace_directory,
+            was_closed_cleanly=self.logs.was_closed_cleanly,
+            is_whole=not self._data.verdict.is_unsure,
         )
-        self._undo.push_async_callback(self._close_logs)
-        predecessor = Predecessor(store, self.disk, home, was_closed_cleanly=self.logs.was_closed_cleanly)
         await predecessor.end_session()
         self._undo.push_async_callback(self._listeners.close)
         bound = {}
@@ -265,13 +255,17 @@ class Broker:
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
         self.telling.does("the broker joins its cluster")
+        may_lack_ends = not predecessor.is_log_tail_kept
         await self._join(store, predecessor)
         securities.login_key = await login_key(store)
         first_users = parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
         await self.member.patiently(partial(make_first_users, store, first_users))
         await securities.follow(self.tasks)
         self._undo.push_async_callback(self.metadata.close)
+        copier = MetadataCopier(self.metadata, self._data.home, self.disk, self.clock, self.tasks, self.slices)
+        self._undo.push_async_callback(copier.finish)
         self._undo.push_async_callback(self.tasks.close)
+        copier.start()
         self.peers = BrokerPeers(
             self.node_id,
             brokers_listener,
@@ -284,13 +278,15 @@ class Broker:
         self._undo.push_async_callback(self._listeners.close)
         self.producer_ids = ProducerIdManager(store, self.node_id)
         self._follow_broker_configs(self.image)
-        self.logs.note_missing(
-            (topic.name, index)
+        expected = {
+            (topic.name, index): len(state.replicas) > 1
             for topic, index, state in self.image.partitions_on(self.node_id)
             # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
             if state.leader == self.node_id or self.node_id in state.isr or state.leader == NO_LEADER
-        )
-        set_strays_aside(self.logs, self.image, self.node_id, store_of(self.config), is_new=self.member.is_new)
+        }
+        lost = sorted(each.path for each in self._data.verdict.lost.values())
+        self.logs.note_missing(expected, lost, replicated=expected.__getitem__)
+        set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, is_new=self.member.is_new)
         self.telling.does("logs are loaded")
         self.replicas = Replicas(
             self.node_id,
@@ -303,11 +299,14 @@ class Broker:
             self.member.may_lead if self._is_clustered else None,
             self.slices.pauses(0.0).here,
         )
+        if may_lack_ends:
+            self.replicas.doubt_logs()
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
+        self._log_end_calls.begin(self.peers, self.replicas)
         self._undo.callback(self.replicas.close)
         self.replicas.on_opened = self._on_opened
         self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
@@ -339,6 +338,7 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
+        await self._forget_lost_directories()
         self.member.follow()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
         LogCleaner(
@@ -351,6 +351,7 @@ class Broker:
             percentage = self.config[leadership_keys.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
             self.tasks.every("preferred leaders", seconds, partial(balance_leaders, self.elector.term, percentage))
         self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
+        self.tasks.every("note of the store", NOTE_SECONDS, self._note_store)
         self._services = Services(
             config=self.config,
             clock=self.clock,
@@ -377,18 +378,18 @@ class Broker:
             authorizer=configured_authorizer(self.config, self.metadata),
             key_ages=securities.key_ages,
         )
-        warn_of_weak_settings(self.config, self._store_file(home))
+        warn_of_weak_settings(self.config, self._store_file())
         dispatcher = Dispatcher(self._services, self.telling.times)
         throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)
         follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
 
-    def _store_file(self, home: str) -> StoreFile | None:
+    def _store_file(self) -> StoreFile | None:
         """What may be seen of the embedded metadata store by other users of the machine."""
         if self._is_clustered:
             return None
-        path = os.path.join(home, METADATA_FILE)
+        path = os.path.join(self._data.home, METADATA_FILE)
         return StoreFile(path, readable_by_others(path), any(self.image.user_configs.values()))
 
     def _replicate(self) -> IsrKeeper:
@@ -442,12 +443,48 @@ class Broker:
                 extra={"limit": limit, "connections": division.connections},
             )
 
-    async def _cluster_id(self, store: MetadataStore, directory: str) -> str:
-        """The data directory may know it (one of another origin, or of a start that was cut short)."""
-        properties = read_meta_properties(self.disk, directory)
-        known = None if properties is None else properties.cluster_id
-        agree = partial(agreed_cluster_id, store, known, is_shared=self._is_clustered)
-        return await patiently(agree, store.session_timeout, self.clock)
+    async def _open_data(self) -> MetadataStore:
+        """Lock the data directories, open the metadata store, compare the two, open the logs. What the start is refused
+        for has changed nothing."""
+        for path in map(os.path.abspath, self.config.log_dirs):
+            try:
+                make_data_directory(self.disk, path)
+            except OSError as error:
+                raise BrokerStartError(
+                    f"the data directory {path} cannot be made: {error.strerror}. "
+                    "Choose another with --data or log.dirs."
+                ) from error
+        self.telling.does("the data directories are locked")
+        self._data = DataStart.lock(self.config, self.disk, self.clock)
+        self._undo.callback(self._data.unlock)
+        self.telling.does("the metadata store is opened")
+        store = await self._data.open_store(tls_to_zookeeper(self.config))
+        self._undo.push_async_callback(store.close)
+        self._store = store
+        if not self._is_clustered:
+            store.watch_session(self._on_session)
+        self.telling.does("logs are found")
+        open_locked = partial(
+            LogManager.open_locked,
+            node_id=self.node_id,
+            cluster_id=await self._data.cluster_id(store),
+            config_of=lambda topic: self.log_config({}),
+            disk=self.disk,
+            clock=self.clock,
+        )
+        self.logs = self._data.open_logs(open_locked)
+        self._undo.push_async_callback(self._close_logs)
+        return store
+
+    async def _forget_lost_directories(self) -> None:
+        """When every partition has a log here, this broker lacks nothing that lies in a directory that is gone."""
+        hosted = {(topic.name, index) for topic, index, _ in self.image.partitions_on(self.node_id)}
+        if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
+            await self._data.forget_lost()
+
+    def _needed_settings(self, topic: str) -> Mapping[str, str]:
+        """What an internal topic needs as settings of its own."""
+        return needed_settings(topic, self.config)
 
     async def _join(self, store: MetadataStore, predecessor: Predecessor) -> None:
         """Register in the cluster, become its controller if there is none, read the image."""
@@ -455,6 +492,7 @@ class Broker:
         register = partial(self._register, store, predecessor)
         self.member = ClusterMember(store, register, self.clock, self.tasks, is_strict=is_strict)
         await self.member.join()
+        self._log_end_calls = LogEndCalls(self.node_id, self.slices.pauses().here)
         self.elector = Elector(
             store,
             self.node_id,
@@ -462,6 +500,7 @@ class Broker:
             self.tasks,
             self.slices.pauses().here,
             self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
+            self._log_end_calls if self._is_clustered else None,
         )
         self._undo.callback(self.elector.close)
         self.topics = TopicController(store, self.elector.term)
@@ -486,6 +525,10 @@ class Broker:
     async def _register(self, store: MetadataStore, predecessor: Predecessor) -> Membership:
         """In the session that runs, which our successor must be able to end before it makes anything."""
         await feature_levels.check_levels(store, self.node_id)
+        before = self.member.membership
+        if before is None:
+            await self._data.adopt_unknown(store, self.logs, self._needed_settings)
+            await self._data.note_pending()
         if store.session_key is not None:
             await asyncio.to_thread(predecessor.leave_trace)
         registration = BrokerRegistration(
@@ -502,11 +545,18 @@ class Broker:
             store,
             self.node_id,
             registration,
-            lambda: found_logs(self.logs, self.config.log_dirs, self.disk),
+            lambda: self._data.found_logs(self.logs, self._needed_settings),
             wait_seconds=wait_seconds,
+            process=self._data.process,
+            before=before,
         )
+        await self._data.note_registered(membership, store.last_zxid)
         await asyncio.to_thread(predecessor.on_registered)
         return membership
+
+    async def _note_store(self) -> None:
+        """Note what the metadata store had written last: a start that finds less finds an older store."""
+        await self._data.note_seen(self._store.last_zxid)
 
     def _on_session(self, state: SessionState) -> None:
         """The store is lost (a failed fsync, say): who leads what can no longer be known, so serving ends."""
@@ -567,8 +617,11 @@ class Broker:
                 await asyncio.to_thread(self.logs.checkpoint_high_watermarks, self.replicas.high_watermarks())
             except OSError as error:  # it may be older than the logs, which are closed all the same
                 logger.error("high watermarks could not be written down", extra={"reason": error})
+        epoch = self.member.broker_epoch if hasattr(self, "member") else UNKNOWN_BROKER_EPOCH
+        if epoch != UNKNOWN_BROKER_EPOCH:
+            await self._note_store()
         try:
-            await asyncio.to_thread(self.logs.close)
+            await asyncio.to_thread(partial(self.logs.close, broker_epoch=epoch))
         except (OSError, KafkaError) as error:
             logger.error("not a clean shutdown", extra={"reason": error})
 

@@ -44,6 +44,13 @@ logger = logging.getLogger(__name__)
     help="A setting; goes before environment (ONCELOG_NUM_PARTITIONS=3) and file. May be repeated.",
 )
 @click.option(
+    "--accept",
+    "accepted",
+    multiple=True,
+    metavar="KIND:DIGEST",
+    help="What a start that was refused said it needs; short for --set start.accept=... May be repeated.",
+)
+@click.option(
     "--http",
     metavar="HOST:PORT",
     help="Tell metrics (/metrics) and health (/health/live, /health/ready) there; short for --set http.listener=...",
@@ -71,6 +78,7 @@ def serve(
     config_file: Path | None,
     data: str | None,
     assignments: tuple[str, ...],
+    accepted: tuple[str, ...],
     http: str | None,
     log_level: str,
     log_format: str,
@@ -93,6 +101,8 @@ def serve(
     set_up_logging(log_level, log_format)
     if data is not None:
         assignments = (*assignments, f"log.dirs={data}")
+    if accepted:
+        assignments = (*assignments, f"start.accept={','.join(accepted)}")
     if http is not None:
         assignments = (*assignments, f"http.listener={http}")
     try:
@@ -114,6 +124,8 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
+    from oncelog_broker.identity.note import NoteError
+    from oncelog_broker.identity.refusals import StartRefused
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
     from oncelog_broker.metadata.feature_levels import NoCommonLevel
@@ -137,7 +149,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     arrangements.begin(stop)
     reasons = (
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
-        NoCommonLevel,
+        NoCommonLevel, NoteError, StartRefused,
     )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)

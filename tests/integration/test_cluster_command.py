@@ -115,6 +115,10 @@ def test_the_life_of_a_cluster(cluster: Cluster) -> None:
     cluster.run("kill", "2")
     assert cluster.states() == {"zookeeper-1": "running", "broker-1": "running", "broker-2": "stopped"}
     cluster.run("start", "2")
+    cluster.run("stop", "2")
+    assert cluster.states()["broker-2"] == "stopped"
+    assert "is not running" in cluster.run("stop", "2", code=1).stderr
+    cluster.run("start", "2")
     cluster.run("pause", "broker-1")
     assert cluster.states() == {"zookeeper-1": "running", "broker-1": "paused", "broker-2": "running"}
 

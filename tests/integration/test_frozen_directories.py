@@ -46,6 +46,9 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     "checkpoint": lambda path: path.read_text().splitlines()[0],
 }
 """By the end of a file's name: what says which version it is of."""
+PASSED_OVER = ("oncelog.identity",)
+"""Files that the last release did not have: it neither reads nor removes them."""
+NODES_PASSED_OVER = ("/oncelog/store_id",)
 
 
 def embedded(data: Path) -> BrokerProcess:
@@ -111,7 +114,7 @@ def forms(data: Path) -> dict[str, Any]:
     """Kinds of files, with their versions."""
     found: dict[str, Any] = {}
     for path in sorted(data.rglob("*")):
-        if path.is_dir() or path.name.endswith(".deleted"):
+        if path.is_dir() or path.name.endswith(".deleted") or path.name in PASSED_OVER:
             continue
         kind = path.suffix if path.name[0].isdigit() else path.name
         read = next((read for end, read in FORMS.items() if path.name.endswith(end)), None)
@@ -128,6 +131,8 @@ def _forms_of_store(path: Path) -> Any:
         nodes = connection.execute("SELECT path, data FROM node").fetchall()
     versions = {}
     for node, content in nodes:
+        if node in NODES_PASSED_OVER:
+            continue
         document = json.loads(content) if content.startswith(b"{") else {}
         kind = "/".join(part for part in node.split("/") if part.isalpha() and part not in ("plain", "compacted"))
         if "version" in document:

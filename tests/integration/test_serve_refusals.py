@@ -48,7 +48,7 @@ def test_a_file_where_the_data_should_be(tmp_path):
 def test_the_directory_of_another_broker(tmp_path):
     broker = BrokerProcess(tmp_path / "data").start()
     try:
-        assert "in use by another process: stop the other broker" in refusal(tmp_path / "data", FREE_PORT)
+        assert "is locked by another process: stop the broker" in refusal(tmp_path / "data", FREE_PORT)
     finally:
         broker.stop()
     assert "belongs to broker 1, this is broker 2: set node.id=1" in refusal(tmp_path / "data", FREE_PORT, "node.id=2")

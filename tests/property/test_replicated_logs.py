@@ -6,6 +6,7 @@ away one by one here, something that must hold is broken.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     run_state_machine_as_test,
 )
+from tests.support import replication_machine
 from tests.support.examples import examples
 from tests.support.replication_machine import (
     LAG_SECONDS,
@@ -21,6 +23,9 @@ from tests.support.replication_machine import (
     ReplicationMachine,
 )
 
+from oncelog_broker.controller import election
+from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
+from oncelog_broker.controller.election import Decision
 from oncelog_broker.replication import following, high_watermark, isr, replica
 from oncelog_broker.replication import partition as partition_module
 from oncelog_broker.replication.follower_progress import FetchPosition
@@ -296,6 +301,44 @@ def a_log_begins_again_while_its_last_fetch_is_under_way(machine: ReplicationMac
     yield
 
 
+def nobody_is_asked_before_an_election() -> Breaks:
+    return [(replication_machine, "log_end", lambda log: UNKNOWN)]
+
+
+def who_has_less_stays_in_sync() -> Breaks:
+    def most_alone(candidates: Any, contenders: Any, in_sync: Any, controller_epoch: int) -> Any:
+        decided = with_the_most(candidates, contenders, in_sync, controller_epoch)
+        return Decision(dataclasses.replace(decided.state, isr=candidates.state.isr), may_lose=True)
+
+    with_the_most = election._with_the_most
+    return [(election, "_with_the_most", most_alone)]
+
+
+def one_has_kept_more_than_the_first(machine: ReplicationMachine) -> Iterator[None]:
+    machine.produce_several(0, 4)
+    for broker in (1, 2):
+        machine.catch_up(broker, 3)
+    yield
+    assert len(machine.acknowledged) == 4
+    machine.all_lose_their_power((0.0, 0.6, 0.3), [0, 1, 2])
+    assert machine.state.leader == 1
+    yield
+    assert len(machine.acknowledged) == 2
+
+
+def an_offline_log_may_be_elected() -> Breaks:
+    return [(replication_machine, "log_end", lambda log: LogEnd(log.latest_epoch, log.log_end_offset))]
+
+
+def the_first_cannot_open_its_log(machine: ReplicationMachine) -> Iterator[None]:
+    machine.produce(0)
+    machine.catch_up(1, 2)
+    machine.catch_up(2, 2)
+    machine.all_are_killed(0, [0, 1, 2])
+    assert (machine.state.leader, machine.state.isr) == (1, (1, 2)), "the others have everything"
+    yield
+
+
 NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
     (the_leader_alone_commits, append_only),
     (who_has_not_told_does_not_count, append_only),
@@ -311,6 +354,9 @@ NEEDED: list[tuple[Callable[[], Breaks], Steps]] = [
     (a_log_begins_again_at_once, a_log_begins_again_while_its_join_is_under_way),
     (a_log_begins_again_at_once, a_log_begins_again_while_its_last_fetch_is_under_way),
     (too_few_are_enough, all_others_lag),
+    (nobody_is_asked_before_an_election, one_has_kept_more_than_the_first),
+    (who_has_less_stays_in_sync, one_has_kept_more_than_the_first),
+    (an_offline_log_may_be_elected, the_first_cannot_open_its_log),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.support.shared_tree import SharedTree, TreeSession
 
+from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.metadata import reader
@@ -30,11 +31,11 @@ class ControlledBrokers:
     def stop(self, broker: int) -> None:
         self.sessions.pop(broker).expire()
 
-    async def control(self, broker: int) -> PartitionController:
+    async def control(self, broker: int, questions: CandidateQuestions | None = None) -> PartitionController:
         """This broker is the controller, which nobody else is."""
         claimed = await claim_controllership(self.sessions[broker], broker, now_ms=1)
         assert claimed is not None
-        term = PartitionController(self.sessions[broker], claimed)
+        term = PartitionController(self.sessions[broker], claimed, questions=questions)
         await term.read_all()
         return term
 

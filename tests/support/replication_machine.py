@@ -3,6 +3,10 @@
 The replicas are the real ones, over logs in memory. What is between them is a bag of messages, which may be delivered
 late, twice, or never; the controller is a model of its rules. Brokers die with and without losing the end of their
 logs, and learn of new states late, some of them never. Disks of followers fail, and their logs are opened again.
+
+Where all brokers die at once, with or without losing the ends of their logs, the controller is the real one: of what
+was acknowledged, whatever one of the ISR has kept must be there afterwards. So it is where the only replica in sync has
+no log to lead with.
 """
 
 from __future__ import annotations
@@ -22,9 +26,18 @@ from hypothesis.stateful import (
 from tests.support.crashing_disk import CrashingDisk
 from tests.support.storage import make_batch
 
+from oncelog_broker.controller.alter_partition import Member, decide
+from oncelog_broker.controller.alter_partition import Proposal as AskedChange
+from oncelog_broker.controller.candidates import OFFLINE, LogEnd
+from oncelog_broker.controller.election import Decision, outcome
+from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.metadata import payloads
 from oncelog_broker.metadata.image import NO_LEADER, PartitionState
+from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.replication import following
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.following import PartitionAnswer, cut, position_of, take
@@ -88,6 +101,15 @@ class Pending(NamedTuple):
     leader_epoch: int
     base_offset: int
     batch: bytes
+
+
+WRITTEN, SINCE = 100, 200
+"""Transaction ids of the store: of the last state, and of what came after it."""
+
+
+def log_end(log: PartitionLog) -> LogEnd:
+    """What a broker says of its log before an election."""
+    return OFFLINE if log.is_offline else LogEnd(log.latest_epoch, log.log_end_offset)
 
 
 def content(log: PartitionLog, end: int) -> bytes:
@@ -177,7 +199,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(broker=BROKER)
     def produce(self, broker: int) -> None:
         led = self.alive(broker)
-        if led is None or not led.leads:
+        if led is None or not led.leads or led.log.is_offline:
             return
         self.counter += 1
         batch = make_batch(b"%d" % self.counter)
@@ -209,6 +231,8 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     def _answer(self, led: Partition, fetch: Fetch, size: int) -> PartitionAnswer:
         try:
+            if led.log.is_offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
             divergence = led.check_follower(fetch.follower, fetch.position)
         except KafkaError as error:
             return PartitionAnswer(
@@ -463,6 +487,84 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._change(leader=broker, leader_epoch=self.state.leader_epoch + 1)
         self.see(broker)
 
+    # --- all at once
+
+    @rule(kept=st.tuples(*[st.floats(0, 1)] * len(BROKERS)), order=st.permutations(BROKERS))
+    def all_lose_their_power(self, kept: tuple[float, ...], order: list[int]) -> None:
+        """Every machine goes down, and comes back without the end of its log."""
+        self._all_die()
+        for broker in BROKERS:
+            log = self.logs[broker]
+            if log.log_end_offset > log.log_start_offset:
+                log.truncate_to(int(log.log_end_offset * kept[broker]))
+        held = [content(self.logs[member], self.logs[member].log_end_offset) for member in self.state.isr]
+        self.acknowledged = {
+            offset: batch for offset, batch in self.acknowledged.items() if any(batch in each for each in held)
+        }
+        self._elect_after_all_have_died(unsure=dict.fromkeys(BROKERS, SINCE))
+        self._all_come_back(order)
+
+    @rule(broken=st.one_of(st.none(), BROKER), order=st.permutations(BROKERS))
+    def all_are_killed(self, broken: int | None, order: list[int]) -> None:
+        """Every process goes down, and comes back with its log as it was; one of them perhaps cannot open it."""
+        self._all_die()
+        if broken is not None:
+            self._log_fails(broken)
+        self._elect_after_all_have_died(unsure={})
+        self._all_come_back(order)
+
+    def _all_die(self) -> None:
+        for broker in BROKERS:
+            self.replicas[broker] = None
+            if self.logs[broker].is_offline:
+                self._open_again(broker)
+        self._settle_committed()
+
+    def _all_come_back(self, order: list[int]) -> None:
+        for broker in order:
+            self.incarnations[broker] += 1
+            self._start(broker)
+            self.see(broker)
+
+    def _log_fails(self, broker: int) -> None:
+        self.held[broker] = content(self.logs[broker], self.logs[broker].log_end_offset)
+        self.logs[broker].flush_failed(OSError(errno.EIO, "Input/output error"))
+
+    def _elect_after_all_have_died(self, unsure: dict[int, int]) -> None:
+        known = KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN)
+        live = {broker: LiveBroker(broker, SINCE) for broker in BROKERS}
+        ends = {broker: log_end(self.logs[broker]) for broker in BROKERS}
+        decided = outcome(BROKERS, known, live, unsure, 0, False, (), ends.get, waits_for_absent=True)
+        if isinstance(decided, Decision):
+            state = decided.state
+            self._change(leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr)
+
+    def _stored_state(self) -> payloads.PartitionState:
+        return payloads.PartitionState(self.state.leader, self.state.leader_epoch, self.state.isr, 0)
+
+    @rule(broker=BROKER)
+    def only_leader_fails(self, broker: int) -> None:
+        """The log of a leader that is alone in sync fails: it gives the lead up."""
+        here = self.alive(broker)
+        if here is None or not here.leads:
+            return
+        if (self.state.leader, self.state.isr, self.seen[broker]) != (broker, (broker,), self.state):
+            return
+        if not here.log.is_offline:
+            self._log_fails(broker)
+        key, view = PartitionKey("orders", 0), ClusterView()
+        view.put_topic("orders", TopicAssignment(bytes(16), {0: ReplicaAssignment(BROKERS)}))
+        view.put_brokers({each: LiveBroker(each, 1) for each in BROKERS if self.alive(each) is not None}, {}, {})
+        view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN))
+        asked = AskedChange(
+            broker, self.state.leader_epoch, self.state.partition_epoch, [Member(broker)], is_log_offline=True
+        )
+        granted = decide(view, key, asked, 0)
+        assert isinstance(granted, PartitionChange)
+        self._change(leader=granted.state.leader, leader_epoch=granted.state.leader_epoch, isr=granted.state.isr)
+        assert self.state.leader == NO_LEADER
+        self.see(broker)
+
     @rule(seconds=st.sampled_from([1.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
@@ -486,7 +588,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         for broker in BROKERS:
             led = self.alive(broker)
             if led is not None and led.leads:
-                committed = content(led.log, led.high_watermark)
+                committed = self._below(broker, led.high_watermark)
                 for member in self.state.isr:
                     assert self._below(member, led.high_watermark) == committed, (broker, member)
 

@@ -106,6 +106,10 @@ class TreeSession:
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()
 
+    @property
+    def last_zxid(self) -> int:
+        return self._shared._zxid
+
     # --- what a test does to it
 
     def hold_writes(self) -> None:

@@ -305,6 +305,15 @@ LOG_DIR = ConfigKey[tuple[str, ...]](
 LOG_DIRS = ConfigKey[tuple[str, ...] | None](
     "log.dirs", LIST, None, "The directories in which the log is kept; not set: log.dir.", not_empty(), HIGH
 )
+START_ACCEPT = ConfigKey[tuple[str, ...]](
+    "start.accept",
+    LIST,
+    (),
+    "What a start goes on with although its data directories and its metadata store are not what they were: "
+    "kind:digest, as the message of the refused start says. An entry accepts that one state and no other, so that it "
+    "may stay. No key of Kafka's.",
+    importance=LOW,
+)
 LOG_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
     "log.retention.check.interval.ms", LONG, 300_000, "How often segments are looked at for deletion.", at_least(1)
 )

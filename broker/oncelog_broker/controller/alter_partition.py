@@ -3,6 +3,9 @@
 Beyond Kafka: a leader whose disk has failed proposes an ISR without itself. That is granted if somebody of that ISR can
 lead; otherwise it stays, for a partition whose leader cannot write is better off than one whose records are gone.
 
+A leader whose log is offline and that is alone in sync proposes that ISR with `is_log_offline`: then nobody leads. The
+ISR says whom to wait for, and who asks for an unclean election gets one.
+
 And a replica that is not in sync proposes the ISR as it is: that asks for a new leader epoch of the same leader, before
 the log of that replica begins again with less than it had. What it has told the leader does not count from then on.
 """
@@ -39,6 +42,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
+    is_log_offline: bool = False
+    """Of the sender, who is alone in sync: it gives the partition up."""
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
@@ -75,6 +80,8 @@ def decide(
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
+    if proposal.is_log_offline and set(isr) == set(state.isr) == {proposal.sender} and len(view.replicas(key)) > 1:
+        return _given_up(known, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
         return known  # again, after an answer that was lost
     if proposal.partition_epoch < known.version:
@@ -93,6 +100,15 @@ def decide(
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
+
+
+def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
+    """Nobody leads a partition whose only replica in sync has no log to lead with."""
+    if proposal.partition_epoch < known.version:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    state, epoch = known.state, known.state.leader_epoch + 1
+    offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
+    return PartitionChange(key, offline, known.version)
 
 
 def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:

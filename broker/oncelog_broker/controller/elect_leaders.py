@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from oncelog_broker.controller.election import next_state, preferred_state
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.candidates import OFFLINE
+from oncelog_broker.controller.election import Decision, preferred_state
+from oncelog_broker.controller.machine import PartitionChange, is_led, partition_outcome
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.reader import PartitionKey
@@ -29,17 +30,19 @@ def requested_election(
     if not replicas or known is None or key.topic in view.doomed:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key.topic}-{key.partition}.")
     if kind is ElectionType.PREFERRED:
-        if known.state.leader == replicas[0]:
+        if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
         elected = preferred_state(replicas, known, view.brokers, controller_epoch, view.stopping)
-        if elected is None:
+        # What nobody leads may have been given up: its log must be known to be open.
+        is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
+        if elected is None or is_offline:
             message = f"Broker {replicas[0]} is not in sync, or not there to stay."
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
         return PartitionChange(key, elected, known.version)
-    if known.state.leader != NO_LEADER and known.state.leader in view.brokers:
+    if is_led(view, key):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {known.state.leader} leads.")
-    decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, True, view.stopping)
-    if decision is None or decision.state.leader == NO_LEADER:
+    decision = partition_outcome(view, key, controller_epoch, unclean=True)
+    if not isinstance(decision, Decision) or decision.state.leader == NO_LEADER:
         raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"None of the brokers {list(replicas)} can lead.")
     return PartitionChange(key, decision.state, known.version, may_lose=decision.may_lose)
 

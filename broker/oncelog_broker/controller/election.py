@@ -9,16 +9,27 @@ it is so for every state that is older than that registration, however often it 
 Every election gives a new leader epoch, also when the leader stays the same broker: only a new epoch lets followers and
 consumers see that the tail of a log may be another one (KIP-101, KIP-320). Leaving the ISR gives none.
 
+Every sure replica that is there stays in the ISR of an election: it has everything that was acknowledged, and the new
+leader's high watermark waits for its first fetch. If the elected log then fails, the others can lead. A replica whose
+log is offline cannot be elected, nor stays in the ISR of somebody else.
+
+Where all of the ISR are unsure (every machine lost its power), the one with the most records leads: the largest last
+leader epoch, then the largest end offset, of all replicas that are there. That is asked of them first; those that are
+away, and are known to be unsure, are waited for until `waits_for_absent` says that it was long enough. A replica of the
+ISR that has not come back since is not known to be unsure: it may have everything, and is waited for without an end. In
+all that time the state is not written, since a write would vouch for those that it names.
+
 A broker that is about to stop counts as one that is away, with two exceptions: it goes on leading what nobody else in
 sync can lead, and while it is there nobody is elected from outside the ISR, for it comes back with everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.view import KnownState, LiveBroker
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import PartitionState
@@ -26,6 +37,9 @@ from oncelog_broker.metadata.payloads import PartitionState
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """Values of `leader_recovery_state`: elected from outside the ISR, and not yet said to be whole again (KIP-704)."""
+
+LogEndOf = Callable[[int], LogEnd | None]
+"""What a broker has said of its replica; None: it is still to be asked."""
 
 
 class Decision(NamedTuple):
@@ -45,6 +59,21 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
     return PartitionState(in_sync[0], 0, in_sync, controller_epoch)
 
 
+class Undecided(NamedTuple):
+    """Nobody leads the partition, and the state stays until more is known."""
+
+    ask: tuple[int, ...] = ()
+    """Brokers that are there: up to where their logs go must be known first."""
+    absent: tuple[int, ...] = ()
+    """Replicas that may have lost records and are away, or offline: they may have more than those that are there."""
+    offline: tuple[int, ...] = ()
+    """Brokers whose logs are offline: to be asked again now and then, as they may come back."""
+
+
+def _not_asked(_: int) -> LogEnd | None:
+    return UNKNOWN
+
+
 def next_state(
     replicas: Sequence[int],
     known: KnownState,
@@ -53,11 +82,42 @@ def next_state(
     controller_epoch: int,
     unclean: bool = False,
     stopping: Collection[int] = (),
+    log_end_of: LogEndOf = _not_asked,
+    *,
+    waits_for_absent: bool = False,
 ) -> Decision | None:
-    """What the partition's state becomes while these brokers live; None if it stays.
+    """What the partition's state becomes while these brokers live; None if it stays. See `outcome`."""
+    decided = outcome(
+        replicas,
+        known,
+        live,
+        unsure_since,
+        controller_epoch,
+        unclean,
+        stopping,
+        log_end_of,
+        waits_for_absent=waits_for_absent,
+    )
+    return decided if isinstance(decided, Decision) else None
+
+
+def outcome(
+    replicas: Sequence[int],
+    known: KnownState,
+    live: Mapping[int, LiveBroker],
+    unsure_since: Mapping[int, int],
+    controller_epoch: int,
+    unclean: bool,
+    stopping: Collection[int],
+    log_end_of: LogEndOf,
+    *,
+    waits_for_absent: bool,
+) -> Decision | Undecided | None:
+    """What is to be done about a partition while these brokers live: None if its state stays.
 
     `unsure_since`: as `ClusterView.unsure`. `unclean`: whether a replica outside the ISR may lead if nobody else can
-    (unclean.leader.election.enable). `stopping`: who of the `live` is about to go.
+    (unclean.leader.election.enable). `stopping`: who of the `live` is about to go. `log_end_of`: what a broker has said
+    of its log. `waits_for_absent`: whether to wait for unsure replicas that are away.
     """
     state = known.state
     steady = _steady(replicas, known, live)
@@ -67,17 +127,29 @@ def next_state(
         if in_sync == state.isr:
             return None
         return Decision(replace(state, isr=in_sync, controller_epoch=controller_epoch))
-    if staying:
-        return _elected(state, replicas, staying, staying, controller_epoch)
     if stopping:
         unclean = unclean and not steady
         live = {broker: there for broker, there in live.items() if broker not in stopping}
-    present = [broker for broker in state.isr if broker in live and broker in replicas]
-    unsure = [broker for broker in state.isr if unsure_since.get(broker, -1) > known.written]
-    sure = [broker for broker in present if broker not in unsure]
+    if len(replicas) == 1:
+        log_end_of = _not_asked  # it leads whatever it has
+    unsure = tuple(broker for broker in state.isr if unsure_since.get(broker, -1) > known.written)
+    present = [broker for broker in state.isr if broker in live and broker in replicas and broker not in unsure]
+    # Where somebody was there all the time, no question holds up the election; unless it has just been given up.
+    must_ask = state.leader == NO_LEADER or (not staying and len(state.isr) > 1)
+    ends = {broker: log_end_of(broker) if must_ask else UNKNOWN for broker in present}
+    said = {broker: end for broker, end in ends.items() if end is not None}
+    if len(said) < len(ends):
+        return Undecided(ask=tuple(broker for broker in present if broker not in said))
+    sure = tuple(broker for broker in present if said[broker] != OFFLINE)
     if sure:
-        return _elected(state, replicas, sure, (), controller_epoch)
-    return _without_a_sure_replica(state, replicas, unsure, live, controller_epoch, unclean)
+        candidates = tuple(broker for broker in sure if broker in staying) or sure
+        known_ends = {said[broker] for broker in candidates}
+        if UNKNOWN not in known_ends:
+            # Each has what was acknowledged. If one has lost its log and nobody has noticed, it is the shortest.
+            candidates = tuple(broker for broker in candidates if said[broker] == max(known_ends))
+        return _elected(state, replicas, candidates, sure, controller_epoch)
+    those_left = Candidates(state, replicas, unsure, live, log_end_of)
+    return _without_a_sure_replica(those_left, controller_epoch, unclean, waits_for_absent)
 
 
 def preferred_state(
@@ -104,35 +176,79 @@ def _steady(replicas: Sequence[int], known: KnownState, live: Mapping[int, LiveB
     )
 
 
-def _without_a_sure_replica(
-    state: PartitionState,
-    replicas: Sequence[int],
-    unsure: Sequence[int],
-    live: Mapping[int, LiveBroker],
-    controller_epoch: int,
-    unclean: bool,
-) -> Decision | None:
-    """Of the ISR, all those are away who are not `unsure`.
+class Candidates(NamedTuple):
+    """Who may lead a partition that no sure replica can lead."""
 
-    The unsure leave the ISR to those who may still have everything, also those who are away: a write of the state that
-    kept them there would say that they are in sync. The last ones of it lead all the same, since nobody has more than
-    they do.
+    state: PartitionState
+    replicas: Sequence[int]
+    unsure: Sequence[int]
+    """Of the ISR."""
+    live: Collection[int]
+    log_end_of: LogEndOf
+
+    @property
+    def awaited(self) -> bool:
+        """Whether one of the ISR may have everything: it is away, or its log is offline."""
+        return any(broker not in self.unsure for broker in self.state.isr)
+
+    def present(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
+        """Those of these replicas that are there and not known to be offline: up to where their logs go, as far as they
+        have said it."""
+        there = [broker for broker in brokers if broker in self.live and broker in self.replicas]
+        ends = {broker: self.log_end_of(broker) for broker in there}
+        return {broker: end for broker, end in ends.items() if end != OFFLINE}
+
+    @property
+    def offline(self) -> tuple[int, ...]:
+        """Those that are there and have said that their logs are offline."""
+        return tuple(broker for broker in self.replicas if broker in self.live and self.log_end_of(broker) == OFFLINE)
+
+
+def _without_a_sure_replica(
+    candidates: Candidates, controller_epoch: int, unclean: bool, waits_for_absent: bool
+) -> Decision | Undecided | None:
+    """Of the ISR, all those are away, or offline, who are not `unsure`.
+
+    The unsure ones lead if nobody is awaited who may have everything, or if `unclean`.
     """
-    awaited = tuple(broker for broker in state.isr if broker not in unsure)
-    present = [broker for broker in unsure if broker in live and broker in replicas]
-    if present and (unclean or not awaited):
-        decision = _elected(state, replicas, present, (), controller_epoch)
-        return decision._replace(may_lose=True)
-    awaited = awaited or state.isr
-    others = [broker for broker in replicas if broker in live]
-    if unclean and others:
-        decision = _elected(state, replicas, others, (), controller_epoch)
-        return Decision(replace(decision.state, leader_recovery_state=RECOVERING), may_lose=True)
-    if state.leader == NO_LEADER and awaited == state.isr:
-        return None
-    epoch = state.leader_epoch + (state.leader != NO_LEADER)
-    offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, isr=awaited, controller_epoch=controller_epoch)
-    return Decision(offline)
+    state, unsure = candidates.state, candidates.unsure
+    if unclean or not candidates.awaited:
+        in_sync, all_present = candidates.present(unsure), candidates.present(candidates.replicas)
+        contenders = all_present if in_sync or unclean else {}
+        if UNKNOWN in in_sync.values():
+            contenders = in_sync  # it may have more than any replica outside the ISR
+        unasked = tuple(broker for broker, end in contenders.items() if end is None)
+        if unasked:
+            return Undecided(ask=unasked)
+        absent = tuple(broker for broker in unsure if broker not in in_sync)
+        if contenders and absent and waits_for_absent and not unclean:
+            return Undecided(absent=absent, offline=candidates.offline)
+        if contenders:
+            return _with_the_most(candidates, contenders, in_sync, controller_epoch)
+    if unsure or state.leader == NO_LEADER:
+        return Undecided(offline=candidates.offline) if candidates.offline else None
+    epoch = state.leader_epoch + 1
+    return Decision(replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch))
+
+
+def _with_the_most(
+    candidates: Candidates,
+    contenders: Mapping[int, LogEnd | None],
+    in_sync: Collection[int],
+    controller_epoch: int,
+) -> Decision:
+    """The one with the most records leads; of several, one of the ISR. Those of the ISR that have exactly as much stay
+    in sync: their logs are the same.
+
+    Nobody is in front of another while none has said what it has: then all of the ISR stay.
+    """
+    ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}
+    most = max(ends.values())
+    with_most = [broker for broker, end in ends.items() if end == most]
+    staying = tuple(broker for broker in candidates.state.isr if broker in with_most and broker in in_sync)
+    elected = _elected(candidates.state, candidates.replicas, staying or with_most, staying, controller_epoch)
+    recovery = candidates.state.leader_recovery_state if staying else RECOVERING
+    return Decision(replace(elected.state, leader_recovery_state=recovery), may_lose=True)
 
 
 def _elected(
@@ -142,7 +258,7 @@ def _elected(
     isr: tuple[int, ...],
     controller_epoch: int,
 ) -> Decision:
-    """The candidate leads that the assignment names first; without an `isr` it is alone in sync."""
+    """The candidate leads that the assignment names first; with an empty `isr` it is alone in sync."""
     leader = next(broker for broker in replicas if broker in candidates)
     elected = replace(
         state,

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 from oncelog_broker.controller import reading
+from oncelog_broker.controller.candidate_questions import AskedBrokers, CandidateQuestions
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.settling import Unsettled
@@ -49,8 +50,11 @@ class Elector:
         tasks: Tasks,
         pause: Pause,
         unclean_by_static: bool,
+        asked_brokers: AskedBrokers | None = None,
     ) -> None:
-        """`unclean_by_static`: unclean.leader.election.enable, as the broker was started."""
+        """`unclean_by_static`: unclean.leader.election.enable, as the broker was started. `asked_brokers`: who is asked
+        for what an election must know; None: elections do without."""
+        self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id
         self._clock = clock
@@ -113,7 +117,7 @@ class Elector:
         for unsubscribe in self._watches:
             unsubscribe()
         self._watches.clear()
-        self._term = None
+        self._end_term()
 
     def _on_epoch(self, path: str) -> None:
         self._epoch_is_stale = True
@@ -147,7 +151,12 @@ class Elector:
         if self._term is not None:
             epoch = self._term.controllership.epoch
             logger.info("no longer controller", extra={"epoch": epoch, "reason": reason})
-            self._term = None
+            self._end_term()
+
+    def _end_term(self) -> None:
+        if self._term is not None and self._term.questions is not None:
+            self._term.questions.close()
+        self._term = None
 
     async def _run(self) -> None:
         while True:
@@ -210,7 +219,9 @@ class Elector:
 
     async def _begin(self, claimed: Controllership) -> None:
         logger.info("controller", extra={"epoch": claimed.epoch})
-        term = PartitionController(self._store, claimed, self._unclean_by_default, self._pause)
+        asked = self._asked_brokers
+        questions = None if asked is None else CandidateQuestions(asked, self._clock, self._tasks)
+        term = PartitionController(self._store, claimed, self._unclean_by_default, self._pause, questions)
         term.on_trouble = self._stirred.set
         self._term = term
         await self._work(term)

@@ -10,6 +10,7 @@ names the partitions to look at.
     a broker says that it is about to stop       those with a replica there
     topics created, grown, deleted               those of the topics
     a write was refused                          those of the write
+    brokers have said what their logs hold       those of which they have (`candidate_questions.py`)
     a reassignment was asked for, an ISR grew    those that are reassigned
     the deletion of a topic was cut short        (`topics.py` goes on with it)
 
@@ -20,9 +21,11 @@ reassignment begins with in `reassignment.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
-from oncelog_broker.controller.election import first_leader, next_state
+from oncelog_broker.controller.candidates import Question
+from oncelog_broker.controller.election import Decision, Undecided, first_leader, outcome
 from oncelog_broker.controller.reassignment import Reassigned, completed
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment
@@ -64,12 +67,54 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
     if known is None:
         first = first_leader(replicas, view.staying, controller_epoch)
         return None if first is None else PartitionChange(key, first, None)
-    unclean = view.allows_unclean_election(key.topic)
-    decision = next_state(replicas, known, view.brokers, view.unsure, controller_epoch, unclean, view.stopping)
-    if decision is None:
+    decision = partition_outcome(view, key, controller_epoch, unclean=view.allows_unclean_election(key.topic))
+    if not isinstance(decision, Decision):
         return _completion(view, key, known, controller_epoch)
     is_election = decision.state.leader_epoch != known.state.leader_epoch
     return PartitionChange(key, decision.state, known.version, is_election, decision.may_lose)
+
+
+def partition_outcome(
+    view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool
+) -> Decision | Undecided | None:
+    """`election.outcome` of a partition that has a state."""
+    candidates = view.candidates
+    return outcome(
+        view.replicas(key),
+        view.states[key],
+        view.brokers,
+        view.unsure,
+        controller_epoch,
+        unclean,
+        view.stopping,
+        partial(candidates.end_of, key),
+        waits_for_absent=candidates.waits_for_absent(key),
+    )
+
+
+def is_led(view: ClusterView, key: PartitionKey) -> bool:
+    """Whether the leader of a partition that has a state has been there since it was elected. A broker that was away
+    since leads nothing by that state, though the state names it."""
+    known = view.states[key]
+    leader = view.brokers.get(known.state.leader)
+    return leader is not None and leader.epoch <= known.written
+
+
+def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
+    """What must be known before anybody can lead this partition; None where nothing helps, or nothing is needed.
+    `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
+    if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
+        return None
+    if unclean is None:
+        unclean = view.allows_unclean_election(key.topic)
+    found = partition_outcome(view, key, 0, unclean=unclean)
+    return found if isinstance(found, Undecided) else None
+
+
+def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
+    """What is to be asked, and of whom."""
+    version = view.states[key].version
+    return [Question(broker, view.brokers[broker].epoch, key, version) for broker in found.ask]
 
 
 def _completion(

@@ -10,13 +10,15 @@ from collections.abc import Collection, Sequence
 
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
+from oncelog_broker.controller.candidates import OFFLINE, Question
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
-from oncelog_broker.controller.machine import PartitionChange, reassignment_change
+from oncelog_broker.controller.machine import PartitionChange, questions, reassignment_change, undecided
 from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.settling import MAX_ATTEMPTS, Settling, Unsettled
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.view import KnownState
 from oncelog_broker.controller.writer import in_pieces
+from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import ReplicaAssignment
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_protocol.elections import ElectionType
@@ -62,6 +64,8 @@ class PartitionController(Settling):
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
         """Elect leaders of these partitions, None: of all that need it. What became of each; None: it is led so now."""
+        if kind is ElectionType.UNCLEAN and self.questions is not None:
+            await self._ask_before_an_unclean_election(keys)
         async with self._turn:
             return await self._guarded(self._elect(kind, keys))
 
@@ -70,6 +74,19 @@ class PartitionController(Settling):
         many do so now."""
         async with self._turn:
             return await self._guarded(self._balance(percentage))
+
+    async def _ask_before_an_unclean_election(self, keys: Collection[PartitionKey] | None) -> None:
+        """The most complete log is to lead: ask for what is known too little of. The turn is free meanwhile."""
+        assert self.questions is not None
+        async with self._turn:
+            await self._guarded(self._look_for_brokers())
+            asked: list[Question] = []
+            for key in list(self.view.states if keys is None else keys):
+                await self.pause()
+                found = undecided(self.view, key, unclean=True)
+                asked += [] if found is None else questions(self.view, key, found)
+        for answers in await self.questions.ask(asked):
+            self._noted(answers)
 
     # --- with the turn taken
 
@@ -104,7 +121,8 @@ class PartitionController(Settling):
             pending = [index for key, index in changes.items() if key in again]
             # Brokers that came again were noticed on the way: what that means for the ISRs as they are comes first.
             # And an ISR may have got what the end of a reassignment waits for.
-            await self._settle(again.union(key for key in changes if self._is_reassigned(key)))
+            given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
+            await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
                 return [answers[index] for index in range(len(proposals))]
         raise Unsettled("proposals were refused by the store again and again")
@@ -205,7 +223,10 @@ class PartitionController(Settling):
     def _decide(self, topic_id: bytes, partition: int, proposal: Proposal) -> PartitionChange | Altered:
         try:
             key = find_partition(self.view, topic_id, partition)
-            return decide(self.view, key, proposal, self.controllership.epoch)
+            decided = decide(self.view, key, proposal, self.controllership.epoch)
+            if isinstance(decided, PartitionChange) and decided.state.leader == NO_LEADER:
+                self.view.candidates.note(key, proposal.sender, OFFLINE)
+            return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 self.distrust()  # a write of ours took place after we had read that it had not

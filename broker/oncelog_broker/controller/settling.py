@@ -12,10 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Final, TypeVar
 
 from oncelog_broker.controller import reading
+from oncelog_broker.controller.candidate_questions import CandidateQuestions
+from oncelog_broker.controller.candidates import Answers
 from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.machine import PartitionChange, in_order, wanted_change
+from oncelog_broker.controller.machine import PartitionChange, in_order, is_led, wanted_change
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
+from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import ConnectionLost, MetadataStore
@@ -45,9 +48,14 @@ class Settling:
         controllership: Controllership,
         unclean_by_default: Callable[[], Awaitable[bool]] = _never,
         pause: Pause = no_pause,
+        questions: CandidateQuestions | None = None,
     ) -> None:
+        """`questions`: who asks brokers for what an election must know; None: elections do without."""
         self.controllership = controllership
         self.view = ClusterView()
+        self.questions = questions
+        self.undecided: set[PartitionKey] = set()
+        """Partitions that nobody leads, and whose election waits for something else than a change of the cluster."""
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
@@ -121,7 +129,30 @@ class Settling:
         async with self._turn:
             await self._guarded(self._default_changed())
 
+    async def look_again(self, keys: Collection[PartitionKey]) -> None:
+        """Something else than the cluster has changed for these partitions: the time, say."""
+        async with self._turn:
+            await self._guarded(self._settle(keys))
+
+    async def note_log_ends(self, answers: Answers) -> None:
+        """A broker has said up to where its logs go: what follows from that is written."""
+        async with self._turn:
+            await self._guarded(self._settle(self._noted(answers)))
+
     # --- with the turn taken
+
+    def _noted(self, answers: Answers) -> list[PartitionKey]:
+        """The partitions of which the answers still say something: it is the same broker, and nobody has led since."""
+        registered = self.view.brokers.get(answers.broker)
+        if registered is None or registered.epoch != answers.broker_epoch:
+            return []
+        noted = []
+        for question, end in answers.ends.items():
+            known = self.view.states.get(question.key)
+            if known is not None and known.version == question.version:
+                self.view.candidates.note(question.key, answers.broker, end)
+                noted.append(question.key)
+        return noted
 
     async def _guarded(self, work: Awaitable[T]) -> T:
         try:
@@ -169,7 +200,7 @@ class Settling:
         pending = set(keys) if not self._must_read_all else await self._read_all()
         for _ in range(MAX_ATTEMPTS):
             if not pending:
-                return
+                break
             refused: set[PartitionKey] = set()
             incarnations = self.view.incarnations
             wanted = await self._wanted(pending)
@@ -177,12 +208,16 @@ class Settling:
                 refused |= await self._write(piece, incarnations)
             # What was written first, somebody who left an ISR, say, may be what the end of a reassignment waited for.
             pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
-        raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
+        else:
+            raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
+        if self.undecided and self.questions is not None:
+            self.questions.look_at(self)
 
     async def _read_all(self) -> set[PartitionKey]:
         stopping, self._has_missed = self.view.stopping, False
         self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
         self.view.note_stopping(stopping)
+        self.view.candidates.is_asked_for = self.questions is not None
         self._must_read_all = self._has_missed
         found = set()
         for number, key in enumerate(self.view.keys()):
@@ -199,6 +234,9 @@ class Settling:
             change = wanted_change(self.view, key, self.controllership.epoch)
             if change is not None:
                 changes.append(change)
+            is_unled = change is None or change.state.leader == NO_LEADER
+            if is_unled and self.questions is not None and key in self.view.states and not is_led(self.view, key):
+                self.undecided.add(key)
         return in_order(changes)
 
     async def _write(self, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> set[PartitionKey]:

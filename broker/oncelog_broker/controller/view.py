@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from oncelog_broker.controller.candidates import CandidateLogs
+from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.steps import Steps, run_steps
@@ -52,6 +54,8 @@ class ClusterView:
         self.unclean_by_default = unclean_by_default
         self.unclean: dict[str, bool] = {}
         """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
+        self.candidates = CandidateLogs()
+        """What brokers have said of replicas that may be elected."""
         self.doomed: set[str] = set()
         """Topics whose deletion has begun: nothing of them is led any more."""
         self._names: dict[bytes, str] = {}
@@ -165,10 +169,13 @@ class ClusterView:
 
     def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
         """The state of a partition, None while it has none."""
+        before = self.states.get(key)
         if known is None:
             self.states.pop(key, None)
         else:
             self.states[key] = known
+        if known is None or (known.state.leader != NO_LEADER and known != before):
+            self.candidates.forget(key)
 
     def put_brokers(
         self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int], unsure: Mapping[int, int]
@@ -180,6 +187,7 @@ class ClusterView:
         }
         # One that came and went again may have said so, too.
         changed |= {broker for broker, since in unsure.items() if self.unsure.get(broker) != since}
+        self.candidates.forget_brokers(changed)
         self.brokers, self.incarnations, self.unsure = dict(brokers), dict(incarnations), dict(unsure)
         self.note_stopping({})
         return changed

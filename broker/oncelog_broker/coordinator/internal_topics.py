@@ -59,6 +59,13 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
     return None
 
 
+def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
+    """What an internal topic that is taken over with one replica needs as settings of its own; {} for others. Without
+    them its records would be deleted by age."""
+    internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
+    return {} if internal is None else internal.overrides
+
+
 def _replicas(name: str, wanted: int, live_brokers: int, may_degrade: bool) -> int:
     if may_degrade:
         return min(wanted, max(1, live_brokers))

@@ -116,6 +116,14 @@ class LocalCluster:
         member.process = None
         state.save(self.directory)
 
+    def stop(self, name: str) -> None:
+        """Stop one in an orderly way, SIGTERM: a broker hands over what it leads. Raises ClusterError."""
+        with self._existing() as state:
+            process = self._running(state, name)
+            process.terminate()
+            process.resume()
+            self._until_stopped(find_member(state, name), state)
+
     def kill(self, name: str) -> None:
         """kill -9. Raises ClusterError."""
         with self._existing() as state:

@@ -90,6 +90,15 @@ def down(data: Path) -> None:
 @cluster.command()
 @name_argument
 @data_option
+def stop(name: str, data: Path) -> None:
+    """Stop NAME in an orderly way: a broker hands over what it leads. `start` starts it again."""
+    with _cluster(data) as local:
+        local.stop(name)
+
+
+@cluster.command()
+@name_argument
+@data_option
 def kill(name: str, data: Path) -> None:
     """Kill NAME at once (kill -9)."""
     with _cluster(data) as local:

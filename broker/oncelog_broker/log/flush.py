@@ -2,17 +2,23 @@
 
 `PartitionLog.prepare_flush` and `finish_flush` belong to the thread of the log; `PendingFlush.sync` may run anywhere.
 `PartitionLog.flush` is all three in a row. Flushes of one log may overlap: `FlushesUnderWay`.
+
+The kernel reports a lost write once, to whichever fsync comes first. So a flush that failed is remembered for as long
+as the log is open, and every later flush of it fails with the same error, also where nobody waits for the first one any
+more.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from threading import Lock
 
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
 from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +29,9 @@ class PendingFlush:
     __slots__ = (
         "_directory",
         "_disk",
-        "_guard",
         "_indexes",
         "_logs",
+        "_of_this_log",
         "_snapshots",
         "first_offset",
         "generation",
@@ -43,7 +49,7 @@ class PendingFlush:
         snapshots: list[PendingSnapshot],
         up_to: int,
         generation: int,
-        guard: Lock,
+        of_this_log: FlushesUnderWay,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -51,7 +57,7 @@ class PendingFlush:
         self._indexes = indexes
         """Opened for this flush, hence closed by it."""
         self._snapshots = snapshots
-        self._guard = guard
+        self._of_this_log = of_this_log
         self.index_paths = [file.path for file in indexes]
         self.up_to = up_to
         """Every record below this offset is durable after `sync`."""
@@ -67,32 +73,39 @@ class PendingFlush:
         return self._directory is not None
 
     def sync(self) -> None:
-        """fsync all. Raises OSError, once: nothing is known of the files after that, and there is no trying again."""
-        with self._guard:
-            self._sync()
+        """fsync all. Raises OSError: nothing is known of the files after that, and there is no trying again. A flush
+        that comes after a failed one of the same log raises that one's error, and touches no file."""
+        with self._of_this_log.guard:
+            try:
+                self._of_this_log.raise_failure()
+                self._sync()
+            except OSError as error:
+                self._of_this_log.failure = self._of_this_log.failure or error
+                raise
+            finally:
+                for file in self._indexes:
+                    file.close()
+                self._indexes = []
 
     def _sync(self) -> None:
-        try:
-            if self.new_directory is not None:
-                self.new_directory.sync()
-            for file in self._logs:
-                with suppress(FileClosed):  # its segment was deleted meanwhile: nothing of it is to be durable
-                    file.sync()
-            for file in self._indexes:
+        if self.new_directory is not None:
+            self.new_directory.sync()
+        for file in self._logs:
+            with suppress(FileClosed):  # its segment was deleted meanwhile: nothing of it is to be durable
                 file.sync()
-            for snapshot in self._snapshots:  # after what they speak of
-                try:
-                    snapshot.write()
-                except OSError as error:
-                    if not is_out_of_space(error):
-                        raise
+        for file in self._indexes:
+            file.sync()
+        for snapshot in self._snapshots:  # after what they speak of
+            try:
+                snapshot.write()
+            except OSError as error:
+                if not is_out_of_space(error):
+                    raise
+                home = os.path.dirname(os.path.dirname(error.filename or ""))
+                if DISK_TROUBLES.is_news(home, "write snapshots of producers", error):
                     logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
-            if self._directory is not None:
-                self._disk.sync_directory(self._directory)
-        finally:
-            for file in self._indexes:
-                file.close()
-            self._indexes = []
+        if self._directory is not None:
+            self._disk.sync_directory(self._directory)
 
 
 class FlushesUnderWay:
@@ -101,12 +114,14 @@ class FlushesUnderWay:
     So each one syncs all that those before it do, whether they ever come to it or not.
     """
 
-    __slots__ = ("_flushes", "_guard")
+    __slots__ = ("_flushes", "failure", "guard")
 
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
-        self._guard = Lock()
-        """One syncs at a time: two would write the same snapshot."""
+        self.guard = Lock()
+        """One syncs at a time: two would write the same snapshot, and one would not hear of the other's failure."""
+        self.failure: OSError | None = None
+        """Why a flush failed, the first one that did. None: none has."""
 
     def begin(
         self,
@@ -123,9 +138,14 @@ class FlushesUnderWay:
         for path in unsynced.difference([file.path for file in indexes]):
             with suppress(FileNotFoundError):  # its segment was deleted meanwhile
                 indexes.append(disk.open_briefly(path))
-        flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self._guard)
+        flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self)
         self._flushes.append(flush)
         return flush
+
+    def raise_failure(self) -> None:
+        """Raise the error of the flush that failed first, if any did."""
+        if self.failure is not None:
+            raise OSError(self.failure.errno, self.failure.strerror, self.failure.filename)
 
     def finish(self, flush: PendingFlush) -> None:
         """It is synced, and with it those before."""

@@ -131,30 +131,37 @@ class FlushedLog(TrimmedLog):
         """`pending` is synced: the recovery point moves, and segments that waited for it go. KAFKA_STORAGE_ERROR.
 
         Where the end is being cut meanwhile, they wait for the next flush: the recovery point was lowered for the cut,
-        and is not to be above the log's end after it.
+        and is not to be above the log's end after it. Of a log that went offline meanwhile nothing changes: what it
+        keeps when it is opened again is what was known to be synced while it was online.
         """
         self._last_flush_at = self._clock.monotonic()
         self._flushes.finish(pending)
-        if self.is_truncating:
+        if self.is_truncating or self.is_offline:
             return
         if pending.generation == self.generation:
             self._recovery_point = max(self._recovery_point, pending.up_to)
             if pending.syncs_directory:
                 self._synced_first = max(self._synced_first, pending.first_offset)
         self.producers.note_saved()
-        if self._offline is None:
-            self._delete_below_start()
+        self._delete_below_start()
 
     def flush_failed(self, error: OSError) -> KafkaError:
-        """`PendingFlush.sync` raised: the log goes offline. Returns what is to be raised."""
-        return self._fail("flush", error)
+        """`PendingFlush.sync` raised: the log goes offline, unless it is. Returns what is to be raised."""
+        return self._offline_error() if self.is_offline else self._fail("flush", error)
+
+    def note_failed_flush(self) -> None:
+        """The log goes offline if a flush of it has failed that nobody waits for any more."""
+        if self._flushes.failure is not None:
+            self.flush_failed(self._flushes.failure)
 
     def close(self) -> None:
         """Flush, write all indexes, let go of the files. An offline log only lets go. Raises KAFKA_STORAGE_ERROR.
 
-        A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly.
+        A log that is as it was when it was opened has nothing to write: a broker with very many stops quickly. One of
+        which a flush has failed is not closed in order, whoever has heard of the failure.
         """
         try:
+            self.note_failed_flush()
             if self.may_be_changed and self._state() == self._untouched_state:
                 self._offline = CLOSED
             if self.may_be_changed:

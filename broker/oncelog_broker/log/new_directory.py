@@ -12,7 +12,8 @@ those of a release that knew of none, and are kept.
 
 A directory whose fsync failed is lost, as a log is (E26): trying again would prove nothing, so its log goes offline,
 when it is next looked for what is to be flushed. That no descriptor was left says nothing of the disk: then it is tried
-again.
+again. The data directory that holds the names of many logs is synced for all of them at a time: the kernel reports once
+that this failed, so it is remembered for each log directory whose name was not synced by then (`NameSyncs`).
 
 Source: Kafka, too, writes partition.metadata some time after the log is there, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, that would be on the event loop.
@@ -28,19 +29,56 @@ from contextlib import suppress
 from threading import Lock
 
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
-from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.disk import Disk, is_out_of_space
 
 logger = logging.getLogger(__name__)
+
+
+class NameSyncs:
+    """The fsyncs of one data directory, which make the names of the logs in it durable. May be used in any thread."""
+
+    __slots__ = ("_disk", "failure", "failures", "guard", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.guard = Lock()
+        """Held during an fsync, until whoever counts on its outcome has noted it."""
+        self.failures = 0
+        """How many fsyncs have failed: a name that was made before one of them is not known to be durable."""
+        self.failure: OSError | None = None
+        """Why the last of them failed."""
+
+    def sync(self) -> None:
+        """Raises OSError."""
+        with self.guard:
+            self.sync_guarded()
+
+    def sync_guarded(self) -> None:
+        """`sync`, where the guard is held. Raises OSError."""
+        try:
+            self._disk.sync_directory(self.path)
+        except OSError as error:
+            self.note_failure(error)
+            raise
+
+    def note_failure(self, error: OSError) -> None:
+        """Something else that syncs this directory has failed, the write of a checkpoint, say."""
+        if not (is_descriptor_limit(error) or is_out_of_space(error)):
+            self.failures, self.failure = self.failures + 1, error
 
 
 class NewDirectory:
     """Of one log. `begin` belongs to whoever makes the log; all else may be called in any thread, more than once."""
 
-    __slots__ = ("_disk", "_files", "_guard", "failure", "is_begun", "is_synced", "path")
+    __slots__ = ("_disk", "_failures_before", "_files", "_guard", "failure", "is_begun", "is_synced", "names", "path")
 
-    def __init__(self, disk: Disk, path: str, files: Mapping[str, bytes]) -> None:
-        """`files`: by name, what is in it before all else."""
+    def __init__(self, disk: Disk, path: str, files: Mapping[str, bytes], names: NameSyncs | None = None) -> None:
+        """`files`: by name, what is in it before all else. `names`: of the data directory that it is in; None: nobody
+        else syncs that one."""
         self._disk = disk
+        self.names = names or NameSyncs(disk, os.path.dirname(path))
+        self._failures_before = self.names.failures
         self._files = files
         self.path = path
         self.is_begun = False
@@ -51,9 +89,9 @@ class NewDirectory:
         """The kernel tells once of what it could not write: of two that sync at a time, one would not hear of it."""
 
     @classmethod
-    def found(cls, disk: Disk, path: str, names: Iterable[str]) -> NewDirectory:
+    def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
         """One that an earlier process may have made just before it was killed, with the files that it began with."""
-        directory = cls(disk, path, dict.fromkeys(names, b""))
+        directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
         return directory
 
@@ -70,7 +108,7 @@ class NewDirectory:
 
     def sync(self) -> None:
         """Have it on the disk, with what it began with. Raises OSError."""
-        sync_together(self._disk, [self])
+        sync_together([self])
         if self.failure is not None:
             raise OSError(self.failure.errno, self.failure.strerror, self.path)
 
@@ -102,8 +140,15 @@ class NewDirectory:
         if self.is_lost:
             logger.error("%s: could not be synced: %s", self.path, error)
 
+    def note_name_synced(self) -> None:
+        """`names` was synced, and its guard is still held. That says nothing of a name that was made before an fsync of
+        it failed. What fails is in `failure`."""
+        if self.names.failures != self._failures_before and self.names.failure is not None:
+            self.fail(self.names.failure)
+        self.is_synced = self.failure is None
 
-def sync_together(disk: Disk, directories: Collection[NewDirectory]) -> None:
+
+def sync_together(directories: Collection[NewDirectory]) -> None:
     """Sync them, and what they lie in once for all. What fails is in their `failure`."""
     unsynced = [directory for directory in directories if not directory.is_synced]
     for directory in unsynced:
@@ -111,12 +156,13 @@ def sync_together(disk: Disk, directories: Collection[NewDirectory]) -> None:
     by_home = defaultdict(list)
     for directory in unsynced:
         if directory.failure is None:
-            by_home[os.path.dirname(directory.path)].append(directory)
-    for home, here in by_home.items():
-        try:
-            disk.sync_directory(home)
-        except OSError as error:
+            by_home[directory.names].append(directory)
+    for names, here in by_home.items():
+        with names.guard:
+            try:
+                names.sync_guarded()
+            except OSError as error:
+                for directory in here:
+                    directory.fail(error)
             for directory in here:
-                directory.fail(error)
-        for directory in here:
-            directory.is_synced = directory.failure is None
+                directory.note_name_synced()

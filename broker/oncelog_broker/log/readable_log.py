@@ -11,6 +11,7 @@ succeed. An fsync is no such write: what it could not put on the disk may be los
 from __future__ import annotations
 
 import logging
+import os
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.leader_epochs import LeaderEpochs
@@ -21,6 +22,7 @@ from oncelog_broker.log.segments.segment import EMPTY
 from oncelog_broker.log.segments.timestamp_lookup import TimestampedOffset
 from oncelog_broker.runtime.descriptors import is_descriptor_limit
 from oncelog_broker.runtime.disk import is_out_of_space
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
@@ -208,14 +210,16 @@ class ReadableLog:
         """As `_fail`, for a write before which nothing was changed and that may be tried again."""
         if not (is_out_of_space(error) or is_descriptor_limit(error)):
             return self._fail(what, error)
-        hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
-        logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
+        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), what, error):
+            hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
+            logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def _read_error(self, error: Exception) -> KafkaError:
         """A read that fails says nothing of the rest of the log, so the log stays online."""
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
-        logger.error("%s: read failed: %s", self.directory, error)
+        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), "read", error):
+            logger.error("%s: read failed: %s", self.directory, error)
         return KafkaError(code, f"{self.name}: {error}")
 
     def _out_of_range(self, offset: int) -> KafkaError:

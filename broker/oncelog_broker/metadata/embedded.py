@@ -131,6 +131,15 @@ class EmbeddedStore:
         return None
 
     @property
+    def last_zxid(self) -> int:
+        return self._zxid
+
+    def nodes(self) -> dict[str, bytes]:
+        """Path -> data of all nodes that outlive the session, parents first."""
+        found = {path: node.data for path, node in self._tree.nodes() if not node.ephemeral_owner}
+        return dict(sorted(found.items()))
+
+    @property
     def session_timeout(self) -> float:
         return 0.0
 
@@ -380,5 +389,6 @@ def _open_failure(path: Path, error: Exception) -> StoreFileError:
         return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")
     return StoreFileError(
         f"{path} is not a readable metadata store: {reason}. Restore it (with its -wal file) from a backup. Without "
-        "one, move it away and start again: topics are found again in the log directories, their settings are lost"
+        "one, move it away and start again: topics are found again in the log directories and keep their records for "
+        "ever, since their settings are lost; users, ACLs and quotas are lost, too"
     )

@@ -119,6 +119,12 @@ class ClusterImage:
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
 
+    def is_led(self, state: PartitionState) -> bool:
+        """Whether the broker that a state names as leader is there, and has been since that was written: one that has
+        come back since leads nothing by it, until it is chosen again."""
+        leader = self.brokers.get(state.leader)
+        return leader is not None and (state.written < 0 or leader.epoch <= state.written)
+
     def partitions_on(self, broker: int) -> Iterator[tuple[Topic, int, PartitionState]]:
         """Every partition that has a replica on the broker."""
         for topic in self.topics.values():

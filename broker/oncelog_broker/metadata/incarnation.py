@@ -1,8 +1,9 @@
 """What a broker leaves behind for its successor in the same data directory: its session, and which boot it ran in.
 
-The file `.oncelog-session` in the first data directory lets the next process, which holds the directory's lock, end the
-session of the one before: a broker that was killed registers again at once, and one that is only paused is fenced by
-ZooKeeper itself. With the session's password whoever reads the file could do the same, so only its owner may.
+The file `.oncelog-session` in a data directory (the first one, when it is made) lets the next process, which holds the
+directory's lock, end the session of the one before: a broker that was killed registers again at once, and one that is
+only paused is fenced by ZooKeeper itself. With the session's password whoever reads the file could do the same, so only
+its owner may.
 
 The boot id says what an unclean stop may have cost. In the same boot nothing: what a process has written is in the page
 cache. After another boot, what was not synced may be gone, and the broker says so when it registers. The file says so
@@ -15,9 +16,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oncelog_broker.identity.note import has_lost_sister
 from oncelog_broker.metadata.store import MetadataStore, SessionKey, StoreUnavailable
 from oncelog_broker.runtime.disk import Disk
 
@@ -79,11 +82,29 @@ def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool
     return trace.is_log_tail_kept and (was_closed_cleanly or (boot != "" and trace.boot == boot))
 
 
+def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
+    """The data directory with the trace: the first one where none has it; the one that was written last where several
+    have, since log.dirs was in another order then. OSError."""
+    found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
+    return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])
+
+
 class Predecessor:
     """The process that had the data directory before this one, which holds its lock now."""
 
-    def __init__(self, store: MetadataStore, disk: Disk, directory: str, *, was_closed_cleanly: bool) -> None:
-        """To be made before the logs can be closed again: from then on they were closed cleanly, by us. OSError."""
+    def __init__(
+        self,
+        store: MetadataStore,
+        disk: Disk,
+        directory: str,
+        *,
+        was_closed_cleanly: bool,
+        is_whole: bool | None = None,
+    ) -> None:
+        """To be made before the logs can be closed again: from then on they were closed cleanly, by us. OSError.
+
+        `is_whole`: whether the data directories are all that the broker had, in their newest state. None: by what is
+        noted in `directory` of its sisters."""
         self._store = store
         self._disk = disk
         self._directory = directory
@@ -91,8 +112,10 @@ class Predecessor:
         self.boot = boot_id()
         """The one that we run in."""
         is_alone = store.session_key is None
-        self.is_log_tail_kept = is_alone or is_log_tail_kept(
-            self._trace, self.boot, was_closed_cleanly=was_closed_cleanly
+        if is_whole is None:
+            is_whole = not has_lost_sister(disk, directory)
+        self.is_log_tail_kept = is_alone or (
+            is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
         """False from an unclean stop until a registration has said it. Nobody has more than a broker that is alone."""
         if not self.is_log_tail_kept:

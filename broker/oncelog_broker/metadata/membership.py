@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.registration import Membership, WrongStore
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks
@@ -68,6 +68,8 @@ class ClusterMember:
         self._has_rejoined = True
         """Whether `on_rejoined` is done for the registration that stands."""
         self._is_current = False
+        self._told = ""
+        """What was logged of a store that is another one, which is tried again and again."""
         self._resuming: asyncio.Task[None] | None = None
         self.membership: Membership | None = None
         self.on_resumed: Callable[[], Awaitable[object]] | None = None
@@ -140,6 +142,10 @@ class ClusterMember:
                     await self._rejoin()
                 elif self.on_resumed is not None:
                     await self.on_resumed()
+            except WrongStore as error:
+                if str(error) != self._told:
+                    _log.error("this broker serves nothing until its metadata store is back: %s", error)
+                    self._told = str(error)
             except StoreUnavailable as error:
                 _log.info("not back in the cluster yet: %s", error)
             except Exception:

@@ -43,6 +43,10 @@ SECRETS = "/oncelog/secrets"
 LOGIN_KEY = "/oncelog/secrets/login_key"
 PROPOSED_CLUSTER_ID = "/oncelog/proposed_cluster_id"
 """What the first broker of a new cluster calls it, until it is founded."""
+STORE_ID = "/oncelog/store_id"
+"""A random id of the store: one that was made again for the same cluster has another."""
+FOUNDING = "/oncelog/founding"
+"""There while a broker founds the cluster in several writes."""
 
 PERSISTENT = (
     BROKERS,
@@ -125,6 +129,7 @@ FIXED: Final = (
     ADMIN,
     DELETE_TOPICS,
     CLUSTER_ID,
+    STORE_ID,
     LATEST_PRODUCER_ID_BLOCK,
     LITERAL_ACLS,
     EXTENDED_ACLS,

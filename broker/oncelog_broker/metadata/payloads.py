@@ -65,11 +65,21 @@ class Incarnation:
     """False: it may have lost the end of its logs just before this registration."""
     unsure_since: int = -1
     """The broker epoch of the last registration before this one that said so; -1 if none did."""
+    process: str = ""
+    """Nonce of the process that registered: `identity/note.py`. Releases before 0.2 write none."""
 
     def unsure_epoch(self, written: int) -> int:
         """A partition's state that is older than this says nothing of what the broker holds; -1: there is none such.
         `written`: the zxid of the node's last write, which is the broker epoch of the registration."""
         return self.unsure_since if self.is_log_tail_kept else written
+
+
+@dataclass(frozen=True, slots=True)
+class Founding:
+    """`/oncelog/founding`: the broker that founds the cluster, and the nonce of its process."""
+
+    broker_id: int
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +189,46 @@ def encode_incarnation(incarnation: Incarnation) -> bytes:
     document: dict[str, Any] = {"version": 1, "log_tail": "kept" if incarnation.is_log_tail_kept else "unsure"}
     if incarnation.unsure_since >= 0:
         document["unsure_since"] = incarnation.unsure_since
+    if incarnation.process:
+        document["process"] = incarnation.process
     return _to_json(document)
 
 
 def parse_incarnation(data: bytes, path: str) -> Incarnation:
     document = _Document.parse(data, path)
-    return Incarnation(document.required("log_tail", str) == "kept", document.optional("unsure_since", int, -1))
+    return Incarnation(
+        document.required("log_tail", str) == "kept",
+        document.optional("unsure_since", int, -1),
+        document.optional("process", str, ""),
+    )
+
+
+def encode_founding(founding: Founding) -> bytes:
+    return _to_json({"version": 1, "broker": founding.broker_id, "process": founding.process})
+
+
+def parse_founding(data: bytes, path: str) -> Founding:
+    document = _Document.parse(data, path)
+    return Founding(document.integer("broker"), document.optional("process", str, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """`/oncelog/store_id`: the id of the metadata store. `replaces`: that of the store which was lost, where the
+    cluster was founded again from a broker's copy of its metadata; "" elsewhere."""
+
+    id: str
+    replaces: str = ""
+
+
+def encode_store_identity(identity: StoreIdentity) -> bytes:
+    document = {"version": 1, "id": identity.id}
+    return _to_json({**document, "replaces": identity.replaces} if identity.replaces else document)
+
+
+def parse_store_identity(data: bytes, path: str) -> StoreIdentity:
+    document = _Document.parse(data, path)
+    return StoreIdentity(document.required("id", str), document.optional("replaces", str, ""))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:

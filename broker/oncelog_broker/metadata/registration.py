@@ -1,8 +1,12 @@
 """A broker joins its cluster: the first one founds it, every one registers itself.
 
-Founding is one `multi` whose last node is the cluster id, so a store without one has never been used. Only then are
-topics taken over from the log directories: later a directory without a topic in the store is what a deletion has left
-(the broker died before it removed the files), and taking it over would bring the topic back from the dead.
+Founding is one `multi` (or several: `founding.py`) whose last nodes are the ids of cluster and store, so a store
+without a cluster id has never been used. Only then are topics taken over from the log directories: later a directory
+without a topic in the store is what a deletion has left (the broker died before it removed the files), and taking it
+over would bring the topic back from the dead.
+
+A process registers again when its session was lost. By then the store must be the one that it knows: one that came back
+empty is not founded anew by whoever is first.
 
 Each registration also sets the broker's incarnation node, in the same write. Whoever makes this broker a leader can so
 check, in the write that does it, that it is still the broker that was meant. And there it says since when the broker
@@ -12,33 +16,51 @@ may lack records that it once had: whoever has registered twice since then is as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.founding import (
+    MAX_CHUNK_BYTES,
+    FoundLogs,
+    FoundTopic,
+    adoption,
+    begin_founding,
+    check_founder,
+    size_of,
+    without_existing,
+    write_chunks,
+)
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
+    Founding,
     Incarnation,
-    PartitionState,
-    ProducerIdBlock,
-    ReplicaAssignment,
-    TopicAssignment,
+    StoreIdentity,
     encode_broker,
     encode_cluster_id,
-    encode_config,
+    encode_founding,
     encode_incarnation,
-    encode_partition_state,
-    encode_producer_id_block,
-    encode_topic,
+    encode_store_identity,
     parse_cluster_id,
     parse_incarnation,
 )
-from oncelog_broker.metadata.producer_ids import BLOCK_SIZE
-from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Operation, Set
+from oncelog_broker.metadata.store import (
+    BadVersion,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    StoreUnavailable,
+)
+from oncelog_broker.metadata.store_identity import readable_store_identity
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.uuids import uuid_to_string
+
+__all__ = ["BrokerIdInUse", "FoundLogs", "FoundTopic", "Membership", "WrongStore", "register_broker"]
 
 
 class BrokerIdInUse(Exception):
@@ -48,25 +70,9 @@ class BrokerIdInUse(Exception):
         super().__init__(f"broker id {broker_id} is in use by another live broker: give each broker an id of its own")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundTopic:
-    """A topic that lies in our log directories. `leader_epochs`: partition -> last leader epoch in its log, -1 without
-    any. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8). `config`: valid settings."""
-
-    name: str
-    leader_epochs: Mapping[int, int]
-    topic_id: bytes | None = None
-    config: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundLogs:
-    """What the log directories hold at start. `cluster_id`: from `meta.properties`. `highest_producer_id`: the highest
-    that any log knows, -1 for none; given out again it would be taken for the producer that had it before."""
-
-    cluster_id: str | None = None
-    topics: tuple[FoundTopic, ...] = field(default=())
-    highest_producer_id: int = -1
+class WrongStore(StoreUnavailable):
+    """The store is not the one in which this process was registered before: it was emptied, or another one has its
+    place. Nothing is done there; it may come back."""
 
 
 class Membership(NamedTuple):
@@ -78,6 +84,7 @@ class Membership(NamedTuple):
     """Version of the broker's incarnation node."""
     founded: bool
     """Whether the store was new: the found topics are in it now. Otherwise they were not looked at."""
+    store_id: str = ""
 
 
 async def register_broker(
@@ -87,17 +94,22 @@ async def register_broker(
     found_logs: Callable[[], FoundLogs] = FoundLogs,
     entropy: Entropy = system_entropy,
     wait_seconds: float = 0.0,
+    *,
+    process: str = "",
+    before: Membership | None = None,
 ) -> Membership:
-    """Register this broker until its session ends, founding the cluster if there is none: one write in all.
+    """Register this broker until its session ends, founding the cluster if there is none: one write in all, unless it
+    begins with more than one write takes (`founding.py`).
 
     `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which may
-    be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the same
-    session is recognised.
+    be that of a broker that has died. `process`: the nonce of this process. `before`: its registration in an earlier
+    session. BrokerIdInUse; WrongStore; StoreUnavailable: may be called again, a registration of the same session is
+    recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
         try:
-            return await _try_to_register(store, broker_id, registration, found_logs, entropy)
+            return await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
         except NodeExists as error:
             # Another path: another broker founds the cluster at this moment. None: it has gone meanwhile.
             stat = await store.exists(path) if error.path == path else None
@@ -107,6 +119,10 @@ async def register_broker(
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
             pass  # another process with our id has registered since we read: it is there now
+        except NoNode as error:
+            if error.path != paths.FOUNDING:
+                raise
+            # Another process with our id has finished what we had begun to found.
 
 
 async def _try_to_register(
@@ -115,42 +131,86 @@ async def _try_to_register(
     registration: BrokerRegistration,
     found_logs: Callable[[], FoundLogs],
     entropy: Entropy,
+    process: str,
+    before: Membership | None,
 ) -> Membership:
     """NodeExists, BadVersion: somebody else was here."""
     path, incarnation_path = paths.broker_id(broker_id), paths.incarnation(broker_id)
-    found_id, incarnation, *found = await store.get_many([paths.CLUSTER_ID, incarnation_path, *paths.PERSISTENT])
-    operations: list[Operation] = [
-        Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None
-    ]
+    asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path, *paths.PERSISTENT]
+    found_id, found_store, founding, incarnation, *found = await store.get_many(asked)
+    cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
+    store_id = "" if found_store is None else readable_store_identity(found_store[0]).id
+    if before is not None:
+        _check_is_as_before(before, cluster_id, store_id)
+    parents = [Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None]
+    is_founder, logs = cluster_id is None, FoundLogs()
+    content: list[Create] = []
+    founding_ends: list[Operation] = []
+    if cluster_id is None:
+        if founding is not None:
+            check_founder(founding[0], broker_id)
+        logs = found_logs()
+        cluster_id = logs.cluster_id or uuid_to_string(random_uuid(entropy))
+        content = await without_existing(store, list(adoption(logs, broker_id, entropy)))
+        content.append(Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
+        is_small = size_of(content) <= MAX_CHUNK_BYTES
+        if founding is None and is_small and not logs.replaces_store:
+            # Made and deleted again: so the write fails if another broker is about to found the cluster.
+            data = encode_founding(Founding(broker_id, process))
+            founding_ends = [Create(paths.FOUNDING, data), Delete(paths.FOUNDING)]
+        else:
+            version = await begin_founding(store, broker_id, process, parents)
+            version = await write_chunks(store, content[:-1], broker_id, process, version)
+            parents, content = [], content[-1:]
+            founding_ends = [Delete(paths.FOUNDING, version)]
+    if found_store is None:
+        store_id = uuid_to_string(random_uuid(entropy))
+        identity = StoreIdentity(store_id, logs.replaces_store if is_founder else "")
+        content.append(Create(paths.STORE_ID, encode_store_identity(identity)))
     is_kept = registration.is_log_tail_kept
+    said: Operation
     if incarnation is None:
-        operations.append(Create(incarnation_path, encode_incarnation(Incarnation(is_kept))))
+        said = Create(incarnation_path, encode_incarnation(Incarnation(is_kept, process=process)))
     else:
         data, stat = incarnation
         registration = replace(registration, previous_epoch=stat.mzxid)
         unsure_since = parse_incarnation(data, incarnation_path).unsure_epoch(stat.mzxid)
-        operations.append(Set(incarnation_path, encode_incarnation(Incarnation(is_kept, unsure_since)), stat.version))
-    operations.append(Create(path, encode_broker(registration), ephemeral=True))
-    registered = len(operations)
-    if found_id is not None:
-        cluster_id = parse_cluster_id(found_id[0], paths.CLUSTER_ID)
-    else:
-        logs = found_logs()
-        cluster_id = logs.cluster_id or uuid_to_string(random_uuid(entropy))
-        operations.extend(_adoption(logs, broker_id, entropy))
-        operations.append(Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
-    stats = await store.multi(operations)
-    counted, made = stats[registered - 2], stats[registered - 1]
+        payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))
+        said = Set(incarnation_path, payload, stat.version)
+    registers: list[Operation] = [said, Create(path, encode_broker(registration), ephemeral=True)]
+    stats = await store.multi([*parents, *registers, *founding_ends, *content])
+    counted, made = stats[len(parents)], stats[len(parents) + 1]
     assert counted is not None
     assert made is not None
-    return Membership(cluster_id, made.czxid, counted.version, founded=found_id is None)
+    return Membership(cluster_id, made.czxid, counted.version, founded=is_founder, store_id=store_id)
+
+
+def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: str) -> None:
+    """Raises WrongStore."""
+    if cluster_id is None:
+        raise WrongStore(
+            "", f"the store is empty: it knows nothing of cluster {before.cluster_id} any more. Restore it; or restart "
+            "this broker, which then says how to found the cluster anew",
+        )  # fmt: skip
+    if cluster_id != before.cluster_id or (before.store_id and store_id and store_id != before.store_id):
+        raise WrongStore(
+            "", f"the store is another one now, of cluster {cluster_id}. Bring the one of cluster {before.cluster_id} "
+            "back; or restart this broker, which then says how to go on",
+        )  # fmt: skip
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
     """What an earlier call achieved that did not hear of it."""
     cluster_id, _ = await store.get(paths.CLUSTER_ID)
+    (store_id,) = await store.get_many([paths.STORE_ID])
     _, incarnation = await store.get(paths.incarnation(broker_id))
-    return Membership(parse_cluster_id(cluster_id, paths.CLUSTER_ID), broker_epoch, incarnation.version, founded=False)
+    return Membership(
+        parse_cluster_id(cluster_id, paths.CLUSTER_ID),
+        broker_epoch,
+        incarnation.version,
+        founded=False,
+        store_id="" if store_id is None else readable_store_identity(store_id[0]).id,
+    )
 
 
 async def _is_gone_within(store: MetadataStore, path: str, seconds: float) -> bool:
@@ -166,23 +226,3 @@ async def _is_gone_within(store: MetadataStore, path: str, seconds: float) -> bo
     finally:
         unwatch()
     return True
-
-
-def _adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterable[Operation]:
-    """The nodes of topics that this broker alone holds. Their partitions are offline with the leader epoch that their
-    log ends with, so the first election gives them a higher one."""
-    for topic in logs.topics:
-        replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
-        assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)
-        yield Create(paths.topic(topic.name), encode_topic(assignment))
-        yield Create(paths.partitions(topic.name))
-        if topic.config:
-            yield Create(paths.topic_config(topic.name), encode_config(topic.config))
-        for partition in replicas:
-            state = PartitionState(NO_LEADER, topic.leader_epochs[partition], (broker_id,), controller_epoch=0)
-            yield Create(paths.partition(topic.name, partition))
-            yield Create(paths.partition_state(topic.name, partition), encode_partition_state(state))
-    if logs.highest_producer_id >= 0:
-        end = logs.highest_producer_id
-        block = ProducerIdBlock(broker_id, max(0, end - BLOCK_SIZE + 1), end)
-        yield Create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(block))

@@ -183,6 +183,11 @@ class MetadataStore(Protocol):
         """With it a later process can end this session; None where sessions end with their process."""
 
     @property
+    def last_zxid(self) -> int:
+        """Id of the latest write that the store has shown us. Of a session that has begun it is never lower than of any
+        write that was done before: the session's beginning is a write."""
+
+    @property
     def session_timeout(self) -> float:
         """How long a session may outlive its process, in seconds."""
 

@@ -140,6 +140,10 @@ class Tree:
     def node(self, path: str) -> TreeNode | None:
         return self._nodes.get(path)
 
+    def nodes(self) -> Iterable[tuple[str, TreeNode]]:
+        """All but the root, in any order."""
+        return ((path, node) for path, node in self._nodes.items() if path != "/")
+
     def children(self, path: str) -> list[str]:
         """Sorted names of the children; empty also for a node that does not exist."""
         return sorted(self._children.get(path, ()))

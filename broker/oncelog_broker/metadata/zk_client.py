@@ -232,6 +232,11 @@ class ZooKeeperSession:
         """With which server the last attempt to connect failed, and why, for people."""
         return self._handler.trouble
 
+    @property
+    def last_zxid(self) -> int:
+        """The highest that an answer named."""
+        return int(self._client.last_zxid or 0)
+
     def send(self, request: Any) -> asyncio.Future[Any]:
         """The answer; kazoo's exceptions. Requests are done in the order of these calls."""
         answer: asyncio.Future[Any] = self._loop.create_future()

@@ -169,6 +169,10 @@ class ZooKeeperStore:
             await session.close()
 
     @property
+    def last_zxid(self) -> int:
+        return 0 if self._session is None else self._session.last_zxid
+
+    @property
     def session_timeout(self) -> float:
         """As the servers have granted it."""
         return self._lease.timeout

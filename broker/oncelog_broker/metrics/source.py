@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog_broker.config.listeners import listeners
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.observability.topic_traffic import TopicTraffic
@@ -63,7 +63,7 @@ class ClusterCounts:
         for topic in image.topics.values():
             for number, state in enumerate(topic.partitions.values(), 1):
                 self.partitions += 1
-                self.offline += state.leader == NO_LEADER
+                self.offline += not image.is_led(state)
                 self.not_preferred += bool(state.replicas) and state.leader != state.replicas[0]
                 if number % PARTITIONS_PER_STEP == 0:
                     yield None

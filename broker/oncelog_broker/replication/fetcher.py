@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -20,6 +21,7 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.throttle import ReplicationQuota
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES, is_known_disk_error
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -95,6 +97,10 @@ class Fetchers:
             self._tasks.supervise(f"fetch from broker {partition.leader}", fetcher.run)
         fetcher.add(partition)
         self._followed[partition] = fetcher
+
+    def begin_anew(self, partition: Partition) -> None:
+        """See `Fetching`."""
+        self._truncate(partition, BeginAt(partition.log.log_start_offset))
 
     def hears(self, partition: Partition) -> bool:
         """See `Fetching`."""
@@ -288,7 +294,8 @@ class BrokerFetcher:
         try:
             await in_thread(self._note_log_starts)
         except OSError as error:  # it is tried again from time to time; the leader waits for that
-            logger.error("log starts could not be written down", extra={"reason": error})
+            if DISK_TROUBLES.is_news(os.path.dirname(error.filename or ""), "write down log starts", error):
+                logger.error("log starts could not be written down", extra={"reason": error})
         for key in shortened:
             if key in self._plan:
                 self._plan.ask_for(key, position_of(self._partitions[key]))
@@ -323,6 +330,6 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # there is a log line already
             return
-        if error.code not in PASSING:
+        if error.code not in PASSING and not is_known_disk_error(error.__cause__):  # of that the log has told
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

@@ -1,7 +1,11 @@
-"""The logs that come to a broker and leave it, a few at a time, in the order in which that was asked for.
+"""The logs that come to a broker and leave it, a few at a time, for each data directory in the order of the requests.
 
-Making a log or moving it away waits for the disk several times. So a worker thread does it, and who asked is told on
-the event loop, between requests. A topic that is deleted and made again waits for its turn like any other.
+Making a log or moving it away waits for the disk several times. So a worker thread does it, one for each data
+directory, and who asked is told on the event loop, between requests. A disk that hangs holds up the logs of its own
+directory alone. A topic that is deleted and made again waits for its turn like any other: both are done in that order,
+whatever directory the new log is made in.
+
+A deletion that failed is tried again: before the next log of that name is opened, and from time to time until then.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from oncelog_broker.log.checkpoints import TopicPartition
@@ -23,10 +29,14 @@ from oncelog_protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 5.0
-"""When a log is tried again for which no file descriptor was left."""
+"""When a log is tried again for which no file descriptor was left, and the first time one that could not be deleted."""
+MAX_DELETION_REST_SECONDS: Final = 60.0
+"""A log that could not be deleted rests twice as long after each attempt, up to this."""
 LOGS_AT_A_TIME: Final = 64
 """Logs whose change is begun, or told of, before other work gets its turn: two milliseconds of the event loop. Each
 time costs a way to the worker thread and back, and a fetch of each follower that is told of more."""
+PLACED_AT_A_TIME: Final = 500
+"""Changes whose data directory is found before other work gets its turn."""
 
 
 class UnwantedLog(NamedTuple):
@@ -37,6 +47,23 @@ class UnwantedLog(NamedTuple):
 
 Change = TypeVar("Change", WantedLog, UnwantedLog)
 Opened = list[tuple[WantedLog, PartitionLog | KafkaError]]
+
+
+class _Lane:
+    """The changes of the logs of one data directory that are not done."""
+
+    def __init__(self) -> None:
+        self.asked: deque[WantedLog | UnwantedLog] = deque()
+        self.is_cut = asyncio.Event()
+        self.work: asyncio.Task[None] | None = None
+
+    def take(self, kind: type[Change]) -> list[Change]:
+        """The next ones of that kind."""
+        taken: list[Change] = []
+        while self.asked and len(taken) < LOGS_AT_A_TIME and isinstance(change := self.asked[0], kind):
+            taken.append(change)
+            self.asked.popleft()
+        return taken
 
 
 class HostedLogs:
@@ -55,57 +82,79 @@ class HostedLogs:
         self._tasks = tasks
         self._is_wanted = is_wanted
         self._on_opened = on_opened
-        self._asked: deque[WantedLog | UnwantedLog] = deque()
+        self._unplaced: deque[WantedLog | UnwantedLog] = deque()
+        self._placing: asyncio.Task[None] | None = None
+        self._lanes = {path: _Lane() for path in logs.data_directories()}
+        self._lane_of: dict[TopicPartition, _Lane] = {}
+        """Of the logs that have a change in a lane: the next change of one of them waits there, too."""
         self._pending: Counter[TopicPartition] = Counter()
-        self._is_cut = asyncio.Event()
-        self._work: asyncio.Task[None] | None = None
+        self._undeleted: dict[TopicPartition, float] = {}
+        """Logs that could not be deleted, and how long each rests before the next attempt, in seconds."""
+        self._threads = ThreadPoolExecutor(max(1, len(self._lanes)), "logs")
 
     def is_pending(self, key: TopicPartition) -> bool:
         """Whether a change of this log was asked for and is not done: what it is now says nothing."""
-        return self._pending[key] > 0
+        return self._pending[key] > 0 or key in self._undeleted
 
     def open(self, wanted: WantedLog) -> None:
-        """Open or make a log, soon."""
+        """Open or make a log, soon; what is left of one that could not be deleted goes first."""
+        if wanted.key in self._undeleted:
+            self._ask(UnwantedLog(wanted.key))
         self._ask(wanted)
 
     def delete(self, key: TopicPartition) -> None:
-        """Delete a log, soon; a failure is logged, and the next start sets the log aside."""
+        """Delete a log, soon; a failure is logged, and it is tried again. The next start would set the log aside."""
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:
         """The end of a log is cut, whose deletion may have waited for that."""
-        self._is_cut.set()
+        for lane in self._lanes.values():
+            lane.is_cut.set()
 
     def _ask_again(self, later: list[WantedLog]) -> None:
         for wanted in later:
             if self._is_wanted(wanted):
                 self._ask(wanted)
 
+    def _delete_again(self, key: TopicPartition) -> None:
+        if key in self._undeleted and not self._pending[key]:
+            self._ask(UnwantedLog(key))
+
     def _ask(self, change: WantedLog | UnwantedLog) -> None:
-        self._asked.append(change)
+        self._unplaced.append(change)
         self._pending[change.key] += 1
-        if self._work is None or self._work.done():
-            self._work = self._tasks.supervise("make and delete logs", self._work_off)
+        if self._placing is None or self._placing.done():
+            self._placing = self._tasks.supervise("place logs", self._place_all)
 
-    async def _work_off(self) -> None:
-        while self._asked:
-            if isinstance(self._asked[0], WantedLog):
-                await self._open_some()
+    async def _place_all(self) -> None:
+        while self._unplaced:
+            place = self._logs.placing()
+            for _ in range(min(len(self._unplaced), PLACED_AT_A_TIME)):
+                change = self._unplaced.popleft()
+                lane = self._lane_of.get(change.key) or self._lanes[self._place_of(change, place)]
+                self._lane_of[change.key] = lane
+                lane.asked.append(change)
+                if lane.work is None or lane.work.done():
+                    lane.work = self._tasks.supervise("make and delete logs", partial(self._work_off, lane))
+            if self._unplaced:
+                await asyncio.sleep(0)
+
+    def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
+        if isinstance(change, WantedLog):
+            return place(change.key)
+        return self._logs.place_of(change.key) or next(iter(self._lanes))  # where there is none, nothing is to be done
+
+    async def _work_off(self, lane: _Lane) -> None:
+        while lane.asked:
+            if isinstance(lane.asked[0], WantedLog):
+                await self._open_some(lane.take(WantedLog))
             else:
-                await self._delete_some()
+                await self._delete_some(lane.take(UnwantedLog), lane)
 
-    def _take(self, kind: type[Change]) -> list[Change]:
-        taken: list[Change] = []
-        while self._asked and len(taken) < LOGS_AT_A_TIME and isinstance(change := self._asked[0], kind):
-            taken.append(change)
-            self._asked.popleft()
-        return taken
-
-    async def _open_some(self) -> None:
-        wanted = self._take(WantedLog)
+    async def _open_some(self, wanted: list[WantedLog]) -> None:
         opening = self._logs.begin_opening(wanted)
         try:
-            await in_thread(opening.run)
+            await in_thread(opening.run, self._threads)
         finally:  # also when the broker stops meanwhile: they must be closed with the others
             results = self._logs.finish_opening(opening)
             self._are_done(wanted)
@@ -123,20 +172,37 @@ class HostedLogs:
             )
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
-    async def _delete_some(self) -> None:
-        unwanted = self._take(UnwantedLog)
+    async def _delete_some(self, unwanted: list[UnwantedLog], lane: _Lane) -> None:
         # Whoever cuts the end of one finds its files by their names, which may soon be those of another log.
         while any(self._logs.is_truncating(log.key) for log in unwanted):
-            self._is_cut.clear()
-            await self._is_cut.wait()
+            lane.is_cut.clear()
+            await lane.is_cut.wait()
         moves = self._logs.begin_deletion([log.key for log in unwanted])
         try:
-            await in_thread(moves.run)
+            await in_thread(moves.run, self._threads)
         finally:
             failed = self._logs.finish_deletion(moves)
             self._are_done(unwanted)
-        for (topic, index), error in failed.items():
-            logger.error("log not deleted", extra={"partition": f"{topic}-{index}", "reason": error})
+        for change in unwanted:
+            if change.key not in failed:
+                self._undeleted.pop(change.key, None)
+        for key, error in failed.items():
+            self._rest_undeleted(key, error)
+
+    def _rest_undeleted(self, key: TopicPartition, error: KafkaError) -> None:
+        known = self._undeleted.get(key)
+        seconds = RETRY_SECONDS if known is None else min(2 * known, MAX_DELETION_REST_SECONDS)
+        self._undeleted[key] = seconds
+        if known is None:
+            logger.error(
+                "log not deleted, tried again later",
+                extra={"partition": f"{key[0]}-{key[1]}", "reason": error, "seconds": seconds},
+            )
+        asyncio.get_running_loop().call_later(seconds, self._delete_again, key)
 
     def _are_done(self, changes: Iterable[WantedLog | UnwantedLog]) -> None:
-        self._pending -= Counter(change.key for change in changes)
+        for change in changes:
+            self._pending[change.key] -= 1
+            if not self._pending[change.key]:
+                del self._pending[change.key]
+                self._lane_of.pop(change.key, None)

@@ -194,7 +194,7 @@ class IsrKeeper:
             return
         for topic in response.topics:
             for answer in topic.partitions:
-                if answer.error_code:
+                if answer.error_code not in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
                     logger.info(
                         if_refused,
                         extra={"topic_id": topic.topic_id.hex(), "partition": answer.partition_index,
@@ -202,7 +202,8 @@ class IsrKeeper:
                     )  # fmt: skip
 
     def _without_what_is_offline(self) -> AlterPartitionRequest:
-        """The others of the ISR lead what we were given to lead and could not open.
+        """The others of the ISR lead what we were given to lead and could not open. Where there are no others in the
+        ISR, nobody leads: an operator sees it, and may have a replica elected that is not in sync.
 
         In which incarnation they were in sync we have not seen: that the controller must know.
         """
@@ -211,6 +212,9 @@ class IsrKeeper:
             isr = changed_isr(state.isr, [self._broker_id], ())
             if isr is not None:
                 _add(request, topic.topic_id, index, state.leader_epoch, state.partition_epoch, isr, {})
+            elif len(state.replicas) > 1:
+                _add(request, topic.topic_id, index, state.leader_epoch, state.partition_epoch, state.isr, {},
+                     is_log_offline=True)  # fmt: skip
         return request
 
     def _request(self, proposals: Iterable[Proposal]) -> AlterPartitionRequest:
@@ -269,6 +273,8 @@ def _add(
     partition_epoch: int,
     isr: Iterable[int],
     epochs: Mapping[int, int],
+    *,
+    is_log_offline: bool = False,
 ) -> None:
     """One partition more. A request names few topics, and mostly the same one again."""
     topic = next((topic for topic in reversed(request.topics) if topic.topic_id == topic_id), None)
@@ -283,5 +289,6 @@ def _add(
             new_isr=list(isr),
             new_isr_with_epochs=members,
             partition_epoch=partition_epoch,
+            is_log_offline=is_log_offline,
         )
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -25,11 +26,15 @@ from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_tu
 from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
 from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+WRITTEN_BACK_MS: Final = 300_000
+"""After this time the operating system has written what it was given, however much there was (by default it begins
+after 30 seconds)."""
 AWAITED_SECONDS: Final = 1.0
 """For so long after a leader epoch began, the fetches of a follower that has not asked in it wait only a moment: it
 hears of the epoch by itself, perhaps later than we, and can ask with its next fetch only."""
@@ -43,6 +48,9 @@ class Fetching(Protocol):
 
     def forget(self, partition: Partition) -> None:
         """Fetch it no more."""
+
+    def begin_anew(self, partition: Partition) -> None:
+        """Give its log up, in the background, and then say so to `Replicas.on_truncated`."""
 
     def hears(self, partition: Partition) -> bool:
         """Whether its leader answers: if not, nothing is known here of what is new."""
@@ -90,6 +98,8 @@ class Replicas:
         their logs are open, say."""
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.news_pace = NewsPace()
+        self._doubted: set[tuple[str, int]] = set()
+        """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
         self.fetching: Fetching | None = None
         self.may_lead = may_lead
         self.is_leaving = False
@@ -97,6 +107,10 @@ class Replicas:
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
         expected to."""
+
+    def doubt_logs(self) -> None:
+        """The machine went down before this start: all logs that are there may lack their ends."""
+        self._doubted.update(self._logs.partitions())
 
     # --- asked by the request handlers
 
@@ -194,12 +208,34 @@ class Replicas:
         """All that this broker leads."""
         return self._leaders.values()
 
+    def log_end(self, topic: str, index: int) -> tuple[int, int]:
+        """Leader epoch of the last batch of a log (-1: it has none) and its log end offset, whoever leads.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, if it is offline; LEADER_NOT_AVAILABLE, while it is not known: it is
+        being opened or made, or its end is being cut.
+        """
+        key = (topic, index)
+        if key in self._offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._offline[key])
+        partition = self._hosts.get(key)
+        log = self._logs.get(topic, index) if partition is None else partition.log
+        if log is not None and log.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is offline")
+        if partition is None or partition.log.is_truncating:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return partition.log.latest_epoch, partition.log.log_end_offset
+
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """What the image lets this broker lead and whose log could not be opened: topic, partition and state."""
-        for name, index in self._offline:
+        """What the image lets this broker lead and whose log could not be opened, or has failed while this broker is
+        alone in sync: topic, partition and state. (Who is not alone has proposed an ISR without itself.)"""
+        failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
+        for key in (*self._offline, *failed):
+            name, index = key
             topic = self._image.topic(name)
             state = None if topic is None else topic.partitions.get(index)
-            if topic is not None and state is not None and isinstance(self._role_in(state), Lead):
+            if topic is None or state is None or not isinstance(self._role_in(state), Lead):
+                continue
+            if key in self._offline or state.isr == (self._broker_id,):
                 yield topic, index, state
 
     def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
@@ -211,6 +247,14 @@ class Replicas:
             role = Stop() if state is None else self._role_in(state)
             if isinstance(role, Follow) and role.has_leader and not role.is_in_sync:
                 yield name, index
+
+    def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of what this broker is to host and whose log could not be made: the disk was full, say.
+        Nothing of it was there, so nobody counts on it, and it may be made whoever leads."""
+        for key in self._offline:
+            state = self._image.partition(*key)
+            if state is not None and self._logs.is_unmade(key) and isinstance(self._role_in(state), Lead | Follow):
+                yield key
 
     def may_begin_again(self, name: str, index: int) -> bool:
         """Whether such a log may be opened again (`Replica.may_begin_again`). One that has not been open since the
@@ -227,12 +271,14 @@ class Replicas:
                     self.fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
-        """Try to open such a log again; it is followed from where it was synced."""
+        """Try to open such a log again, or to make it; it is followed from where it was synced."""
         key, topic = (name, index), self._image.topics[name]
         partition = self._hosts.get(key)
         high_watermark = 0 if partition is None else partition.high_watermark
         wanted = WantedLog(name, index, topic.topic_id, self._config_of(name))
-        if key in self._opening or self._hosted.is_pending(key) or not self._logs.begin_return(wanted, high_watermark):
+        if key in self._opening or self._hosted.is_pending(key):
+            return
+        if not self._logs.is_unmade(key) and not self._logs.begin_return(wanted, high_watermark):
             return
         reason = self._offline.get(key, "its disk failed")
         self._forget(name, index)
@@ -396,9 +442,12 @@ class Replicas:
             if self.fetching is not None:
                 if self.is_leaving and not role.is_in_sync:
                     self.fetching.forget(partition)
+                elif is_news and role.has_leader and self._must_begin_anew(partition, role):
+                    self.fetching.begin_anew(partition)
                 elif is_news:
                     self.fetching.follow(partition)
             return
+        self._doubted.discard(key)
         if self.fetching is not None:
             self.fetching.forget(partition)
         if partition.log.is_truncating:
@@ -418,6 +467,23 @@ class Replicas:
                 self._awaited.setdefault(broker_id, {})[partition] = self._monotonic() + AWAITED_SECONDS
             for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
+
+    def _must_begin_anew(self, partition: Partition, role: Follow) -> bool:
+        """Whether a log that lost its end in a power cut is given up, now that it is to follow a leader.
+
+        Of a log that is compacted, or was, the lost end may be what takes back records that are left: markers,
+        deletions. The others may have compacted it away since, as this replica had it when it was in sync (S56). They
+        do that `delete.retention.ms` after they have seen it at the earliest: where that is long, what this replica
+        had of it by then was on the disk.
+        """
+        key = (partition.topic, partition.index)
+        if key not in self._doubted:
+            return False
+        self._doubted.discard(key)
+        log = partition.log
+        is_short = log.config.delete_retention_ms < WRITTEN_BACK_MS
+        was_compacted = log.config.is_compacted or log.cleaner_checkpoint is not None
+        return is_short and was_compacted and not role.is_in_sync and not log.is_offline
 
     def on_truncated(self, partition: Partition) -> None:
         """The end of its log is cut: it may have been chosen to lead meanwhile, or be deleted."""
@@ -459,7 +525,10 @@ class Replicas:
     def _adopt(self, topic: Topic, index: int, role: Lead | Follow, log: PartitionLog | KafkaError) -> None:
         key = (topic.name, index)
         if isinstance(log, KafkaError):
-            if self._offline.get(key) != str(log):
+            cause = log.__cause__
+            home = os.path.dirname(getattr(cause, "filename", None) or "")
+            is_news = cause is None or DISK_TROUBLES.is_news(home, "open a log", cause)
+            if is_news and self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return

@@ -5,6 +5,9 @@ is given up (`LogManager.begin_return`) and fetched again, so it does not matter
 replica that others count on, or the only one, stays offline until the operator starts the broker again: what it
 acknowledged is nowhere else.
 
+A log that could not be made is tried again in the same way, whoever leads: nothing of it was there. It may be made in
+another data directory then (`log/directories/directory_choice.py`).
+
 Nor may anybody come to count on it by what it has said before: so the controller is asked for a new leader epoch first
 (`Replica.may_begin_again`). In Kafka, where only a restart brings a log back, the new broker epoch does that.
 """
@@ -25,6 +28,8 @@ LOOK_SECONDS: Final = 1.0
 FIRST_REST_SECONDS: Final = 1.0
 """From when a log is seen to be offline to the first attempt; twice as long before each other one."""
 MAX_REST_SECONDS: Final = 60.0
+NAMES_IN_A_LINE: Final = 10
+"""Of the log."""
 LOGS_PER_LOOK: Final = 100
 """Of a disk with very many, some at a time."""
 
@@ -56,18 +61,23 @@ class ReturningLogs:
         now, before, tried = self._clock.monotonic(), self._resting, 0
         self._resting = {}
         told: list[tuple[str, int]] = []
+        opened: list[str] = []
         self._replicas.fetch_no_failed()
-        for key in list(self._replicas.offline_and_not_counted_on()):
+        unmade = set(self._replicas.offline_and_never_made())
+        for key in dict.fromkeys((*unmade, *self._replicas.offline_and_not_counted_on())):
             seconds, until = before.get(key, (FIRST_REST_SECONDS, now + FIRST_REST_SECONDS))
             if until <= now and tried < LOGS_PER_LOOK:
                 tried += 1
-                if self._replicas.may_begin_again(*key):
-                    logger.info("an offline log is opened again", extra={"partition": f"{key[0]}-{key[1]}"})
+                if key in unmade or self._replicas.may_begin_again(*key):
+                    opened.append(f"{key[0]}-{key[1]}")
                     self._replicas.open_again(*key)
                     seconds = min(2 * seconds, MAX_REST_SECONDS)
                 else:
                     told.append(key)
                 until = now + seconds
             self._resting[key] = seconds, until
+        if opened:
+            names = " ".join(opened[:NAMES_IN_A_LINE])
+            logger.info("offline logs are opened or made again", extra={"count": len(opened), "partitions": names})
         if told:
             self._ask_for_new_epochs(told)

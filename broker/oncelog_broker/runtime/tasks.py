@@ -9,19 +9,24 @@ per tick, since a `call_later` each would cost more than the request.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from typing import Any, Final, TypeVar
 
 from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.disk_troubles import is_known_disk_error
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STILL_FAILING_SECONDS: Final = 60.0
+"""Between two lines that say that a disk still fails a periodic task."""
 TICK_SECONDS: Final = 0.005
 """Deadlines fire up to this much late, and later where many fire together."""
 FIRE_SECONDS: Final = 0.003
@@ -61,12 +66,15 @@ class Tasks:
         callable is asked for the interval each time."""
 
         async def repeat() -> None:
+            failures = _Failures(name)
             while True:
                 await asyncio.sleep(interval_seconds() if callable(interval_seconds) else interval_seconds)
                 try:
                     await action()
-                except Exception:
-                    logger.exception("background task failed", extra={"task": name})
+                except Exception as error:
+                    failures.note(error)
+                else:
+                    failures.end()
 
         self.spawn(name, repeat())
 
@@ -104,6 +112,36 @@ class Tasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class _Failures:
+    """Those of one periodic task. Of a disk that fails it each time there is a line when that begins, one now and then,
+    and one when it works again; what else is raised has a stack trace each time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._reason = ""
+        self._count = 0
+        self._told = 0.0
+
+    def note(self, error: Exception) -> None:
+        """It has failed."""
+        if not is_known_disk_error(error):
+            logger.error("background task failed", exc_info=error, extra={"task": self._name})
+            return
+        now, reason = asyncio.get_running_loop().time(), error.strerror or ""
+        is_same = self._count > 0 and reason == self._reason
+        self._count += 1
+        if not is_same or now - self._told >= STILL_FAILING_SECONDS:
+            self._reason, self._told = reason, now
+            extra = {"task": self._name, "reason": error, "times": self._count}
+            logger.error("background task failed, and is tried again", extra=extra)
+
+    def end(self) -> None:
+        """It has worked."""
+        if self._count:
+            logger.warning("background task works again", extra={"task": self._name, "failed_times": self._count})
+        self._count = 0
+
+
 def heard_or_not(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
     """The answer of work that goes on though nobody waits for it any more: cancelling the answer leaves it at work.
     What it raises is told to whoever waits; when nobody does it is logged."""
@@ -118,19 +156,26 @@ def heard_or_not(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
 
 
 def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
-    if not work.cancelled() and work.exception() is not None:
-        logger.error("background task failed", exc_info=work.exception(), extra={"task": name})
+    error = None if work.cancelled() else work.exception()
+    if is_known_disk_error(error):
+        logger.error("background task failed", extra={"task": name, "reason": error})
+    elif error is not None:
+        logger.error("background task failed", exc_info=error, extra={"task": name})
 
 
-async def in_thread(job: Callable[[], T]) -> T:
-    """Run `job` in a worker thread. Being cancelled waits for its end: what it works on is nobody else's until then."""
-    running = asyncio.ensure_future(asyncio.to_thread(job))
+async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
+    """Run `job` in a worker thread, of `threads` or those that all share. Being cancelled waits for its end: what it
+    works on is nobody else's until then."""
+    context = contextvars.copy_context()  # as asyncio.to_thread, which knows no other threads
+    running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         while not running.done():  # however often it is cancelled: a client goes, and then the broker stops
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # who was cancelled has to look for it where the job leaves it
         raise
     finally:
         del running  # else an error of the job, whose traceback has this frame, would be kept by itself

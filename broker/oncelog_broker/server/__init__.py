@@ -14,7 +14,7 @@ reach and how it answers. `faulty` is what a test does to requests, and `refusal
 What several handlers share: `named` (things that a request names twice), `parts` (requests about very many partitions),
 `topic_ids`, `config_resources`, `acl_fields`, `quota_fields`, `transactional_errors`, `shown` (waiting for a change to
 be in effect) and `topic_creation` (of topics that no client asked for by name: by the controller, wherever that is).
-`forwarding` passes on to the controller what a client asked another broker.
-`controller_calls` are what this broker asks of the controller on its own behalf, `leader_hints` what it tells those who
-should ask another one, and `nearest_replica` where a consumer of another rack should read.
+`forwarding` passes on to the controller what a client asked another broker. `controller_calls` are what this broker
+asks of the controller on its own behalf, `log_end_calls` what it asks of others as the controller, `leader_hints` what
+it tells those who should ask another one, and `nearest_replica` where a consumer of another rack should read.
 """

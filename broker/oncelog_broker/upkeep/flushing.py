@@ -1,19 +1,26 @@
-"""fsync of a log without keeping the event loop."""
+"""fsync of a log without blocking the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.runtime.tasks import in_thread
 
 
 async def flush(log: PartitionLog, up_to: int | None = None) -> None:
-    """`PartitionLog.flush`, the waiting in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then."""
+    """`PartitionLog.flush`, the waiting in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then.
+
+    Being cancelled waits for the fsync, and a failure takes the log offline all the same.
+    """
     pending = log.prepare_flush(up_to)
     if pending is None:
         return
     try:
-        await asyncio.to_thread(pending.sync)
+        await in_thread(pending.sync)
+    except asyncio.CancelledError:
+        log.note_failed_flush()
+        raise
     except OSError as error:
         raise log.flush_failed(error) from error
     log.finish_flush(pending)

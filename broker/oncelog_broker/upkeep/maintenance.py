@@ -19,6 +19,7 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES, is_known_disk_error
 from oncelog_broker.runtime.slices import Pauses
 from oncelog_broker.runtime.tasks import Tasks, in_thread
 from oncelog_broker.upkeep.flushing import flush
@@ -28,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 FLUSH_CHECK_SECONDS: Final = 3.0
 PURGE_SECONDS: Final = 1.0
+TROUBLES_SECONDS: Final = 5.0
+"""Between two looks whether failures of a disk are to be counted, or are over."""
+ROOM_SECONDS: Final = 10.0
+"""Between two looks how much room the data directories have."""
 
 
 class LogMaintenance:
@@ -50,6 +55,8 @@ class LogMaintenance:
         every("log retention", retention_seconds, self.apply_retention)
         every("free deleted files", min(PURGE_SECONDS, retention_seconds), self.purge)
         every("log flush", FLUSH_CHECK_SECONDS, self.flush_due)
+        every("room in data directories", ROOM_SECONDS, self.measure_room)
+        every("troubles of disks", TROUBLES_SECONDS, self.report_troubles)
         every(
             "producer id expiration",
             config[keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS] / 1000,
@@ -87,13 +94,22 @@ class LogMaintenance:
         try:
             partition.log.apply_retention(now_ms, upper_bound=partition.high_watermark)
         except KafkaError as error:
-            logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
+            if not is_known_disk_error(error.__cause__):  # of which the log has told
+                logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
 
     async def purge(self) -> None:
         """Free files and directories whose file.delete.delay.ms has passed."""
         removal = self._logs.begin_purge(self._clock.monotonic())
         if removal is not None:
             await in_thread(removal.run)
+
+    async def report_troubles(self) -> None:
+        """Tell of failures of disks that go on, and that are over."""
+        DISK_TROUBLES.report()
+
+    async def measure_room(self) -> None:
+        """For whoever chooses a data directory for a new log."""
+        await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:
         """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""
@@ -107,7 +123,8 @@ class LogMaintenance:
         try:
             await flush(log, up_to)
         except KafkaError as error:
-            logger.error("flush failed", extra={"partition": log.name, "reason": error})
+            if not is_known_disk_error(error.__cause__):  # of which the log has told
+                logger.error("flush failed", extra={"partition": log.name, "reason": error})
 
     async def expire_producer_ids(self) -> None:
         """Forget the producers that were silent for long, a slice at a time."""

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from oncelog_protocol.schema import ZERO_UUID, Request, array, int8, int16, int32, int64, message, string, struct, uuid
+from oncelog_protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Request,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    uuid,
+)
 
 
 @message(api_key=56, versions="0-3", flexible="0+")
@@ -32,6 +46,8 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             new_isr_with_epochs: list[BrokerState] = array("3+", default_factory=list)
             leader_recovery_state: int = int8("1+", default=0)  # 1: recovering from an unclean election
             partition_epoch: int = int32()  # version of the state that the proposal is a change of
+            # ours: the leader, alone in sync, cannot open its log or has lost it: nobody is to lead
+            is_log_offline: bool = boolean("2+", default=False, tag=OWN_TAGS)
 
             @struct
             class BrokerState:

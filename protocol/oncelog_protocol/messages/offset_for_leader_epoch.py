@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog_protocol.schema import Request, array, int16, int32, int64, message, string, struct
+from oncelog_protocol.schema import OWN_TAGS, Request, array, boolean, int16, int32, int64, message, string, struct
 
 
 @message(api_key=23, versions="2-4", flexible="4+")
@@ -16,6 +16,8 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
 
     replica_id: int = int32("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = array()
+    # ours: a controller asks up to where the logs of this broker go, whoever leads; `leader_epoch` says nothing
+    asks_for_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct
     class OffsetForLeaderTopic:
@@ -42,6 +44,8 @@ class OffsetForLeaderEpochResponse:
 
     throttle_time_ms: int = int32("2+", default=0)
     topics: list[OffsetForLeaderTopicResult] = array()
+    # ours: last epoch and end of the logs that are here; KAFKA_STORAGE_ERROR where one is offline
+    are_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct
     class OffsetForLeaderTopicResult:

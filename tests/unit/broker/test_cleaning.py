@@ -60,7 +60,8 @@ async def test_the_cleaner_waits_as_long_as_the_backoff_says_now():
     clock, config = ManualClock(), {keys.LOG_CLEANER_BACKOFF_MS: 3_600_000}
     looks = []
     replicas = SimpleNamespace(partitions=lambda: looks.append(clock.monotonic()) or [])
-    cleaner = LogCleaner(lambda: config, None, replicas, clock, None, None, None)
+    tasks = Tasks()
+    cleaner = LogCleaner(lambda: config, None, replicas, clock, tasks, Slices(clock, tasks), None)
     assert cleaner.pause_seconds() == 1.0
     await cleaner.clean_after_backoff()
     assert not looks, "an hour has not passed"

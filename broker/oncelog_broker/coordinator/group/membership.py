@@ -59,7 +59,8 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Log the assignments; the group is stable, and everybody answered, once that is done."""
     group = step.group
-    step.effects.if_not_logged = partial(_not_handed_out, step)
+    # Without these effects: they would hold themselves, until the next collection.
+    step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
     if not group.pending_sync - {request.member_id}:

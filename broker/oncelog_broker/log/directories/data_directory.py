@@ -2,6 +2,7 @@
 
     .lock                               held while a broker has the directory open
     meta.properties                     whose it is
+    oncelog.identity                    what it was when a broker registered with it last: identity/note.py
     .kafka_cleanshutdown                there only if the last broker closed all logs; removed when opened
     recovery-point-offset-checkpoint    up to where each log is synced
     replication-offset-checkpoint       high watermarks
@@ -27,6 +28,7 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from oncelog_broker.identity.note import DirectoryNote, read_note, write_note
 from oncelog_broker.log.checkpoints import (
     CheckpointCorrupt,
     TopicPartition,
@@ -34,6 +36,7 @@ from oncelog_broker.log.checkpoints import (
     write_offset_checkpoint,
 )
 from oncelog_broker.log.directories.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from oncelog_broker.log.new_directory import NameSyncs
 from oncelog_broker.runtime.disk import Disk, Lock
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 from oncelog_protocol.uuids import uuid_to_string
@@ -98,17 +101,25 @@ def _sync_names(disk: Disk, above: str) -> None:
 class DataDirectory:
     """An open, locked data directory. Methods raise OSError."""
 
-    def __init__(self, disk: Disk, path: str, lock: Lock, found: MetaProperties | None) -> None:
+    def __init__(
+        self, disk: Disk, path: str, lock: Lock, found: MetaProperties | None, note: DirectoryNote | None = None
+    ) -> None:
         """Internal: use `open`."""
         self._disk = disk
         self._lock = lock
         self._found = found
+        self.note = note
+        """What the directory remembers; None where there is no such file."""
         self.path = path
+        self.directory_id = None if found is None else found.directory_id
+        """Of meta.properties; None where it has none yet."""
         self.clean_shutdown = False
         """Whether every log in it had been closed when it was claimed."""
         self.checkpoint_guard = threading.Lock()
         """Held by whoever writes a checkpoint, from before the offsets are looked up: checkpoints are written by worker
         threads too, and an offset that was looked up before a truncation must not be written after it."""
+        self.names = NameSyncs(disk, path)
+        """Of the logs in it."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """What the files hold, by name, as far as they were read or written."""
 
@@ -116,12 +127,12 @@ class DataDirectory:
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
         """Lock it and check that it is ours, or nobody's yet; make it if it is not there. `claim` must follow.
 
-        Raises LockHeld, MetaPropertiesError, OSError: it is not locked then.
+        Raises LockHeld, MetaPropertiesError, NoteError, OSError: it is not locked then.
         """
         make_data_directory(disk, path)
         lock = disk.lock(os.path.join(path, LOCK_FILE))
         try:
-            found = read_meta_properties(disk, path)
+            found, note = read_meta_properties(disk, path), read_note(disk, path)
             if found is None:
                 _sync_names(disk, os.path.dirname(path))  # who made it may have been killed before that
             else:
@@ -129,7 +140,21 @@ class DataDirectory:
         except BaseException:
             lock.release()
             raise
-        return cls(disk, path, lock, found)
+        return cls(disk, path, lock, found, note)
+
+    def check_owner(self, *, node_id: int, cluster_id: str | None) -> None:
+        """Again, when the cluster is known. Raises MetaPropertiesError."""
+        if self._found is not None:
+            self._found.check_owner(self.path, node_id=node_id, cluster_id=cluster_id)
+
+    def has_logs(self) -> bool:
+        """Whether there is the log of any partition."""
+        return any(parse_directory_name(name) is not None for name in self._disk.list_directory(self.path))
+
+    def write_note(self, note: DirectoryNote) -> None:
+        """Durable when this returns."""
+        write_note(self._disk, self.path, note)
+        self.note = note
 
     @property
     def cluster_id(self) -> str | None:
@@ -143,13 +168,9 @@ class DataDirectory:
         """
         found = self._found
         if cluster_id is not None and (found is None or found.directory_id is None or found.cluster_id is None):
-            directory_id = found.directory_id if found is not None else None
+            self.directory_id = self.directory_id or uuid_to_string(random_uuid(entropy))
             write_meta_properties(
-                self._disk,
-                self.path,
-                node_id=node_id,
-                cluster_id=cluster_id,
-                directory_id=directory_id or uuid_to_string(random_uuid(entropy)),
+                self._disk, self.path, node_id=node_id, cluster_id=cluster_id, directory_id=self.directory_id
             )
         marker = self.join(CLEAN_SHUTDOWN_FILE)
         self.clean_shutdown = self._disk.exists(marker)
@@ -201,7 +222,11 @@ class DataDirectory:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """`checkpoint_guard` must be held."""
-        write_offset_checkpoint(self._disk, self.join(name), offsets)
+        try:
+            write_offset_checkpoint(self._disk, self.join(name), offsets)
+        except OSError as error:
+            self.names.note_failure(error)  # it may have been the fsync of this directory
+            raise
         self._checkpoints[name] = offsets
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:

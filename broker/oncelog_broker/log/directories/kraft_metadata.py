@@ -42,7 +42,13 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Topic -> the settings that it has of its own, unchecked. Empty where there is no metadata log. Raises OSError.
+    """`read_topics`, without those that have no settings of their own. Raises OSError."""
+    return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}
+
+
+def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
+    """Each topic that the metadata log lists -> the settings that it has of its own, unchecked. Empty where there is no
+    metadata log. Raises OSError.
 
     What cannot be read is left out, with a warning: it may be the torn end of the log.
     """
@@ -55,7 +61,9 @@ def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, s
             state.replay(value)
     except (CorruptBatch, MalformedMessage, IndexError) as error:
         logger.warning("%s: read up to a record that cannot be read: %s", directory, error)
-    return {topic: dict(settings) for topic, settings in state.configs.items() if settings}
+    return {topic: dict(state.configs.get(topic, {})) for topic in state.topics} | {
+        topic: dict(settings) for topic, settings in state.configs.items() if settings
+    }
 
 
 def _record_values(disk: Disk, directory: str) -> Iterator[memoryview]:
@@ -90,6 +98,11 @@ class _TopicConfigs:
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, str]] = {}
         self._names: dict[bytes, str] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        """Those that were made and not removed."""
+        return list(self._names.values())
 
     def replay(self, value: memoryview) -> None:
         """Raises MalformedMessage, IndexError."""

@@ -9,7 +9,6 @@ A log that is made waits for the disk only if something of it was there already:
 from __future__ import annotations
 
 import logging
-import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -55,10 +54,21 @@ class ReturningLog(NamedTuple):
     """A log whose disk failed, and what was known of it then: offsets."""
 
     wanted: WantedLog
-    path: str
+    home: DataDirectory
     recovery_point: int
     log_start_offset: int
     cleaner_checkpoint: int | None
+    is_name_lost: bool = False
+    """Whether the directory's name could not be synced: then nothing in it was, and it is made anew."""
+
+    @property
+    def path(self) -> str:
+        return self.home.join(self.wanted.name)
+
+    @property
+    def must_begin_anew(self) -> bool:
+        """Whether all of it is given up: it is compacted, or was."""
+        return self.wanted.config.is_compacted or self.cleaner_checkpoint is not None
 
 
 class LogOpening:
@@ -76,6 +86,8 @@ class LogOpening:
         self.to_return: list[ReturningLog] = []
         self.results: dict[TopicPartition, PartitionLog | KafkaError] = {}
         """Of those for which nothing had to be done from the beginning, of all after `run`."""
+        self.left: set[TopicPartition] = set()
+        """After `run`: of those that could not be made, those of which a directory is there nevertheless."""
 
     def run(self) -> None:
         """What fails is in the results."""
@@ -97,12 +109,13 @@ class LogOpening:
                 ]
                 if was_there:
                     self._identify(was_there)
-                    self._disk.sync_directory(home.path)
+                    home.names.sync()
             except OSError as error:
                 for wanted in all_wanted:
                     result = self.results.get(wanted.key)
                     if isinstance(result, PartitionLog):
                         result.abandon()
+                        self._clear_away(home, wanted, was_there=result.new_directory is None)
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
@@ -118,6 +131,7 @@ class LogOpening:
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
         path = home.join(wanted.name)
+        was_there = self._disk.exists(path)
         identity = {} if wanted.topic_id is None else {PARTITION_METADATA_FILE: partition_metadata(wanted.topic_id)}
         try:
             return PartitionLog.open(
@@ -127,19 +141,37 @@ class LogOpening:
                 config=wanted.config,
                 disk=self._disk,
                 clock=self._clock,
-                new_directory=NewDirectory(self._disk, path, identity),
+                new_directory=NewDirectory(self._disk, path, identity, home.names),
             )
         except KafkaError as error:
+            self._clear_away(home, wanted, was_there=was_there)
             return error.as_value()
+
+    def _clear_away(self, home: DataDirectory, wanted: WantedLog, *, was_there: bool) -> None:
+        """Leave nothing of a log that could not be made, as the next attempt may be made in another data directory."""
+        path = home.join(wanted.name)
+        try:
+            if not was_there and self._disk.exists(path):
+                self._disk.remove_tree(path)
+        except OSError as error:
+            logger.error("%s: could not be removed: %s", path, error)
+            was_there = True
+        if was_there:
+            self.left.add(wanted.key)
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
         a later fsync would not tell (E26). So its identity is written again, and the log synced before it is used.
 
-        Of a compacted log all is given up: what was not synced may be what takes back records that were (S56), and the
-        others may have compacted it away since, as this replica had it when it was in sync."""
+        Of a log that is compacted, or was, all is given up: what was not synced may be what takes back records that
+        were (S56), and the others may have compacted it away since, as this replica had it when it was in sync.
+
+        Where the name of its directory could not be synced, nothing of it is known to be on the disk: it is made anew,
+        as a later fsync of the data directory would prove nothing of that name."""
         wanted = returning.wanted
         try:
+            if returning.is_name_lost:
+                return self._make_anew(returning)
             topic_id = self._identity_of(returning)
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
@@ -161,14 +193,27 @@ class LogOpening:
         log.note_start(0)  # what of its start was on the disk is not known here: it is noted again
         try:
             # Nor does it begin before its start again: by what is checkpointed, a later start would empty it.
-            kept = log.log_start_offset if wanted.config.is_compacted else log.recovery_point
+            kept = log.log_start_offset if returning.must_begin_anew else log.recovery_point
             log.truncate_to(max(kept, log.log_start_offset))
             self._identify([(wanted, log)])
-            self._disk.sync_directory(os.path.dirname(returning.path))
+            returning.home.names.sync()
         except (KafkaError, OSError) as error:
             log.abandon()
             return error.as_value() if isinstance(error, KafkaError) else _storage_error(wanted.name, error)
         return log
+
+    def _make_anew(self, returning: ReturningLog) -> PartitionLog | KafkaError:
+        """Raises OSError."""
+        if self._disk.exists(returning.path):
+            self._disk.remove_tree(returning.path)
+        made = self._make(returning.home, returning.wanted)
+        if isinstance(made, PartitionLog) and made.new_directory is not None:
+            try:
+                made.new_directory.sync()
+            except OSError:
+                made.abandon()
+                raise
+        return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
         """None where there is none, or none that was ever synced: nor was a record, then. OSError,
@@ -218,7 +263,7 @@ class LogMoves:
                 self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)
         for home, keys in changed.items():
             try:
-                self._disk.sync_directory(home.path)
+                home.names.sync()
             except OSError as error:
                 for key in keys:
                     self.targets[key] = _storage_error(f"{key[0]}-{key[1]}", error)

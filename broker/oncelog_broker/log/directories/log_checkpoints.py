@@ -103,7 +103,7 @@ class LogCheckpoints:
             if log is not None and (found := log.new_directory) is not None and not found.is_synced
         }
         if new:
-            sync_together(self._disk, new.values())
+            sync_together(new.values())
         return {key for key, directory in new.items() if directory.failure is not None}
 
     def _write_recovery_points_of(self, home: DataDirectory) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
+from oncelog_broker.identity.note import DirectoryNote
 from oncelog_broker.log.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -28,6 +29,7 @@ from oncelog_broker.log.directories.data_directory import (
     DataDirectory,
     marked_directory_name,
 )
+from oncelog_broker.log.directories.directory_choice import DirectoryChoice
 from oncelog_broker.log.directories.log_changes import (
     LogMove,
     LogMoves,
@@ -54,6 +56,36 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = LogConfig()
+NAMES_IN_A_LINE = 10
+"""Partitions that one line of the log names."""
+
+
+def lock_directories(
+    data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
+) -> list[DataDirectory]:
+    """Lock the data directories, and check that all are this broker's, or nobody's yet. Nothing else is changed.
+
+    Raises LockHeld, MetaPropertiesError, NoteError, OSError: no directory stays locked.
+    """
+    directories: list[DataDirectory] = []
+    try:
+        for path in data_dirs:
+            directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
+            directories.append(directory)
+            cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
+    except BaseException:
+        for directory in directories:
+            directory.close(clean=False)
+        raise
+    return directories
+
+
+def _note_sisters(directories: Sequence[DataDirectory]) -> None:
+    """Have each directory without a note remember which ones there are. OSError."""
+    sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
+    for each in directories:
+        if each.note is None and each.directory_id is not None:
+            each.write_note(DirectoryNote(each.directory_id, sisters))
 
 
 class LogManager:
@@ -78,6 +110,7 @@ class LogManager:
         """Of the failures, those that were tried again in vain."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
+        self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[float, str]] = []
         """(when it may be freed, monotonic seconds, path of the directory)."""
         self.cluster_id: str | None = None
@@ -101,14 +134,38 @@ class LogManager:
         Raises LockHeld, MetaPropertiesError, OSError (all with a message for the operator): no directory stays locked.
         What is wrong with a single log is in `failures`.
         """
-        directories: list[DataDirectory] = []
+        directories = lock_directories(data_dirs, node_id=node_id, cluster_id=cluster_id, disk=disk)
+        return cls.open_locked(
+            directories,
+            node_id=node_id,
+            cluster_id=cluster_id,
+            disk=disk,
+            clock=clock,
+            config_of=config_of,
+            entropy=entropy,
+        )
+
+    @classmethod
+    def open_locked(
+        cls,
+        directories: Sequence[DataDirectory],
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        disk: Disk,
+        clock: Clock,
+        config_of: Callable[[str], LogConfig] | None = None,
+        entropy: Entropy = system_entropy,
+    ) -> LogManager:
+        """`open` of directories that `lock_directories` has locked, which are unlocked where this raises. Raises
+        MetaPropertiesError, OSError."""
         try:
-            for path in data_dirs:
-                directory = DataDirectory.open(disk, os.path.abspath(path), node_id=node_id, cluster_id=cluster_id)
-                directories.append(directory)
+            for directory in directories:
+                directory.check_owner(node_id=node_id, cluster_id=cluster_id)
                 cluster_id = cluster_id if cluster_id is not None else directory.cluster_id
             for directory in directories:
                 directory.claim(node_id=node_id, cluster_id=cluster_id, entropy=entropy)
+            _note_sisters(directories)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
             for directory in directories:
@@ -146,13 +203,13 @@ class LogManager:
         return self._of_the_topic(wanted, log)
 
     def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
-        """The logs, each made if there is none, in the data directory with the fewest logs.
+        """The logs, each made if there is none, in a data directory by `DirectoryChoice`.
 
         A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
         of these logs is opened or deleted by another call.
         """
         opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
-        counts = Counter(self._homes.values())
+        counts = self._choice.counts()
         for wanted in wanted_logs:
             found = self.find(wanted)
             if found is not None:
@@ -162,9 +219,7 @@ class LogManager:
             elif wanted.key in self._logs:
                 opening.to_identify.append((wanted, self._logs[wanted.key]))
             else:
-                home = min(self._directories, key=lambda directory: counts[directory])
-                counts[home] += 1
-                opening.to_make[home].append(wanted)
+                opening.to_make[self._choice.take(wanted.key, counts)].append(wanted)
         return opening
 
     def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
@@ -176,12 +231,15 @@ class LogManager:
                 if isinstance(log, PartitionLog):
                     self._homes[wanted.key] = home
                     self._topic_ids[wanted.key] = wanted.topic_id
+                    self._choice.note_made(wanted.key)
                     self._adopt(wanted.key, log)
+                elif not is_descriptor_limit(log.__cause__):
+                    self._choice.note_refusal(wanted.key, home, is_left=wanted.key in opening.left)
         for wanted, log in opening.to_identify:
             if opening.results[wanted.key] is log:
                 self._topic_ids[wanted.key] = wanted.topic_id
-        for wanted, path, *_ in opening.to_return:
-            self._finish_return(wanted, path, opening.results[wanted.key])
+        for returning in opening.to_return:
+            self._finish_return(returning, opening.results[returning.wanted.key])
         return [self._of_the_topic(wanted, opening.results[wanted.key]) for wanted in opening.wanted]
 
     def _of_the_topic(self, wanted: WantedLog, found: PartitionLog | KafkaError) -> PartitionLog | KafkaError:
@@ -194,13 +252,22 @@ class LogManager:
         """The 16 bytes in the log's `partition.metadata`; None if there is no log or it has no id."""
         return self._topic_ids.get((topic, partition))
 
-    def note_missing(self, partitions: Iterable[TopicPartition]) -> None:
+    def note_missing(
+        self,
+        partitions: Iterable[TopicPartition],
+        lost: Collection[str] = (),
+        *,
+        replicated: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> None:
         """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
 
         Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
-        made anew (as Kafka does), it would give out their offsets a second time. Where none says so, nobody can know:
-        it may be a topic whose creation was cut short, hence a warning.
+        made anew (as Kafka does), it would give out their offsets a second time. So it does where data directories are
+        `lost`: these are their paths, and the log may have been there. Where nothing says so, nobody can know: it may
+        be a topic whose creation was cut short, hence a warning, one for all of them. `replicated`: whether others have
+        a replica of it, too.
         """
+        unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
         for key in partitions:
             if key in self._homes:
@@ -215,17 +282,29 @@ class LogManager:
                 self._missing.add(key)
                 self._failures[key] = (
                     f"{path} is missing, but the checkpoints say that there were records up to offset {offset}. Put "
-                    "the directory back; or, to accept the loss, delete the topic, or take the partition's lines out "
-                    f"of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and {LOG_START_OFFSET_CHECKPOINT} "
-                    "(their second line counts them)"
+                    "the directory back. If the partition has other replicas, have one of them lead first (oncelog "
+                    "leaders elect): if this one leads without its records, the others lose theirs. Then, or if this "
+                    "is the only replica, accept the loss: delete the topic; or stop the broker, take the partition's "
+                    f"lines out of {RECOVERY_POINT_CHECKPOINT}, {HIGH_WATERMARK_CHECKPOINT} and "
+                    f"{LOG_START_OFFSET_CHECKPOINT} (their second line counts them), and start it"
                 )
                 logger.error("%s: offline: %s", path, self._failures[key])
+            elif lost:
+                self._homes[key] = self._directories[0]
+                self._missing.add(key)
+                self._failures[key] = f"{name} has no log; it may be in {', '.join(lost)}, which is not there"
+                logger.error("%s: offline: %s", name, self._failures[key])
             else:
-                logger.warning(
-                    "%s: no directory of log.dirs has a log of this partition; it begins anew, empty. If it had "
-                    "records, they are lost, unless they are in a directory that is not in log.dirs any more",
-                    name,
-                )
+                unknown.setdefault(replicated(key), []).append(name)
+        for is_replicated, names in unknown.items():
+            logger.warning(
+                "no directory of log.dirs has a log of %d partitions of this broker: they begin anew, empty. %s: %s",
+                len(names),
+                "If they had records, these are fetched from the other replicas, where one of them leads"
+                if is_replicated
+                else "If they had records, they are lost, unless they are in a directory that log.dirs has no more",
+                " ".join(names[:NAMES_IN_A_LINE]) + (" ..." if len(names) > NAMES_IN_A_LINE else ""),
+            )
 
     def begin_anew(self, topic: str, partition: int) -> None:
         """A log that is missing (`note_missing`) may be made anew: what it held is fetched from others. Nothing happens
@@ -243,41 +322,53 @@ class LogManager:
         log, home = self._logs.get(key), self._homes.get(key)
         if home is None or key in self._missing or key in self._returning:
             return False
-        path = home.join(wanted.name)
         if log is None:
-            self._returning[key] = (
-                self._last_known[key]
-                if key in self._last_known
-                else ReturningLog(
-                    wanted,
-                    path,
-                    home.noted(RECOVERY_POINT_CHECKPOINT, key) or 0,
-                    home.noted(LOG_START_OFFSET_CHECKPOINT, key) or 0,
-                    home.noted(CLEANER_OFFSET_CHECKPOINT, key),
-                )
+            known = self._last_known.get(key) or ReturningLog(
+                wanted,
+                home,
+                home.noted(RECOVERY_POINT_CHECKPOINT, key) or 0,
+                home.noted(LOG_START_OFFSET_CHECKPOINT, key) or 0,
+                home.noted(CLEANER_OFFSET_CHECKPOINT, key),
             )
+            self._returning[key] = known._replace(wanted=wanted)  # the settings of now, the offsets of then
             return True
         if not log.is_offline or log.is_truncating:
             return False
-        self._failures[key] = f"{path}: its disk failed"
+        self._failures[key] = f"{home.join(wanted.name)}: its disk failed"
         self._high_watermarks[key] = high_watermark
+        is_name_lost = log.new_directory is not None and log.new_directory.is_lost
         self._returning[key] = ReturningLog(
-            wanted, path, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint
+            wanted, home, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint, is_name_lost
         )
         del self._logs[key]
         log.abandon()
         return True
 
-    def _finish_return(self, wanted: WantedLog, path: str, result: PartitionLog | KafkaError) -> None:
-        returning = self._returning.pop(wanted.key)
+    def _finish_return(self, returning: ReturningLog, result: PartitionLog | KafkaError) -> None:
+        wanted = returning.wanted
+        del self._returning[wanted.key]
         if isinstance(result, KafkaError):
             self._last_known[wanted.key] = returning
-            self._failures[wanted.key] = f"{path}: {result}"
+            self._failures[wanted.key] = f"{returning.path}: {result}"
             return
         del self._failures[wanted.key]
         self._last_known.pop(wanted.key, None)
         self._topic_ids[wanted.key] = wanted.topic_id
         self._adopt(wanted.key, result)
+
+    def is_unmade(self, key: TopicPartition) -> bool:
+        """Whether there is no log of this partition, and never was one that is known: it may be made."""
+        return key not in self._homes
+
+    def place_of(self, key: TopicPartition) -> str | None:
+        """The data directory in which a log is; None if there is none."""
+        home = self._homes.get(key)
+        return None if home is None else home.path
+
+    def placing(self) -> Callable[[TopicPartition], str]:
+        """What tells of each of many logs the data directory in which it is, or is to be made."""
+        counts = self._choice.counts()
+        return lambda key: self._choice.place(key, counts).path
 
     def delete(self, topic: str, partition: int) -> None:
         """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
@@ -373,6 +464,12 @@ class LogManager:
         """Bytes of the file system that a data directory is on: all, and those that this process may still write.
         OSError."""
         return self._disk.room(directory)
+
+    def note_rooms(self) -> None:
+        """Measure how much room the data directories have: new logs go where there is some. From any thread."""
+        for directory in self._directories if len(self._directories) > 1 else ():  # else there is no choice
+            with suppress(OSError):
+                self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
     def logs(self) -> Iterator[PartitionLog]:
         """All logs, those included that went offline after they were opened."""
@@ -505,7 +602,7 @@ class LogManager:
                     continue
                 if not home.clean_shutdown and home.noted_offset(key) == 0:
                     identity = () if self._topic_ids[key] is None else (PARTITION_METADATA_FILE,)
-                    log.new_directory = NewDirectory.found(self._disk, path, identity)
+                    log.new_directory = NewDirectory.found(self._disk, path, identity, home.names)
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
                 if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
                     message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"

@@ -126,8 +126,10 @@ class SegmentLoader:
     def _records_gone(self, end: int, recovery_point: int) -> LogCorrupt:
         return LogCorrupt(
             f"{self.directory}: the log ends at offset {end}, but was synced up to the recovery point "
-            f"{recovery_point}: records are gone. To accept the loss, remove the partition's line from "
-            "recovery-point-offset-checkpoint (its second line counts them)"
+            f"{recovery_point}: records are gone. If the partition has other replicas, have one of them lead first "
+            "(oncelog leaders elect): if this one leads, the others are cut to what it has left. Then, or if this is "
+            "the only replica, accept the loss: stop the broker, remove the partition's line from "
+            "recovery-point-offset-checkpoint (its second line counts them), and start it"
         )
 
     def create_first(self, base_offset: int) -> Segment:

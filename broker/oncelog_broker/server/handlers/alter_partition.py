@@ -72,6 +72,7 @@ def _proposals(request: AlterPartitionRequest, version: int) -> Iterator[tuple[b
                 partition.partition_epoch,
                 _members(partition, version),
                 partition.leader_recovery_state,
+                partition.is_log_offline,
             )
             yield topic.topic_id, partition.partition_index, proposal
 

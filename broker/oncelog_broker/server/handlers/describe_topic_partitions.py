@@ -80,7 +80,7 @@ def _describe(topic: Topic, indexes: list[int], image: ClusterImage, operations:
     partitions = []
     for index in indexes:
         partition = topic.partitions[index]
-        leads = partition.leader in image.brokers
+        leads = image.is_led(partition)
         partitions.append(
             PartitionResponse(
                 error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,

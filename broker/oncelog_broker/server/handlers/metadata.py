@@ -160,7 +160,7 @@ def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
     """A topic with its partitions as the image has them."""
     partitions = []
     for index, partition in topic.partitions.items():
-        leads = partition.leader in image.brokers
+        leads = image.is_led(partition)
         partitions.append(
             PartitionResponse(
                 error_code=ErrorCode.NONE if leads else ErrorCode.LEADER_NOT_AVAILABLE,

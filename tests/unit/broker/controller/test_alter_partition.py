@@ -132,3 +132,23 @@ def test_partitions_are_found_by_topic_id(view):
     view.doomed.add("t")
     with pytest.raises(KafkaError):
         find_partition(view, ID, 0)
+
+
+def gives_up(*isr, **epochs):
+    return propose(*isr, **epochs)._replace(is_log_offline=True)
+
+
+def test_s80_a_leader_without_a_log_that_is_alone_in_sync_gives_the_lead_up(view):
+    view.put_state(KEY, KnownState(PartitionState(1, 5, (1,), 1), 7, 100))
+    change = decide(view, KEY, gives_up(1), controller_epoch=9)
+    assert change == PartitionChange(KEY, PartitionState(-1, 6, (1,), 9), 7)
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, gives_up(1, partition_epoch=6), controller_epoch=9)
+    assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_s80_with_others_in_sync_or_without_other_replicas_it_keeps_the_lead(view):
+    assert decide(view, KEY, gives_up(1, 2), 9) is view.states[KEY], "it proposes an ISR without itself"
+    view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1,))}))
+    view.put_state(KEY, KnownState(PartitionState(1, 5, (1,), 1), 7, 100))
+    assert decide(view, KEY, gives_up(1), 9) is view.states[KEY]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncelog_broker.controller.candidates import OFFLINE, LogEnd
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
 from oncelog_broker.controller.election import RECOVERING
 from oncelog_broker.controller.machine import PartitionChange
@@ -103,3 +104,21 @@ def test_imbalance_is_counted_by_preferred_leader():
     assert [found[1].exceeds(percentage) for percentage in (9, 10)] == [True, False]
     assert found[2] == (0, [])
     assert not found[2].exceeds(0)
+
+
+def test_s80_an_unclean_election_takes_the_most_complete_log_of_what_was_given_up(view):
+    led(view, -1, 5, (1,), 1)
+    view.candidates.note(KEY, 1, OFFLINE)
+    assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    view.candidates.note(KEY, 2, LogEnd(4, 90))
+    view.candidates.note(KEY, 3, LogEnd(4, 100))
+    change = requested_election(view, KEY, UNCLEAN, 9)
+    assert change == PartitionChange(KEY, PartitionState(3, 6, (3,), 9, RECOVERING), 7, may_lose=True)
+
+
+def test_s80_a_leader_that_came_back_since_it_was_named_leads_nothing(view):
+    led(view, 1, 5, (1, 4), 1)
+    view.put_brokers({**view.brokers, 1: LiveBroker(1, 101)}, {}, {1: 101})
+    change = requested_election(view, KEY, UNCLEAN, 9)
+    assert change.state == PartitionState(1, 6, (1,), 9)
+    assert change.may_lose

@@ -2,7 +2,8 @@
 
 import pytest
 
-from oncelog_broker.controller.election import RECOVERING, first_leader, next_state
+from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
+from oncelog_broker.controller.election import RECOVERING, Undecided, first_leader, next_state, outcome
 from oncelog_broker.controller.view import KnownState, LiveBroker
 from oncelog_broker.metadata.payloads import PartitionState
 
@@ -49,26 +50,27 @@ def test_what_is_as_it_should_be_stays(state, live):
     [
         # the preferred live replica of the ISR leads, the dead leave it
         (PartitionState(1, 3, (1, 3, 2), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(2, 4, (3, 2), 6)),
-        # who has been away is not elected while another one has not
-        (PartitionState(1, 3, (1, 2), 5), brokers(b1=RETURNED, b2=STEADY), PartitionState(2, 4, (2,), 6)),
+        # who has been away is not elected while another one has not; it has everything, so it stays in sync
+        (PartitionState(1, 3, (1, 2), 5), brokers(b1=RETURNED, b2=STEADY), PartitionState(2, 4, (1, 2), 6)),
+        (
+            PartitionState(1, 3, (1, 2, 3), 5),
+            brokers(b1=UNSURE, b2=STEADY, b3=RETURNED),
+            PartitionState(2, 4, (2, 3), 6),
+        ),
         # alone, it is, with a new epoch although the leader stays the same
         (PartitionState(1, 3, (1,), 5), brokers(b1=RETURNED), PartitionState(1, 4, (1,), 6)),
-        # all came back: one leads, and the others have to catch up
+        # all came back with everything: one leads, and all are in sync
         (
             PartitionState(2, 3, (2, 1, 3), 5),
             brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED),
-            PartitionState(1, 4, (1,), 6),
+            PartitionState(1, 4, (2, 1, 3), 6),
         ),
         # nobody in sync lives: no leader, and the ISR says whom to wait for
         (PartitionState(1, 3, (1,), 5), brokers(b2=STEADY, b3=STEADY), PartitionState(-1, 4, (1,), 6)),
         # one of them is back
         (PartitionState(-1, 4, (1, 2), 5), brokers(b2=RETURNED), PartitionState(2, 5, (2,), 6)),
         # whoever may have lost its tail leaves to those who have not
-        (PartitionState(1, 3, (1, 2), 5), brokers(b1=UNSURE), PartitionState(-1, 4, (2,), 6)),
         (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE, b2=RETURNED), PartitionState(2, 5, (2,), 6)),
-        (PartitionState(-1, 4, (1, 2), 5), brokers(b1=UNSURE), PartitionState(-1, 4, (2,), 6)),
-        # also if it is gone again before anybody has looked: the next write would say that it is in sync
-        (PartitionState(1, 3, (1, 2), 5), brokers(b2=GONE), PartitionState(-1, 4, (1,), 6)),
         (PartitionState(2, 3, (1, 2), 5), brokers(b1=RETURNED, b2=GONE), PartitionState(1, 4, (1,), 6)),
     ],
 )
@@ -85,7 +87,17 @@ def test_a_follower_that_was_away_leaves_the_isr_without_a_new_leader_epoch():
 def test_the_last_ones_lead_even_if_they_may_have_lost_their_tails_and_it_is_said():
     assert decide(PartitionState(1, 3, (1,), 5), brokers(b1=UNSURE)) == (PartitionState(1, 4, (1,), 6), True)
     both = brokers(b1=UNSURE, b2=UNSURE)
-    assert decide(PartitionState(2, 3, (2, 1), 5), both) == (PartitionState(1, 4, (1,), 6), True)
+    assert decide(PartitionState(2, 3, (2, 1), 5), both) == (PartitionState(1, 4, (2, 1), 6), True)
+
+
+@pytest.mark.parametrize("live", [brokers(b1=UNSURE), brokers(b2=GONE), brokers(b3=STEADY)])
+@pytest.mark.parametrize("leader", [-1, 1])
+def test_s81_no_write_vouches_for_who_may_have_lost_its_tail(leader, live):
+    """A state that was written after such a broker came back would say that it was there all the time, so whoever is
+    away is waited for by the state as it was, also if the unsure one is gone again before anybody has looked."""
+    decision = decide(PartitionState(leader, 3, (1, 2), 5), live)
+    assert decision is None or decision.state == PartitionState(-1, 4, (1, 2), 6)
+    assert (decision is None) == (bool(live[1]) or leader == -1)
 
 
 def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_can():
@@ -99,3 +111,85 @@ def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_c
     # one of the ISR that may have lost its tail has more than one that was never in it
     unsure = decide(PartitionState(3, 3, (3, 1), 5), brokers(b1=UNSURE, b2=STEADY), unclean=True)
     assert unsure == (PartitionState(1, 4, (1,), 6), True)
+
+
+def judged(state, live, ends, *, unclean=False, waits=True):
+    """As `decide`, where the brokers are asked for their logs."""
+    there, unsure = live
+    known = KnownState(state, 7, WRITTEN)
+    return outcome((1, 2, 3), known, there, unsure, 6, unclean, (), ends.get, waits_for_absent=waits)
+
+
+ALL_UNSURE = brokers(b1=UNSURE, b2=UNSURE, b3=UNSURE)
+ALL_IN_SYNC = PartitionState(1, 3, (1, 2, 3), 5)
+
+
+def test_s81_the_one_with_the_most_leads_when_all_have_lost_their_power():
+    ends = {1: LogEnd(3, 60), 2: LogEnd(3, 100), 3: LogEnd(2, 500)}
+    assert judged(ALL_IN_SYNC, ALL_UNSURE, ends) == (PartitionState(2, 4, (2,), 6), True)
+    assert judged(ALL_IN_SYNC, ALL_UNSURE, {}) == Undecided(ask=(1, 2, 3))
+    assert judged(ALL_IN_SYNC, ALL_UNSURE, {1: LogEnd(3, 60)}) == Undecided(ask=(2, 3))
+
+
+def test_s81_who_has_exactly_as_much_stays_in_sync():
+    ends = {1: LogEnd(3, 60), 2: LogEnd(3, 100), 3: LogEnd(3, 100)}
+    assert judged(ALL_IN_SYNC, ALL_UNSURE, ends) == (PartitionState(2, 4, (2, 3), 6), True)
+
+
+def test_s81_a_replica_outside_the_isr_leads_if_it_has_more_than_all_of_the_isr_have_kept():
+    alone, live = PartitionState(1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY, b3=STEADY)
+    ends = {1: LogEnd(-1, 0), 2: LogEnd(3, 90), 3: LogEnd(3, 80)}
+    elected = PartitionState(2, 4, (2,), 6, leader_recovery_state=RECOVERING)
+    assert judged(alone, live, ends) == (elected, True)
+    ends[1] = LogEnd(3, 90)
+    assert judged(alone, live, ends) == (PartitionState(1, 4, (1,), 6), True)
+
+
+def test_s81_a_broker_that_does_not_know_the_question_keeps_its_place_in_front_of_others():
+    alone, live = PartitionState(1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY)
+    assert judged(alone, live, {1: UNKNOWN, 2: LogEnd(3, 90)}) == (PartitionState(1, 4, (1,), 6), True)
+    ends = {1: UNKNOWN, 2: LogEnd(3, 90), 3: UNKNOWN}
+    assert judged(ALL_IN_SYNC, ALL_UNSURE, ends) == (PartitionState(2, 4, (2,), 6), True)
+
+
+def test_s81_unsure_replicas_that_are_away_are_waited_for_and_not_for_ever():
+    ends = {1: LogEnd(3, 60), 2: LogEnd(3, 50)}
+    live = brokers(b1=UNSURE, b2=UNSURE, b3=GONE)
+    assert judged(ALL_IN_SYNC, live, ends) == Undecided(absent=(3,))
+    assert judged(ALL_IN_SYNC, live, ends, waits=False) == (PartitionState(1, 4, (1,), 6), True)
+    assert judged(ALL_IN_SYNC, live, ends, unclean=True) == (PartitionState(1, 4, (1,), 6), True)
+    # one that has not come back since may have everything: it is waited for without an end
+    two_are_back = brokers(b1=UNSURE, b2=UNSURE)
+    assert judged(ALL_IN_SYNC, two_are_back, ends, waits=False) is None
+    assert judged(ALL_IN_SYNC, two_are_back, ends, unclean=True) == (PartitionState(1, 4, (1,), 6), True)
+
+
+def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
+    all_back = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
+    ends = {1: OFFLINE, 2: LogEnd(3, 100), 3: LogEnd(3, 90)}
+    assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(2, 4, (2, 3), 6), False)
+    assert judged(ALL_IN_SYNC, all_back, {}) == Undecided(ask=(1, 2, 3))
+    offline = PartitionState(-1, 4, (1, 2, 3), 6)
+    assert judged(ALL_IN_SYNC, brokers(b1=RETURNED), {1: OFFLINE}) == (offline, False)
+    # the write vouches for the broker, which was there; nobody asks it twice, and nobody elects it
+    assert judged(offline, brokers(b1=STEADY), {1: OFFLINE}) == Undecided(offline=(1,))
+    assert judged(offline, brokers(b1=STEADY, b2=RETURNED), {1: OFFLINE}) == Undecided(ask=(2,))
+    both = judged(offline, brokers(b1=STEADY, b2=RETURNED), {1: OFFLINE, 2: LogEnd(3, 100)})
+    assert both == (PartitionState(2, 5, (2,), 6), False)
+    assert judged(offline, brokers(b1=STEADY), {}) == Undecided(ask=(1,)), "another controller does not know it"
+
+
+def test_s80_no_question_holds_up_an_election_where_one_was_there_all_the_time():
+    assert judged(ALL_IN_SYNC, brokers(b2=STEADY, b3=STEADY), {}) == (PartitionState(2, 4, (2, 3), 6), False)
+    known = KnownState(PartitionState(1, 3, (1,), 5), 7, WRITTEN)
+    there, unsure = brokers(b1=UNSURE)
+    only = outcome((1,), known, there, unsure, 6, False, (), {}.get, waits_for_absent=True)
+    assert only == (PartitionState(1, 4, (1,), 6), True), "the only replica leads whatever it has"
+
+
+def test_s80_of_those_who_are_sure_the_most_complete_log_leads_where_all_have_said_what_they_have():
+    all_back = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
+    ends = {1: LogEnd(-1, 0), 2: LogEnd(3, 100), 3: LogEnd(3, 100)}
+    assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(2, 4, (1, 2, 3), 6), False)
+    ends[2] = UNKNOWN
+    assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(1, 4, (1, 2, 3), 6), False)

@@ -137,3 +137,16 @@ def test_a_write_that_is_cut_short_is_one_that_found_no_room(tmp_path, monkeypat
     assert is_out_of_space(caught.value)
     assert file.size == 0
     file.close()
+
+
+def test_e49_appends_that_a_full_disk_refuses_are_one_line(tmp_path, caplog):
+    disk = FaultyDisk()
+    logs = [open_log(tmp_path / name, disk=disk) for name in ("orders-0", "orders-1")]
+    disk.full()
+    for _ in range(20):
+        for log in logs:
+            with pytest.raises(KafkaError, match="No space left"):
+                append(log)
+    assert caplog.text.count("could not append") == 1
+    for log in logs:
+        log.abandon()

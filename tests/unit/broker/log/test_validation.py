@@ -137,7 +137,11 @@ def test_the_config_takes_kafka_keys():
         {"segment.bytes": 5, "cleanup.policy": "compact, delete", "compression.type": "zstd", "retention.ms": -1}
     )
     assert config == dataclasses.replace(
-        LogConfig(), segment_bytes=5, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=-1
+        LogConfig(),
+        segment_bytes=5,
+        cleanup_policy=frozenset({"compact", "delete"}),
+        compression_type="zstd",
+        retention_ms=-1,
     )
     assert config.is_compacted
     assert LogConfig.from_values({"cleanup.policy": ["compact"]}).cleanup_policy == {"compact"}

@@ -103,3 +103,9 @@ def test_images_do_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EMPTY.controller_id = 1
     assert EMPTY.with_controller(4).controller_id == 4
+
+
+def test_a_leader_that_has_come_back_since_it_was_named_leads_nothing() -> None:
+    image = ClusterImage("", {1: Broker(1, 100, ())})
+    for leader, written, is_led in ((1, 101, True), (1, 99, False), (1, -1, True), (2, 101, False), (-1, 101, False)):
+        assert image.is_led(PartitionState((1, 2), (1,), leader, 0, 0, written=written)) is is_led

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from oncelog_broker.metadata.membership import ClusterMember
-from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.registration import Membership, WrongStore
 from oncelog_broker.metadata.store import BadVersion, ConnectionLost, SessionState
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
@@ -217,3 +217,12 @@ async def test_a_first_registration_is_tried_for_as_long_as_a_session_lasts(task
     place.store.session_timeout = 0.0
     with pytest.raises(ConnectionLost):
         await place.member.join()
+
+
+async def test_s74_a_store_that_came_back_as_another_one_is_said_once_and_waited_for(place, caplog):
+    place.failures = [WrongStore("", "the store is empty")] * 3
+    place.store.tell(SessionState.LOST)
+    place.store.begin_session()
+    await place.until(place.member.may_lead)
+    assert place.calls.count("register") == 4
+    assert caplog.text.count("this broker serves nothing until its metadata store is back: the store is empty") == 1

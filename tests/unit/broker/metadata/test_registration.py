@@ -5,12 +5,23 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog_broker.identity.note import StoreKind
 from oncelog_broker.metadata import embedded, paths, reader
 from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_broker, parse_incarnation
+from oncelog_broker.metadata.payloads import (
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    encode_cluster_id,
+    encode_partition_state,
+    parse_broker,
+    parse_incarnation,
+    parse_topic,
+)
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, register_broker
-from oncelog_broker.metadata.store import ConnectionLost, SessionState
+from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, WrongStore, register_broker
+from oncelog_broker.metadata.store import MAX_REQUEST_BYTES, ConnectionLost, SessionState
+from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 from oncelog_protocol.uuids import uuid_from_string
 
@@ -130,3 +141,173 @@ async def test_brokers_that_start_together_found_one_cluster(embedded_store):
     assert len({member.cluster_id for member in members}) == 1
     assert [member.founded for member in members] == [True, False, False, False, False]
     assert await embedded_store.children(paths.BROKER_IDS) == ["0", "1", "2", "3", "4"]
+
+
+def many_topics(count):
+    return tuple(FoundTopic(f"a-topic-with-a-name-{number}", dict.fromkeys(range(50), 3)) for number in range(count))
+
+
+@pytest.fixture
+def limited(embedded_store, monkeypatch):
+    """The store as ZooKeeper is: no write above its limit."""
+    multi = embedded_store.multi
+
+    async def limited_multi(operations):
+        size = sum(len(each.path) + len(getattr(each, "data", b"")) + 80 for each in operations)
+        assert size <= MAX_REQUEST_BYTES
+        return await multi(operations)
+
+    monkeypatch.setattr(embedded_store, "multi", limited_multi)
+    return embedded_store
+
+
+async def test_s74_a_cluster_begins_with_any_number_of_partitions(limited):
+    membership = await register_broker(limited, 1, REGISTRATION, lambda: FoundLogs("c", many_topics(100), 7))
+    assert membership.founded
+    image = await reader.read_image(limited)
+    assert len(image.topics) == 100
+    assert sum(len(topic.partitions) for topic in image.topics.values()) == 5000
+    assert image.partition("a-topic-with-a-name-99", 49).leader_epoch == 3
+    assert await limited.exists(paths.FOUNDING) is None
+
+
+async def test_s74_a_founding_that_was_cut_short_is_continued_and_nobody_joins_meanwhile(limited):
+    def found_logs():
+        return FoundLogs("c", many_topics(100))
+
+    multi, writes = limited.multi, 0
+
+    async def cut_short(operations):
+        nonlocal writes
+        writes += 1
+        if writes > 2:
+            raise ConnectionLost("", "killed here")
+        return await multi(operations)
+
+    limited.multi = cut_short
+    with pytest.raises(ConnectionLost, match="killed"):
+        await register_broker(limited, 1, REGISTRATION, found_logs, process="p1")
+    limited.multi = multi
+    assert 0 < len(await limited.children(paths.TOPICS)) < 100
+    first = paths.topic("a-topic-with-a-name-0")
+    topic_id = parse_topic((await limited.get(first))[0], first).topic_id
+    elsewhere = replace(REGISTRATION, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 9092),))
+    for other in (2, 3):
+        with pytest.raises(ConnectionLost, match="broker 1 founds the cluster and has not finished"):
+            await register_broker(limited, other, elsewhere)
+    assert (await register_broker(limited, 1, REGISTRATION, found_logs, process="p2")).founded
+    image = await reader.read_image(limited)
+    assert len(image.topics) == 100
+    assert image.topics["a-topic-with-a-name-0"].topic_id == topic_id
+    assert not (await register_broker(limited, 2, elsewhere)).founded
+
+
+async def test_s74_an_earlier_process_of_the_founder_writes_nothing_more(limited):
+    """It was paused while it founded the cluster; its successor has finished."""
+    multi = limited.multi
+    interfered = False
+
+    async def paused(operations):
+        nonlocal interfered
+        if not interfered and await limited.exists(paths.FOUNDING) is not None:
+            interfered = True
+            limited.multi = multi
+            await register_broker(limited, 1, REGISTRATION, lambda: FoundLogs("c", many_topics(100)), process="p2")
+            await limited.delete(paths.broker_id(1))
+        return await multi(operations)
+
+    limited.multi = paused
+    membership = await register_broker(limited, 1, REGISTRATION, lambda: FoundLogs("c", many_topics(80)), process="p1")
+    assert not membership.founded
+    assert len((await reader.read_image(limited)).topics) == 100
+
+
+async def test_s74_a_broker_that_runs_never_founds_its_cluster_anew(open_store):
+    store = await open_store()
+    before = await register_broker(store, 1, REGISTRATION)
+    await store.delete(paths.broker_id(1))
+    await store.delete(paths.CLUSTER_ID)
+    with pytest.raises(WrongStore, match="the store is empty: it knows nothing of cluster"):
+        await register_broker(store, 1, REGISTRATION, lambda: pytest.fail("asked"), before=before)
+    assert await store.exists(paths.CLUSTER_ID) is None
+    other = before._replace(store_id="another")
+    await store.create(paths.CLUSTER_ID, encode_cluster_id(before.cluster_id))
+    with pytest.raises(WrongStore, match="another one now"):
+        await register_broker(store, 1, REGISTRATION, before=other)
+    assert (await register_broker(store, 1, REGISTRATION, before=before)).incarnation == before.incarnation + 1
+
+
+async def test_the_store_has_an_id_and_knows_the_process_that_registered(embedded_store):
+    first = await register_broker(embedded_store, 1, REGISTRATION, process="p1")
+    facts = await read_store_facts(embedded_store, 1, StoreKind.EMBEDDED, "here")
+    assert (facts.cluster_id, facts.store_id) == (first.cluster_id, first.store_id)
+    assert (facts.registration, facts.nonce) == (first.incarnation, "p1")
+    assert facts.zxid == embedded_store.last_zxid
+    await embedded_store.delete(paths.broker_id(1))
+    assert (await register_broker(embedded_store, 1, REGISTRATION)).store_id == first.store_id
+    assert (await read_store_facts(embedded_store, 1, StoreKind.EMBEDDED, "")).nonce == "", "a release before"
+
+
+async def test_a_store_of_the_release_before_gets_an_id(embedded_store):
+    before = await register_broker(embedded_store, 1, REGISTRATION)
+    await embedded_store.delete(paths.STORE_ID)
+    await embedded_store.delete(paths.broker_id(1))
+    after = await register_broker(embedded_store, 1, REGISTRATION)
+    assert after.store_id not in ("", before.store_id)
+    assert after.cluster_id == before.cluster_id
+
+
+async def test_adopted_epochs_leap_where_others_may_have_had_higher_ones(embedded_store):
+    topics = (FoundTopic("t", {0: 7, 1: -1, 2: 2**31 - 2}),)
+    await register_broker(embedded_store, 1, REGISTRATION, lambda: FoundLogs("c", topics, epoch_leap=1000))
+    image = await reader.read_image(embedded_store)
+    assert [image.partition("t", each).leader_epoch for each in range(3)] == [1007, 999, 2**31 - 2]
+
+
+async def test_what_an_embedded_store_says_is_taken_over(embedded_store, tmp_path):
+    await register_broker(
+        embedded_store, 1, REGISTRATION, lambda: FoundLogs("c", (FoundTopic("t", {0: 7}, b"i" * 16),))
+    )
+    state = encode_partition_state(PartitionState(1, 9, (1,), 4))
+    await embedded_store.set(paths.partition_state("t", 0), state)
+    await embedded_store.create(paths.user_config("anna"), b"{}")
+    await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, b"{}")
+    await embedded_store.create(paths.LOGIN_KEY, b"k", make_parents=True)
+    assert list(embedded_store.nodes()) == sorted(embedded_store.nodes())
+    assert paths.broker_id(1) not in embedded_store.nodes()
+    other = embedded.EmbeddedStore.open(tmp_path / "other.db")
+    found = FoundLogs("c", (FoundTopic("t", {0: 1}), FoundTopic("u", {0: 1})), 5, nodes=embedded_store.nodes())
+    membership = await register_broker(other, 1, REGISTRATION, lambda: found)
+    assert membership.incarnation == 0
+    assert membership.cluster_id == "c"
+    image = await reader.read_image(other)
+    assert image.topics["t"].topic_id == b"i" * 16
+    assert (image.partition("t", 0).leader, image.partition("t", 0).leader_epoch) == (NO_LEADER, 9)
+    assert image.partition("u", 0).leader_epoch == 1
+    assert (await other.get(paths.user_config("anna")))[0] == b"{}"
+    assert (await other.get(paths.LATEST_PRODUCER_ID_BLOCK))[0] == b"{}"
+    assert (await other.get(paths.LOGIN_KEY))[0] == b"k"
+    await other.close()
+
+
+async def test_s73_which_partitions_nobody_else_has(embedded_store):
+    assert await alone_in_sync(embedded_store, 1) == ()
+    logs = FoundLogs("c", (FoundTopic("t", dict.fromkeys(range(4), 0)), FoundTopic("damaged", {0: 0})))
+    await register_broker(embedded_store, 1, REGISTRATION, lambda: logs)
+    for partition, isr in enumerate([(1,), (1, 2), (2,)]):
+        state = encode_partition_state(PartitionState(1, 0, isr, 1))
+        await embedded_store.set(paths.partition_state("t", partition), state)
+    await embedded_store.set(paths.partition_state("t", 3), b"damaged")
+    await embedded_store.set(paths.topic("damaged"), b"damaged")
+    assert await alone_in_sync(embedded_store, 1) == ("t-0",)
+    assert await alone_in_sync(embedded_store, 2) == (), "it is no replica"
+
+
+@pytest.mark.parametrize("path", [paths.STORE_ID, paths.incarnation(1)])
+async def test_an_identity_in_the_store_that_cannot_be_read_is_done_without(embedded_store, path):
+    first = await register_broker(embedded_store, 1, REGISTRATION, process="p")
+    await embedded_store.set(path, b"damaged")
+    facts = await read_store_facts(embedded_store, 1, StoreKind.EMBEDDED, "here")
+    assert facts.cluster_id == first.cluster_id
+    assert (facts.store_id == "") is (path == paths.STORE_ID)
+    assert (facts.nonce == "") is (path != paths.STORE_ID)

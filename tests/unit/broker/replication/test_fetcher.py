@@ -357,3 +357,14 @@ async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pai
     assert (log.log_end_offset, log.latest_epoch) == (1, 3)
     log.append_as_follower(newer, leader_epoch=5)
     assert log.latest_epoch == 5
+
+
+async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
+    pair.begin()
+    pair.produce(4)
+    await pair.until_the_same()
+    pair.fetchers.begin_anew(pair.follower)
+    assert pair.follower.log.is_truncating
+    await pair.until(lambda: bool(pair.truncated))
+    await pair.until_the_same()
+    assert pair.follower.log.log_end_offset == 4

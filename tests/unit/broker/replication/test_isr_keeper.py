@@ -292,6 +292,18 @@ async def test_what_could_not_be_opened_is_given_to_the_others_in_sync(led: Led)
         await asyncio.sleep(0)
 
 
+async def test_s80_what_could_not_be_opened_and_nobody_else_has_in_sync_is_given_up(led: Led) -> None:
+    alone = PartitionState((1,), (1,), 1, 4, 7)
+    led.offline = [(SimpleNamespace(topic_id=b"o" * 16), 3, alone)]
+    await led.keeper.look()
+    assert led.controller.asked == [], "nobody else could lead it"
+    led.offline = [(SimpleNamespace(topic_id=b"o" * 16), 5, PartitionState(REPLICAS, (1,), 1, 4, 7))]
+    await led.keeper.look()
+    asked = await led.until(1)
+    assert (asked.partition_index, asked.new_isr, asked.is_log_offline) == (5, [1], True)
+    assert (asked.leader_epoch, asked.partition_epoch) == (4, 7)
+
+
 async def test_a_new_epoch_is_asked_for_by_proposing_the_isr_as_it_is(led: Led) -> None:
     topic = Topic("other", b"o" * 16, {3: PartitionState(REPLICAS, (2, 3), 2, 4, 7)})
     led.image = led.image.with_topic(topic)

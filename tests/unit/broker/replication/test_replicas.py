@@ -18,14 +18,14 @@ from tests.support.logs import make_log
 from tests.support.storage import SMALL, contents, make_batch, open_log
 
 from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
-from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import hosted_logs, image_changes
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.replicas import WRITTEN_BACK_MS, Replicas
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -342,6 +342,7 @@ class Fetching:
 
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
+        self.begun_anew: list[Partition] = []
         self.forgotten = 0
         self.is_heard = True
 
@@ -350,6 +351,9 @@ class Fetching:
 
     def forget(self, partition: Partition) -> None:
         self.forgotten += 1
+
+    def begin_anew(self, partition: Partition) -> None:
+        self.begun_anew.append(partition)
 
     def hears(self, partition: Partition) -> bool:
         return self.is_heard
@@ -492,3 +496,29 @@ async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Re
     assert replicas.leader("t", 0) is partition
     await replicas.on_registered(240)  # the state is newer
     assert list(replicas.led()) == [partition]
+
+
+SHORT_AND_COMPACTED = LogConfig(cleanup_policy=frozenset({COMPACT}), delete_retention_ms=WRITTEN_BACK_MS - 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "isr", "gives_up"),
+    [
+        (SHORT_AND_COMPACTED, (2,), True),
+        (SHORT_AND_COMPACTED, (1, 2), False),
+        (replace(SHORT_AND_COMPACTED, delete_retention_ms=WRITTEN_BACK_MS), (2,), False),
+        (replace(SHORT_AND_COMPACTED, cleanup_policy=LogConfig().cleanup_policy), (2,), False),
+    ],
+    ids=["given up", "in sync", "markers are kept for long", "not compacted"],
+)
+async def test_s56_a_compacted_log_that_lost_its_end_in_a_power_cut_is_given_up(
+    logs: LogManager, tasks: Tasks, config: LogConfig, isr: tuple[int, ...], gives_up: bool
+) -> None:
+    """What the lost end took back, the others may have compacted away by then."""
+    make_log(logs, "orders", 0, bytes([1]) * 16, config)
+    replicas = Replicas(1, logs, lambda _: config, EMPTY, tasks)
+    replicas.doubt_logs()
+    replicas.fetching = fetching = Fetching()
+    partition = await show(replicas, replicated(NO_LEADER, 0, isr), replicated(2, 1, isr), replicated(2, 2, isr))
+    assert fetching.begun_anew == ([partition] if gives_up else [])
+    assert fetching.followed == [(-1, 0), *([] if gives_up else [(2, 1)]), (2, 2)], "and once only"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.storage import FaultyDisk, contents, make_batch
@@ -19,7 +20,7 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import MAX_REST_SECONDS, ReturningLogs
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 EMPTY = ClusterImage("")
 ME, OTHER = 1, 2
@@ -44,8 +45,8 @@ class Followed:
 class Host:
     """A broker with one partition."""
 
-    def __init__(self, directory: Path) -> None:
-        self.disk, self.clock, self.tasks = FaultyDisk(), ManualClock(), Tasks()
+    def __init__(self, directory: Path, disk: Any = None) -> None:
+        self.disk, self.clock, self.tasks = disk or FaultyDisk(), ManualClock(), Tasks()
         self.directory = directory
         self.logs = self.open_logs()
         self.config = LogConfig()
@@ -188,6 +189,25 @@ async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -
     assert failed.log.is_offline
 
 
+async def test_s80_a_leader_alone_in_sync_whose_log_has_failed_says_so(host: Host) -> None:
+    await host.show(ME, (ME, OTHER))
+    assert host.replicas.log_end("orders", 0) == (-1, 0)
+    host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    assert host.replicas.log_end("orders", 0) == (0, 1)
+    host.only.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaError) as raised:
+        host.replicas.log_end("orders", 0)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(host.replicas.led_offline()) == [], "it proposes an ISR without itself"
+    await host.show(ME, (ME,), epoch=1)
+    assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME,))]
+    await host.show(NO_LEADER, (ME,), epoch=2)
+    assert list(host.replicas.led_offline()) == []
+    with pytest.raises(KafkaError) as raised:
+        host.replicas.log_end("unknown", 0)
+    assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
 async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tmp_path: Path) -> None:
     await host.fill_and_fail()
     segment = next((tmp_path / "orders-0").glob("*.log"))
@@ -242,3 +262,77 @@ async def test_a_topic_that_is_deleted_meanwhile_stays_deleted(host: Host, tmp_p
     await host.show(OTHER, (OTHER,))  # one of the same name, whose log waits for its turn
     assert host.only.log.log_end_offset == 0
     assert [path.name for path in tmp_path.glob("orders-0*-delete")]
+
+
+class FullDisk(FaultyDisk):
+    """Takes no directory of a log while it is full."""
+
+    __slots__ = ("is_full",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+
+    def make_directories(self, path: str) -> bool:
+        if self.is_full and "orders" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return super().make_directories(path)
+
+
+@pytest.mark.parametrize(("leader", "isr"), [(ME, (ME,)), (OTHER, (OTHER,)), (OTHER, (OTHER, ME)), (NO_LEADER, (ME,))])
+async def test_e47_a_log_that_could_not_be_made_is_tried_again_whoever_leads(
+    tmp_path: Path, leader: int, isr: tuple[int, ...]
+) -> None:
+    host = Host(tmp_path, FullDisk())
+    host.disk.is_full = True
+    await host.show(leader, isr)
+    assert (host.replicas.offline, list(host.replicas.partitions())) == (1, [])
+    await host.look_for(10)
+    host.disk.is_full = False
+    await host.look_for(MAX_REST_SECONDS)
+    assert (host.replicas.offline, host.only.log.log_end_offset) == (0, 0)
+    assert host.asked == [], "nobody has heard of it"
+    await host.tasks.close()
+    host.logs.close()
+
+
+@pytest.mark.parametrize("compacted", ["by now", "until now"])
+async def test_e47_a_log_that_was_or_is_compacted_begins_anew_by_the_settings_of_now(
+    host: Host, tmp_path: Path, compacted: str
+) -> None:
+    await host.show(OTHER, (ME, OTHER))
+    failed = host.only
+    for number in range(3):
+        failed.log.append_as_leader(bytearray(make_batch(b"%d" % number)), leader_epoch=0)
+    failed.log.flush()
+    if compacted == "until now":
+        failed.log.cleaner_checkpoint = 2
+    failed.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    await host.show(OTHER, (OTHER,), epoch=1)
+    hidden = (tmp_path / "orders-0").rename(tmp_path / "hidden")
+    await host.look_for(2)
+    assert not list(host.replicas.partitions()), "the first attempt fails"
+    hidden.rename(tmp_path / "orders-0")
+    if compacted == "by now":
+        host.config = replace(host.config, cleanup_policy=frozenset({COMPACT}))
+    await host.look_for(MAX_REST_SECONDS)
+    assert (host.only.log.is_offline, host.only.log.log_end_offset) == (False, 0)
+
+
+async def test_e47_a_log_whose_name_could_not_be_synced_is_made_anew(host: Host, tmp_path: Path) -> None:
+    """A later fsync of the data directory would prove nothing of that name (E26)."""
+    await host.show(OTHER, (ME, OTHER))
+    failed = host.only.log
+    failed.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    assert failed.new_directory is not None
+    failed.new_directory.fail(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaError):
+        failed.flush()
+    (tmp_path / "orders-0" / "left behind").touch()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    await host.look_for(2)
+    back = host.only.log
+    assert (back.is_offline, back.log_end_offset) == (False, 0)
+    assert back.new_directory is not None
+    assert back.new_directory.is_synced
+    assert not (tmp_path / "orders-0" / "left behind").exists()

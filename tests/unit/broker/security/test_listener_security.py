@@ -58,7 +58,7 @@ def test_as_much_is_done_for_those_who_do_not_exist(monkeypatch: pytest.MonkeyPa
         assert exchange is not None
         exchange.handshake("SCRAM-SHA-256", 1)
         steps.clear()
-        exchange.authenticate(f"n,,n={user},r=nonce".encode(), 0.0)
+        exchange.authenticate(f"n,,n={user},r=nonce".encode(), 0.0, 0.0)
         return Counter(steps)
 
     first_answer("alice")  # who decoys look like is found once

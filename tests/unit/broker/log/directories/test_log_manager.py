@@ -588,14 +588,24 @@ class TestMissing:
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         for key in (("orders", 1), ("new", 0)):
             assert make_log(manager, *key, TOPIC_ID, SMALL).log_end_offset == 0
-        assert caplog.text.count("begins anew, empty") == 2
-        assert "orders-1: no directory" in caplog.text
+        assert caplog.text.count("begin anew, empty") == 1, "a broker with an empty disk says it once for all"
+        assert "a log of 2 partitions of this broker" in caplog.text
+        assert "orders-1 new-0" in caplog.text
         manager.close()
         # It is so at every start, until somebody decides.
         assert not (without_orders / ".kafka_cleanshutdown").exists()
         manager = start()
         manager.note_missing([("orders", 0)])
         assert "up to offset 30" in manager.failures["orders", 0]
+
+    def test_s73_what_may_lie_in_a_directory_that_is_lost_is_not_replaced_by_nothing(self, start, without_orders):
+        manager = start()
+        manager.note_missing([("orders", 1)], ["/elsewhere"])
+        with pytest.raises(KafkaError, match=r"orders-1 has no log; it may be in /elsewhere, which is not there"):
+            make_log(manager, "orders", 1, TOPIC_ID, SMALL)
+        manager.begin_anew("orders", 1)  # another replica leads it, and does not count on this one
+        assert make_log(manager, "orders", 1, TOPIC_ID, SMALL).log_end_offset == 0
+        manager.close()
 
     def test_acknowledged_records_count_that_were_never_synced(self, start, tmp_path):
         manager = start()

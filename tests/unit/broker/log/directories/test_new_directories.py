@@ -365,6 +365,43 @@ def test_an_fsync_that_failed_is_not_tried_again(tmp_path):
             directory.sync()
 
 
+class ForgettingNames(RealDisk):
+    """The next fsync of the directory `failing` fails; those after it succeed."""
+
+    __slots__ = ("failing",)
+
+    def __init__(self):
+        self.failing = ""
+
+    def sync_directory(self, path):
+        if self.failing == path:
+            self.failing = ""
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("asked_by", ["another log", "a checkpoint", "a deletion"])
+def test_e46_a_failed_fsync_of_a_data_directory_counts_for_all_new_names_in_it(start, asked_by):
+    disk = ForgettingNames()
+    manager = start(disk)
+    log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
+    others = make_log(manager, "others", 0, TOPIC_ID, SMALL)
+    disk.failing = manager.data_directories()[0]
+    if asked_by == "another log":
+        with pytest.raises(OSError, match="Input/output error"):
+            others.new_directory.sync()
+    elif asked_by == "a checkpoint":
+        with pytest.raises(OSError, match="Input/output error"):
+            manager._directories[0].write_checkpoint("replication-offset-checkpoint", {})
+    else:
+        with pytest.raises(KafkaError):
+            manager.delete("others", 0)
+    with pytest.raises(OSError, match="Input/output error"):
+        log.new_directory.sync()
+    assert not log.new_directory.is_synced
+    make_log(manager, "later", 0, TOPIC_ID, SMALL).new_directory.sync()
+
+
 def test_a_new_log_is_to_be_flushed_whatever_else_is_synced(start):
     log = make_log(start(), "orders", 0, TOPIC_ID, SMALL)
     log._local.directory_dirty = False

@@ -1,0 +1,227 @@
+"""Asks brokers what an election must know: up to where the logs of its candidates go, and whether they are open.
+
+`election.py` says what is missing; here it is asked for, in the background, while the controller goes on with all else.
+Each wait has an end:
+
+- A broker that is registered and does not answer counts as one that knows nothing after ANSWER_SECONDS. One that hangs
+  loses its session before that.
+- Replicas that may have lost records and are away again are waited for ABSENT_SECONDS: what they have may be more than
+  what those have that are there. Then the most complete log that is there leads, and the log of the controller says so.
+- A replica whose log is offline is asked again each OFFLINE_SECONDS, as long as nobody leads its partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from oncelog_broker.controller.candidates import UNKNOWN, Answers, LogEnd, Question
+from oncelog_broker.controller.machine import is_led, questions, undecided
+from oncelog_broker.controller.view import ClusterView
+from oncelog_broker.controller.writer import Deposed, shortened
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.store import StoreUnavailable
+from oncelog_broker.replication.peers import PeerUnavailable
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Pause
+from oncelog_broker.runtime.tasks import Tasks
+
+logger = logging.getLogger(__name__)
+
+ANSWER_SECONDS: Final = 30.0
+"""How long a registered broker may take to say what its logs hold; it may still be starting."""
+RETRY_SECONDS: Final = 0.2
+"""Before a broker that could not be asked, or did not answer everything, is asked again."""
+ABSENT_SECONDS: Final = 60.0
+"""How long an election waits for replicas that may have lost records and are away, once they have come back before."""
+OFFLINE_SECONDS: Final = 10.0
+"""Between two questions to a broker whose log is offline, as long as nobody leads the partition."""
+LOOK_SECONDS: Final = 1.0
+"""Between two looks whether one of these times is over."""
+
+
+class AskedBrokers(Protocol):
+    """The brokers of the cluster, this one included."""
+
+    async def until_ready(self) -> None:
+        """Return when this broker can ask others, and itself."""
+
+    async def log_ends(
+        self, broker: int, keys: Sequence[PartitionKey], timeout: float
+    ) -> Mapping[PartitionKey, LogEnd]:
+        """Up to where a broker's logs of these partitions go: OFFLINE, UNKNOWN, or an end. Those that it does not know
+        yet are missing. Raises PeerUnavailable."""
+
+
+class Term(Protocol):
+    """A term as controller (`settling.Settling`)."""
+
+    view: ClusterView
+    undecided: set[PartitionKey]
+    pause: Pause
+
+    async def look_again(self, keys: Collection[PartitionKey]) -> None: ...
+
+    async def note_log_ends(self, answers: Answers) -> None: ...
+
+
+class CandidateQuestions:
+    """Of one term as controller, to be closed at its end."""
+
+    def __init__(self, brokers: AskedBrokers, clock: Clock, tasks: Tasks) -> None:
+        self._brokers = brokers
+        self._clock = clock
+        self._tasks = tasks
+        self._stirred = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._under_way: set[Question] = set()
+        self._absent_since: dict[PartitionKey, float] = {}
+        self._offline_since: dict[PartitionKey, float] = {}
+        self._told: set[PartitionKey] = set()
+        """Partitions of which the log says that they wait."""
+
+    def look_at(self, term: Term) -> None:
+        """Some partitions of the term are undecided."""
+        self._stirred.set()
+        if self._work is None or self._work.done():
+            self._work = self._tasks.spawn("ask candidates", self._work_off(term), is_awaited=True)
+
+    def close(self) -> None:
+        """The term is over: nothing is asked any more."""
+        for task in (self._work, *self._asking):
+            if task is not None:
+                task.cancel()
+
+    async def ask(self, asked: Collection[Question]) -> list[Answers]:
+        """Ask all that at once, and return what was answered."""
+        by_broker = defaultdict(list)
+        for question in asked:
+            by_broker[question.broker].append(question)
+        return await asyncio.gather(*map(self._ask_one, by_broker.values()))
+
+    async def _work_off(self, term: Term) -> None:
+        await self._brokers.until_ready()
+        while term.undecided:
+            self._stirred.clear()
+            try:
+                await self._look(term)
+            except (StoreUnavailable, Deposed) as error:
+                logger.info("elections wait", extra={"reason": error})
+            except Exception:  # the other partitions wait, too
+                logger.exception("candidates could not be asked")
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._stirred.wait()
+            except TimeoutError:
+                pass
+
+    async def _look(self, term: Term) -> None:
+        now, due, wanted = self._clock.monotonic(), [], list[Question]()
+        waiting: list[PartitionKey] = []
+        stuck: list[PartitionKey] = []
+        for key in list(term.undecided):
+            await term.pause()
+            found = undecided(term.view, key)
+            if found is None:
+                self._is_decided(term, key)
+                known = term.view.states.get(key)
+                if known is not None and known.state.leader != NO_LEADER and not is_led(term.view, key):
+                    stuck.append(key)
+                continue
+            wanted += questions(term.view, key, found)
+            if found.absent:
+                waiting.append(key)
+                if now - self._absent_since.setdefault(key, now) >= ABSENT_SECONDS:
+                    term.view.candidates.wait_no_longer(key)
+                    due.append(key)
+            if found.offline and now - self._offline_since.setdefault(key, now) >= OFFLINE_SECONDS:
+                del self._offline_since[key]
+                for broker in found.offline:
+                    term.view.candidates.forget_answer(key, broker)
+                wanted += questions(term.view, key, undecided(term.view, key) or found)
+        if stuck:
+            logger.warning(
+                "nobody leads: the replicas in sync that are there may have lost records, others may have them all; "
+                "start their brokers, or accept the loss (oncelog leaders elect --unclean)",
+                extra={"count": len(stuck), "partitions": _names(stuck)},
+            )
+        self._tell(waiting)
+        by_broker = defaultdict(list)
+        for question in set(wanted) - self._under_way:
+            by_broker[question.broker].append(question)
+        for asked in by_broker.values():
+            self._under_way.update(asked)
+            task = self._tasks.spawn("ask a candidate", self._ask_and_note(term, asked), is_awaited=True)
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        if due:
+            logger.error(
+                "replicas that may have more records stay away: the most complete log that is there leads",
+                extra={
+                    "count": len(due),
+                    "seconds": ABSENT_SECONDS,
+                    "partitions": _names(due),
+                },
+            )
+            await term.look_again(due)
+
+    def _is_decided(self, term: Term, key: PartitionKey) -> None:
+        term.undecided.discard(key)
+        self._told.discard(key)
+        self._absent_since.pop(key, None)
+        self._offline_since.pop(key, None)
+
+    def _tell(self, waiting: Sequence[PartitionKey]) -> None:
+        new = [key for key in waiting if key not in self._told]
+        self._told.update(new)
+        if new:
+            logger.warning(
+                "nobody leads yet: all replicas in sync may have lost records, and some of them are away",
+                extra={
+                    "count": len(new),
+                    "seconds": ABSENT_SECONDS,
+                    "partitions": _names(new),
+                },
+            )
+
+    async def _ask_and_note(self, term: Term, asked: Sequence[Question]) -> None:
+        try:
+            await term.note_log_ends(await self._ask_one(asked))
+        except (StoreUnavailable, Deposed) as error:
+            logger.info("elections wait", extra={"reason": error})
+        except Exception:  # it is asked again
+            logger.exception("a candidate could not be asked")
+        finally:
+            self._under_way.difference_update(asked)
+            self._stirred.set()
+
+    async def _ask_one(self, asked: Sequence[Question]) -> Answers:
+        """Ask one broker, until it has answered everything or its time is over."""
+        broker, ends = asked[0].broker, dict[Question, LogEnd]()
+        deadline = self._clock.monotonic() + ANSWER_SECONDS
+        while (left := [question for question in asked if question not in ends]) and self._clock.monotonic() < deadline:
+            try:
+                timeout = max(RETRY_SECONDS, deadline - self._clock.monotonic())
+                answered = await self._brokers.log_ends(broker, [question.key for question in left], timeout)
+            except PeerUnavailable as error:
+                logger.debug("a candidate was not asked", extra={"broker": broker, "reason": error})
+                answered = {}
+            ends.update((question, answered[question.key]) for question in left if question.key in answered)
+            if len(ends) < len(asked):
+                await asyncio.sleep(RETRY_SECONDS)
+        if left:
+            logger.warning(
+                "a broker does not say what its logs hold: elections do without",
+                extra={"broker": broker, "partitions": len(left), "seconds": ANSWER_SECONDS},
+            )
+        ends.update(dict.fromkeys(left, UNKNOWN))
+        return Answers(broker, asked[0].broker_epoch, ends)
+
+
+def _names(keys: Sequence[PartitionKey]) -> str:
+    return shortened([f"{key.topic}-{key.partition}" for key in keys])

@@ -1,0 +1,427 @@
+"""Compares what a start finds with what its data directories remember: facts in, a verdict out.
+
+The rule: where going on could lose or split records, the start is refused, with a sentence and the setting that says
+"yes, I mean it". Where the logs suffice to make it right, the start goes on, and the verdict has what is to be logged.
+docs/design/identity.md has the table of cases. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog_broker.identity.facts import Adoption, Age, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
+from oncelog_broker.identity.note import DirectoryNote, LostDirectory, StoreKind
+from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
+
+
+@dataclass
+class _Findings:
+    """Gathers the parts of a verdict."""
+
+    refusals: list[Refusal] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    is_unsure: bool = False
+    adopts_unknown: bool = False
+    lost: Mapping[str, LostDirectory] = field(default_factory=dict)
+    has_older_directories: bool = False
+
+
+MAX_NAMES: Final = 10
+"""Of partitions in one message."""
+RECORDS_AGAIN: Final = (
+    "the logs of this broker are taken over; what only other brokers had, settings, users and ACLs are not"
+)
+FROM_COPY: Final = (
+    "topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {copied}; the brokers "
+    "that held a partition hold it again, and of these the one with the most records leads. What was changed after "
+    "that moment is lost. The other brokers join without such a setting"
+)
+
+
+def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
+    """The verdict on a start. `accept`: the entries of `start.accept`.
+
+    That all directories and the store name the same cluster and node was looked at before (`meta_properties.py`).
+    """
+    past = past_of(facts)
+    ages = _ages(facts)
+    found = _Findings()
+    adoption, is_refounded = Adoption.NONE, False
+    if facts.store.cluster_id is None:
+        adoption, is_refounded = _compare_with_empty_store(facts, past, found)
+    else:
+        _compare_with_store(facts, past, ages, found)
+    _look_for_sisters(facts, past, ages, accept, found)
+    refused = [each for each in found.refusals if each.accept not in accept]
+    taken = [each for each in found.refusals if each.accept in accept]
+    return Verdict(
+        past,
+        tuple(refused),
+        tuple(taken),
+        tuple(each for each in accept if each not in {refusal.accept for refusal in taken}),
+        tuple(found.warnings),
+        tuple(found.errors),
+        adoption,
+        facts.store.cluster_id is None,
+        is_refounded,
+        found.is_unsure,
+        found.adopts_unknown,
+        found.lost,
+        found.has_older_directories,
+    )
+
+
+def past_of(facts: StartFacts) -> Past:
+    """What the directories belonged to, by their notes; by what else lies there, where they have none."""
+    kinds = {each.note.store_kind for each in facts.directories if each.note is not None and _has_registered(each)}
+    if StoreKind.ZOOKEEPER in kinds:
+        return Past.MEMBER
+    if StoreKind.EMBEDDED in kinds:
+        return Past.ALONE
+    silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
+    if any(each.has_trace for each in silent):
+        return Past.MEMBER
+    if any(each.has_store_file for each in silent):
+        return Past.ALONE
+    # A cluster id without any log may be the proposal of a first start that was cut short.
+    return Past.UNKNOWN if any(each.has_logs for each in facts.directories) else Past.NEW
+
+
+def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
+    """One directory with a note, beside a store that is not empty."""
+    if note is None or store.cluster_id is None:
+        return Age.UNKNOWN
+    is_same_store = not note.store_id or not store.store_id or note.store_id == store.store_id
+    if note.is_of(store.nonce):
+        is_older = is_same_store and (store.registration < note.registration or store.zxid < note.zxid)
+        return Age.STORE_OLDER if is_older else Age.CURRENT
+    if not is_same_store:
+        return Age.REFOUNDED if store.replaces == note.store_id else Age.OTHER_STORE
+    if store.registration < note.registration:
+        return Age.STORE_OLDER
+    if not store.nonce:
+        return Age.UNKNOWN  # a release before 0.2 has registered, or nobody has
+    return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
+
+
+def _ages(facts: StartFacts) -> dict[str, Age]:
+    """Path -> age of each directory that a broker has registered with."""
+    ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
+    for each in facts.directories:
+        lost = _lost_in(facts, ages, each.directory_id)
+        if lost is not None and each.note is not None and each.note.is_of(lost.process):
+            ages[each.path] = Age.RETURNED
+    return ages
+
+
+def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
+    """What the current directories have noted of one that was lost."""
+    current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
+    found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
+    return found[0] if found else None
+
+
+def _has_registered(directory: DirectoryFacts) -> bool:
+    return directory.note is not None and directory.note.has_registered
+
+
+def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
+    """What the cluster begins with, and whether it is one that had other members."""
+    store, logs = facts.store, any(each.has_logs for each in facts.directories)
+    is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
+    if store.founded_by and not is_continued:
+        _refuse(
+            found, facts, Kind.NEW_STORE,
+            f"broker {facts.node_id} has begun to found a cluster in the metadata store at {store.place}, with other "
+            "data directories than these, and did not finish",
+            "Start it with those, or empty the store",
+            "the cluster is founded with what is there and what these directories hold",
+            store.founded_by,
+        )  # fmt: skip
+    has_begun = any(each.note is not None and each.note.process for each in facts.directories)
+    is_file_empty = facts.store_file is None or facts.store_file.cluster_id is None
+    if past is Past.NEW or (past is Past.ALONE and not logs and not has_begun and is_file_empty):
+        return Adoption.NONE, False
+    if past is Past.MEMBER:
+        if not is_continued:
+            _refuse_to_found_anew(facts, found)
+        if facts.copied and store.kind is StoreKind.ZOOKEEPER:
+            found.is_unsure = True
+            return Adoption.COPY, True
+        return Adoption.LOGS, True
+    if past is Past.UNKNOWN:
+        if not is_continued and any(each.cluster_id is not None for each in facts.directories):
+            _refuse(
+                found, facts, Kind.NEW_STORE,
+                f"{_owners(facts)}, and do not say which metadata store they belong to; the one at {store.place} is "
+                "empty. They may be Apache Kafka's, a copy, or those of a broker whose metadata are elsewhere",
+                f"If they belong to a cluster, connect the broker to its store{_hint(facts)}",
+                f"a cluster is founded here; {RECORDS_AGAIN}",
+            )  # fmt: skip
+        return Adoption.LOGS, False
+    if facts.store_file is not None and not is_file_empty:
+        as_alone = facts._replace(store=facts.store_file)
+        if not is_continued:
+            _compare_with_store(as_alone, past, _ages(as_alone), found)
+        found.warnings.append(
+            f"the broker moves from its own metadata store, {facts.store_file.place}, to the one in ZooKeeper at "
+            f"{store.place}: topics, settings, users, ACLs and quotas are taken over"
+        )
+        return Adoption.STORE_FILE, False
+    lost = f"the metadata store of this broker is not there ({facts.store_file_fault or _noted_place(facts)})"
+    if facts.copied:
+        found.errors.append(
+            f"{lost}: topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at "
+            f"{facts.copied}; what was changed after that moment is lost"
+        )
+        return Adoption.COPY, False
+    if facts.has_rights:
+        _refuse(
+            found, facts, Kind.NEW_STORE,
+            f"{lost}, and it had the users and ACLs, which logs cannot give back: whoever could log in before cannot, "
+            "and rules that denied something are gone",
+            "Put metadata.db (with its -wal file) back",
+            "topics are taken over from their logs without their settings (their records are kept for ever), users, "
+            "ACLs and quotas are gone",
+        )  # fmt: skip
+    elif logs:
+        found.errors.append(
+            f"{lost}: topics are taken over from their logs. Their settings are lost, so their records are kept for "
+            "ever until retention.ms and retention.bytes are set; users, ACLs and quotas are gone. To have them back, "
+            "stop the broker now, before it takes records, and put metadata.db (with its -wal file) in the place of "
+            "the new one; the next start says what it needs"
+        )
+    return Adoption.LOGS, False
+
+
+def _refuse_to_found_anew(facts: StartFacts, found: _Findings) -> None:
+    store, where = facts.store, _noted_place(facts)
+    if store.kind is StoreKind.EMBEDDED:
+        _refuse_to_be_alone(facts, found)
+        return
+    _refuse(
+        found, facts, Kind.NEW_STORE,
+        f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but the ZooKeeper "
+        f"at {store.place} knows nothing of it: zookeeper.connect may be wrong (its chroot, say), or ZooKeeper has "
+        "lost its data",
+        "Correct zookeeper.connect, or restore ZooKeeper",
+        f"the cluster is founded anew; {FROM_COPY.format(copied=facts.copied) if facts.copied else RECORDS_AGAIN}",
+    )  # fmt: skip
+
+
+def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
+    where = _noted_place(facts)
+    _refuse(
+        found, facts, Kind.ALONE,
+        f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but "
+        "zookeeper.connect is not set: alone, the broker would serve records that the cluster has left behind, and "
+        "take others that the cluster never sees",
+        f"Set zookeeper.connect{f'={where}' if where else ''}",
+        f"the broker is a cluster of its own from now on; {RECORDS_AGAIN}",
+    )  # fmt: skip
+
+
+def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], found: _Findings) -> None:
+    store = facts.store
+    is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind is StoreKind.ZOOKEEPER
+    if ages and is_right_kind and all(each in (Age.CURRENT, Age.UNKNOWN) for each in ages.values()):
+        return
+    if past is Past.MEMBER and store.kind is StoreKind.EMBEDDED:
+        _refuse_to_be_alone(facts, found)
+        found.adopts_unknown = True
+        return
+    of_age = {wanted: [path for path, each in ages.items() if each is wanted] for wanted in Age}
+    if of_age[Age.OTHER_STORE]:
+        _refuse(
+            found, facts, Kind.OTHER_STORE,
+            f"{_listed(of_age[Age.OTHER_STORE])} last belonged to another metadata store of the same cluster id than "
+            f"the one at {store.place}{_noted(facts)}: the store, or the directory, is a copy that has gone its own "
+            "way",
+            "Connect the broker to the store that it had",
+            "records of its logs that the store's cluster does not have are cut away, or set aside",
+        )  # fmt: skip
+        found.is_unsure, found.adopts_unknown = True, store.kind is StoreKind.EMBEDDED
+    elif past is Past.ALONE and store.kind is StoreKind.ZOOKEEPER and not ages:
+        _refuse(
+            found, facts, Kind.OTHER_STORE,
+            f"{_store_file(facts)} is the metadata store of this broker, but the ZooKeeper at {store.place} has a "
+            "cluster of the same id",
+            f"Take zookeeper.connect away, or move {_store_file(facts)} away if the broker is a member of that cluster",
+            "the broker joins that cluster; logs that the cluster does not know are set aside",
+        )  # fmt: skip
+        found.is_unsure = True
+    if of_age[Age.REFOUNDED]:
+        found.warnings.append(
+            f"the metadata store of the cluster was lost, and the one at {store.place} was founded in its place from a "
+            "broker's copy. The broker's logs count as unsure: replicas that have more records lead"
+        )
+        found.is_unsure = True
+    if of_age[Age.RETURNED]:
+        found.warnings.append(
+            f"{_listed(of_age[Age.RETURNED])} had been lost and came back as it was. The broker's logs count as "
+            "unsure: replicas that have more records lead"
+        )
+        found.is_unsure = True
+    if of_age[Age.STORE_OLDER]:
+        _judge_older_store(facts, of_age[Age.STORE_OLDER], found)
+    if of_age[Age.OLDER]:
+        _judge_older_directories(facts, of_age[Age.OLDER], found)
+
+
+def _judge_older_store(facts: StartFacts, newer: list[str], found: _Findings) -> None:
+    store, notes = facts.store, _notes(facts)
+    seen = max(note.registration for note in notes), max(note.zxid for note in notes)
+    differs = (
+        f"the metadata store at {store.place} is older than {_listed(newer)}: it knows {store.registration + 1} "
+        f"registrations of this broker and its last write is {store.zxid}, the directory has seen {seen[0] + 1} and "
+        f"{seen[1]}. It was put back from a backup, or has lost its last writes"
+    )
+    if store.kind is StoreKind.EMBEDDED:
+        found.errors.append(
+            f"{differs}. Topics that it does not know are taken over from their logs, without their settings; other "
+            "changes of settings, users, ACLs and quotas since then are gone"
+        )
+        found.adopts_unknown = True
+        return
+    _refuse(
+        found, facts, Kind.OLDER_STORE, differs,
+        "Restore the newest state of ZooKeeper, or connect to the right one",
+        "what the cluster has decided since then (topics, leaders, settings) is gone; the broker's logs count as "
+        "unsure, so that those replicas lead that have the most records",
+    )  # fmt: skip
+    found.is_unsure = True
+
+
+def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findings) -> None:
+    store = facts.store
+    differs = (
+        f"{_listed(older)} {'is' if len(older) == 1 else 'are'} older than the metadata store at {store.place}: the "
+        "broker has registered since with another state of it. It was put back from a copy, and what came later is "
+        "not there"
+    )
+    found.has_older_directories = True
+    if store.kind is StoreKind.ZOOKEEPER and not facts.alone_in_sync:
+        found.warnings.append(
+            f"{differs}. The broker's logs count as unsure: replicas that have more records lead, and this broker "
+            "fetches what it lacks from them"
+        )
+        found.is_unsure = True
+        return
+    names = facts.alone_in_sync
+    of_which = f" of {', '.join(names[:MAX_NAMES])}{' and others' if len(names) > MAX_NAMES else ''}" if names else ""
+    if names:
+        differs += f"; no other replica{of_which} is in sync"
+    _refuse(
+        found, facts, Kind.OLDER_DIRECTORY, differs,
+        "Put the newest state of the directory back",
+        f"the records{of_which} that were written since the copy was taken are lost, and their offsets are given out "
+        "again",
+    )  # fmt: skip
+    found.is_unsure = True
+
+
+def _look_for_sisters(
+    facts: StartFacts, past: Past, ages: dict[str, Age], accept: Collection[str], found: _Findings
+) -> None:
+    """Directories that the broker had when it registered last, and has no more."""
+    registered = [each for each in facts.directories if _has_registered(each)]
+    newest = [each.note for each in registered if ages[each.path] is Age.CURRENT and each.note is not None]
+    present = {each.directory_id for each in facts.directories}
+    known: dict[str, LostDirectory] = {}
+    lost: dict[str, LostDirectory] = {}
+    for note in newest or _notes(facts):
+        process = facts.store.nonce if note.is_of(facts.store.nonce) else note.process
+        for directory_id, path in note.directories.items():
+            if directory_id not in present:
+                lost[directory_id] = LostDirectory(path, process)
+        known |= {directory_id: each for directory_id, each in note.lost.items() if directory_id not in present}
+    is_member = past is Past.MEMBER and facts.store.kind is StoreKind.ZOOKEEPER and facts.store.cluster_id is not None
+    if known or lost:
+        refusal = _lost_directories(facts, known | lost)
+        if not is_member or refusal.accept in accept:
+            found.refusals.append(refusal)
+        else:
+            found.warnings.append(
+                f"{refusal.difference}. Partitions that were there are offline until another replica leads them and "
+                f"this broker has fetched them from it. {refusal.remedy}. Or set {ACCEPT_KEY}={refusal.accept}: "
+                f"{refusal.consequence}"
+            )
+            found.lost = known | lost
+        found.is_unsure = found.is_unsure or bool(is_member and lost)
+    elif not registered and any(each.cluster_id is not None for each in facts.directories):
+        empty = [each.path for each in facts.directories if each.directory_id is None and each.cluster_id is None]
+        if empty and is_member:
+            found.warnings.append(
+                f"{_listed(empty)} is new, and the other data directories do not say which ones there were: it may "
+                "stand for one that was lost. The broker's logs count as unsure: replicas that have all records lead"
+            )
+            found.is_unsure = True
+
+
+def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
+    """Accepted by its ids alone: the loss stays the same one at each start."""
+    paths = sorted({each.path for each in lost.values()})
+    again = [path for path in paths if path in {each.path for each in facts.directories}]
+    was = "was a data directory" if len(paths) == 1 else "were data directories"
+    how = f"{_listed(again)} came back empty, or as another one" if again else "log.dirs does not have it any more"
+    return Refusal(
+        Kind.LOST_DIRECTORY,
+        f"{_listed(paths)} {was} of this broker; {how}. Its disk may not be mounted, or was exchanged",
+        "Mount it, or name it in log.dirs",
+        "the partitions that were there, and that no other broker has, begin anew, empty",
+        (f"node {facts.node_id}", *sorted({each.cluster_id or "" for each in facts.directories}), *sorted(lost)),
+    )
+
+
+def _refuse(
+    found: _Findings, facts: StartFacts, kind: Kind, difference: str, remedy: str, consequence: str, *more: str
+) -> None:
+    store, notes = facts.store, _notes(facts)
+    what = (
+        f"node {facts.node_id}",
+        f"clusters {sorted({each.cluster_id or '' for each in facts.directories})}",
+        f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
+        f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
+        f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
+        *more,
+    )
+    found.refusals.append(Refusal(kind, difference, remedy, consequence, what))
+
+
+def _notes(facts: StartFacts) -> list[DirectoryNote]:
+    return [each.note for each in facts.directories if each.note is not None and each.note.has_registered]
+
+
+def _owners(facts: StartFacts) -> str:
+    """ "/a and /b belong to broker 1 of cluster X"."""
+    owned = [each for each in facts.directories if each.cluster_id is not None] or list(facts.directories)
+    belong = "belongs" if len(owned) == 1 else "belong"
+    return (
+        f"{_listed([each.path for each in owned])} {belong} to broker {facts.node_id} of cluster {owned[0].cluster_id}"
+    )
+
+
+def _noted_place(facts: StartFacts) -> str:
+    """Where the store was when the broker registered last; "" where nothing says so."""
+    return next((note.store_place for note in _notes(facts) if note.store_place), "")
+
+
+def _noted(facts: StartFacts) -> str:
+    place = _noted_place(facts)
+    return f" (it was at {place})" if place and place != facts.store.place else ""
+
+
+def _store_file(facts: StartFacts) -> str | None:
+    """The directory with an embedded store."""
+    return next((each.path for each in facts.directories if each.has_store_file), None)
+
+
+def _hint(facts: StartFacts) -> str:
+    return " (zookeeper.connect)" if facts.store.kind is StoreKind.EMBEDDED else ""
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{', '.join(paths[:-1])} and {paths[-1]}"

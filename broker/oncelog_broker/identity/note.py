@@ -1,0 +1,153 @@
+"""The file `oncelog.identity` in each data directory: what the directory was when a broker last registered with it.
+
+`meta.properties` says which cluster and node a directory belongs to. This file says the rest that a start must know to
+tell whether it finds what was there: which metadata store, which sister directories, and which registration.
+
+A *nonce* is a random id that a process draws once. The store's incarnation node of a broker holds the nonce of the
+process that registered last; the note holds it too. So a directory is the newest one if its note has the store's nonce:
+
+- before a process registers, it writes its nonce as `pending` into every directory, durably;
+- when it has registered, it writes its nonce as `process`, with the number of the registration.
+
+A process that is killed between the two leaves both nonces, and either may be the one that the store has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from oncelog_broker.runtime.disk import Disk
+
+NOTE_FILE: Final = "oncelog.identity"
+FORMAT_VERSION: Final = 1
+NEVER: Final = -1
+
+
+class NoteError(ValueError):
+    """The file cannot be read. The message says what to do."""
+
+
+class StoreKind(Enum):
+    """Where a broker keeps its metadata."""
+
+    EMBEDDED = "embedded"
+    """In a file of its own: the broker is alone."""
+    ZOOKEEPER = "zookeeper"
+    """In ZooKeeper: the broker is a member of a cluster."""
+
+
+class LostDirectory(NamedTuple):
+    """A data directory that the broker had and has no more."""
+
+    path: str
+    process: str
+    """Nonce of the last process that had it: if it comes back as that one left it, nothing of it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryNote:
+    """What one data directory remembers."""
+
+    directory_id: str
+    """Of the directory that the note lies in."""
+    directories: Mapping[str, str] = field(default_factory=dict)
+    """Directory id -> absolute path of all directories of the broker, this one included."""
+    lost: Mapping[str, LostDirectory] = field(default_factory=dict)
+    """Of those that were not there when the broker registered last, and whose loss nobody has accepted."""
+    store_kind: StoreKind | None = None
+    """None: no broker has registered with this directory yet."""
+    store_id: str = ""
+    store_place: str = ""
+    """Where the store is, for people: a path, or `zookeeper.connect`."""
+    process: str = ""
+    """Nonce of the process that registered last; "" where none has."""
+    pending: str = ""
+    """Nonce of the process that was about to register."""
+    registration: int = NEVER
+    """Version of the broker's incarnation node in the store, which counts the registrations from 0."""
+    broker_epoch: int = NEVER
+    zxid: int = NEVER
+    """Id of the store's latest write that the broker had seen when this note was written."""
+
+    @property
+    def has_registered(self) -> bool:
+        """Whether a broker has registered with this directory, or was about to."""
+        return bool(self.process or self.pending)
+
+    def is_of(self, nonce: str) -> bool:
+        """Whether the process with this nonce was the last one that had the directory."""
+        return nonce != "" and nonce in (self.process, self.pending)
+
+
+def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
+    """None if there is none: a new directory, one of Apache Kafka's, or of a release before 0.2. NoteError, OSError."""
+    path = os.path.join(directory, NOTE_FILE)
+    if not disk.exists(path):
+        return None
+    try:
+        return _parsed(json.loads(disk.read_file(path)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoteError(
+            f"{path} cannot be read: {error}. Put the file back from a copy of this directory; or delete it, if you "
+            "are sure that the directory is the one that this broker had last: then nothing is compared"
+        ) from error
+
+
+def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
+    """Durable when this returns. OSError."""
+    document = {
+        "version": FORMAT_VERSION,
+        "directory_id": note.directory_id,
+        "directories": dict(sorted(note.directories.items())),
+        "lost": {each: lost._asdict() for each, lost in sorted(note.lost.items())},
+        "store_kind": None if note.store_kind is None else note.store_kind.value,
+        "store_id": note.store_id,
+        "store_place": note.store_place,
+        "process": note.process,
+        "pending": note.pending,
+        "registration": note.registration,
+        "broker_epoch": note.broker_epoch,
+        "zxid": note.zxid,
+    }
+    content = json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
+    disk.replace_file(os.path.join(directory, NOTE_FILE), content, private=True)
+
+
+def has_lost_sister(disk: Disk, directory: str) -> bool:
+    """Whether one of the directories that are noted in `directory` is not what it was, where it was: it is gone, or has
+    another id now. OSError, NoteError."""
+    note = read_note(disk, directory)
+    if note is None:
+        return False
+    for directory_id, path in note.directories.items():
+        sister = read_note(disk, path)
+        if sister is None or sister.directory_id != directory_id:
+            return True
+    return False
+
+
+def _parsed(document: Any) -> DirectoryNote:
+    """ValueError, KeyError, TypeError, AttributeError."""
+    if document["version"] != FORMAT_VERSION:
+        raise ValueError(f"its format is {document['version']}, this release knows {FORMAT_VERSION}")
+    kind = document["store_kind"]
+    return DirectoryNote(
+        directory_id=str(document["directory_id"]),
+        directories={str(each): str(path) for each, path in document["directories"].items()},
+        lost={
+            str(each): LostDirectory(str(lost["path"]), str(lost["process"])) for each, lost in document["lost"].items()
+        },
+        store_kind=None if kind is None else StoreKind(kind),
+        store_id=str(document["store_id"]),
+        store_place=str(document["store_place"]),
+        process=str(document["process"]),
+        pending=str(document["pending"]),
+        registration=int(document["registration"]),
+        broker_epoch=int(document["broker_epoch"]),
+        zxid=int(document["zxid"]),
+    )

@@ -1,0 +1,78 @@
+"""What a cluster is founded with when its metadata store was lost: the nodes of a broker's copy of the metadata.
+
+The copy may be seconds old, and its states are hints. So no partition begins with a leader, all its replicas are in its
+ISR, and its leader epoch lies far above any that may have been given out since. Each broker registers unsure of its
+logs; an election asks all replicas how far they go, and the one with the most records leads (`controller/election.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.metadata_copy import MetadataCopy
+from oncelog_broker.metadata.payloads import (
+    MalformedPayload,
+    PartitionState,
+    TopicAssignment,
+    encode_partition_state,
+    parse_partition_state,
+    parse_topic,
+)
+from oncelog_broker.metadata.store import parent_of
+
+MAX_LEADER_EPOCH: Final = 2**31 - 2
+
+EpochOf = Callable[[str, int], int]
+"""Topic, partition -> the last leader epoch in this broker's log, -1 where it has none."""
+
+
+def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> dict[str, bytes]:
+    """Path -> data, parents first. A topic whose node cannot be read is left out, with its partitions: its logs are
+    found as those of a topic that nobody knows."""
+    nodes: dict[str, bytes] = {}
+    for path, data in sorted(copy.nodes.items()):
+        found = paths.parse_topic_path(path)
+        if found is None:
+            _put(nodes, path, data)
+            continue
+        if path != paths.topic(found.topic):
+            continue  # states are made with their topic
+        try:
+            assignment = parse_topic(data, path)
+        except MalformedPayload:
+            continue
+        _put(nodes, path, data)
+        for partition, state in _states(copy, found.topic, assignment, epoch_of, epoch_leap).items():
+            _put(nodes, paths.partition_state(found.topic, partition), encode_partition_state(state))
+    return nodes
+
+
+def _states(
+    copy: MetadataCopy, topic: str, assignment: TopicAssignment, epoch_of: EpochOf, epoch_leap: int
+) -> Mapping[int, PartitionState]:
+    states = {}
+    for partition, replicas in assignment.partitions.items():
+        path = paths.partition_state(topic, partition)
+        epoch = epoch_of(topic, partition)
+        try:
+            epoch = max(epoch, parse_partition_state(copy.nodes[path], path).leader_epoch)
+        except (KeyError, MalformedPayload):
+            pass
+        epoch = min(max(epoch, 0) + epoch_leap, MAX_LEADER_EPOCH)
+        states[partition] = PartitionState(NO_LEADER, epoch, replicas.replicas, controller_epoch=0)
+    return states
+
+
+def _put(nodes: dict[str, bytes], path: str, data: bytes) -> None:
+    """With those above it that nobody has put before."""
+    missing = []
+    above = parent_of(path)
+    while above != "/" and above not in nodes and above not in paths.PERSISTENT:
+        missing.append(above)
+        above = parent_of(above)
+    for each in reversed(missing):
+        nodes[each] = b""
+    nodes[path] = data

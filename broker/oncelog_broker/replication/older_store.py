@@ -1,0 +1,73 @@
+"""Takes over logs that the embedded metadata store does not know, since it is older than the logs.
+
+The broker is alone: nobody else writes to its store, and it does so before it registers. A start that is cut short in
+between finds the store as old as before, and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.founding import FoundTopic, adopted_topic, chunks, without_existing
+from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.payloads import (
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_partition_state,
+    encode_topic,
+    parse_topic,
+)
+from oncelog_broker.metadata.store import Create, MetadataStore, Operation, Set
+from oncelog_broker.runtime.entropy import Entropy, system_entropy
+
+logger = logging.getLogger(__name__)
+
+MAX_NAMES: Final = 20
+"""Of topics in one line of the log."""
+
+
+async def adopt_unknown(
+    store: MetadataStore, topics: Iterable[FoundTopic], broker_id: int, entropy: Entropy = system_entropy
+) -> None:
+    """Have the store know every topic, and every partition, that has a log here. StoreUnavailable, MalformedPayload."""
+    topics = list(topics)
+    known = await store.get_many([paths.topic(topic.name) for topic in topics])
+    taken = []
+    for topic, node in zip(topics, known, strict=True):
+        if node is None:
+            for chunk in chunks(await without_existing(store, list(adopted_topic(topic, broker_id, entropy)))):
+                await store.multi(chunk)
+            taken.append(topic.name)
+            continue
+        path = paths.topic(topic.name)
+        assignment = parse_topic(node[0], path)
+        if topic.topic_id not in (None, assignment.topic_id):
+            continue  # another topic of that name: its logs are set aside
+        added = sorted(topic.leader_epochs.keys() - assignment.partitions.keys())
+        if added:
+            await store.multi(_more_partitions(topic, assignment, added, broker_id, node[1].version))
+            taken.append(topic.name)
+    if taken:
+        logger.error(
+            "topics that the older metadata store does not know were taken over from their logs; their settings are "
+            "lost, so their records are kept for ever until retention.ms and retention.bytes are set",
+            extra={"count": len(taken), "topics": ",".join(sorted(taken)[:MAX_NAMES])},
+        )
+
+
+def _more_partitions(
+    topic: FoundTopic, assignment: TopicAssignment, added: Sequence[int], broker_id: int, version: int
+) -> list[Operation]:
+    """The topic had more partitions than the store knows."""
+    partitions = {**assignment.partitions, **dict.fromkeys(added, ReplicaAssignment((broker_id,)))}
+    grown = encode_topic(TopicAssignment(assignment.topic_id, partitions))
+    operations: list[Operation] = [Set(paths.topic(topic.name), grown, version)]
+    for partition in added:
+        state = PartitionState(NO_LEADER, topic.leader_epochs[partition], (broker_id,), controller_epoch=0)
+        operations.append(Create(paths.partition(topic.name, partition)))
+        operations.append(Create(paths.partition_state(topic.name, partition), encode_partition_state(state)))
+    return operations

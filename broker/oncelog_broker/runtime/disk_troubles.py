@@ -1,0 +1,115 @@
+"""What a full or failing disk does again and again is one line when it begins, a count now and then, and one when it is
+over: each append, each checkpoint and each fetch of each partition would write a line otherwise.
+
+A trouble is one kind of work that fails with one error in one data directory. It is over when it has not come again for
+QUIET_SECONDS.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from typing import Final, NamedTuple, TypeGuard
+
+from oncelog_broker.runtime.clock import Clock, SystemClock
+
+logger = logging.getLogger(__name__)
+
+QUIET_SECONDS: Final = 30.0
+"""Without the failure, until it is said to be over."""
+COUNT_SECONDS: Final = 60.0
+"""Between two lines that count a failure which goes on."""
+
+KNOWN_ERRORS: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENODEV,
+        errno.ENOSPC,
+        errno.ENXIO,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""Of a disk that is full, failing, gone or not ours, or of a limit of the system. Where in the code it was met says
+nothing more, so there is no stack trace of it."""
+
+
+def is_known_disk_error(error: BaseException | None) -> TypeGuard[OSError]:
+    """Whether the message of the error says all that there is to be said."""
+    return isinstance(error, OSError) and error.errno in KNOWN_ERRORS
+
+
+class _Key(NamedTuple):
+    directory: str
+    what: str
+    errno: int | None
+
+
+class _Trouble:
+    """Times are monotonic, in seconds."""
+
+    __slots__ = ("began", "count", "last", "reason", "told")
+
+    def __init__(self, now: float, reason: str) -> None:
+        self.began = self.last = self.told = now
+        self.count = 1
+        self.reason = reason
+
+
+class DiskTroubles:
+    """May be used in any thread. `report` is to be called from time to time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._troubles: dict[_Key, _Trouble] = {}
+
+    def is_news(self, directory: str, what: str, error: BaseException) -> bool:
+        """A piece of work, `what`, has failed in a data directory. Whether to log it: it has not failed so just now.
+        What is no known error of a disk is always news."""
+        if not is_known_disk_error(error):
+            return True
+        now, key = self._clock.monotonic(), _Key(directory, what, error.errno)
+        with self._guard:
+            known = self._troubles.get(key)
+            if known is None or now - known.last > QUIET_SECONDS:
+                self._troubles[key] = _Trouble(now, error.strerror or str(error))
+                return True
+            known.last = now
+            known.count += 1
+            return False
+
+    def report(self) -> None:
+        """Log what goes on, with a count, and what is over."""
+        now = self._clock.monotonic()
+        with self._guard:
+            over = {key: each for key, each in self._troubles.items() if now - each.last > QUIET_SECONDS}
+            for key in over:
+                del self._troubles[key]
+            counted = {key: each for key, each in self._troubles.items() if now - each.told >= COUNT_SECONDS}
+            for each in counted.values():
+                each.told = now
+        for key, each in counted.items():
+            logger.error("a disk goes on failing", extra=_extra(key, each, now - each.began))
+        for key, each in over.items():
+            logger.warning("a disk fails no more", extra=_extra(key, each, each.last - each.began))
+
+
+def _extra(key: _Key, trouble: _Trouble, seconds: float) -> dict[str, object]:
+    return {
+        "directory": key.directory,
+        "failed_to": key.what,
+        "reason": trouble.reason,
+        "times": trouble.count,
+        "seconds": round(seconds),
+    }
+
+
+DISK_TROUBLES: Final = DiskTroubles(SystemClock())
+"""Of this process."""

@@ -1,0 +1,369 @@
+"""One start's data directories and metadata store: locked, opened, compared, and noted.
+
+The order, which `broker.py` keeps:
+
+1. lock the directories, and read what they remember;
+2. open the store, and read what it says of itself and of this broker;
+3. compare; a start that is refused has changed nothing in a directory and nothing in a store;
+4. claim the directories, open the logs;
+5. note this process as pending in every directory, register, note the registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from oncelog_broker.config import authorizer_keys, security_keys, zookeeper_keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.broker_keys import START_ACCEPT
+from oncelog_broker.config.listener_config import ListenerConfig
+from oncelog_broker.config.listeners import listeners
+from oncelog_broker.identity.comparison import compare, past_of
+from oncelog_broker.identity.facts import Adoption, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
+from oncelog_broker.identity.note import DirectoryNote, StoreKind
+from oncelog_broker.identity.refusals import StartRefused
+from oncelog_broker.log.directories.data_directory import DataDirectory
+from oncelog_broker.log.directories.log_manager import LogManager, lock_directories
+from oncelog_broker.metadata.cluster_id import agreed_cluster_id
+from oncelog_broker.metadata.embedded import EmbeddedStore, StoreFileError
+from oncelog_broker.metadata.founding import FoundLogs
+from oncelog_broker.metadata.incarnation import SESSION_FILE, trace_directory
+from oncelog_broker.metadata.membership import patiently
+from oncelog_broker.metadata.metadata_copy import MetadataCopy, read_copy
+from oncelog_broker.metadata.opening import METADATA_FILE, open_store
+from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.restoring import restored_nodes
+from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
+from oncelog_broker.metadata.zk_access import MakeContext
+from oncelog_broker.replication.found_logs import ADOPTED_PRODUCER_IDS, Needed, found_logs, found_topics
+from oncelog_broker.replication.older_store import adopt_unknown
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_protocol.uuids import uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+MOVED_SUFFIX: Final = ".moved"
+"""Of an embedded store whose broker has moved to ZooKeeper with all that it says."""
+
+
+class DataStart:
+    """Made by `lock`; `open_store` must follow, then the rest."""
+
+    def __init__(
+        self, config: BrokerConfig, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], entropy: Entropy
+    ) -> None:
+        """Internal: use `lock`."""
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._entropy = entropy
+        self.directories = directories
+        self.process = uuid_to_string(random_uuid(entropy))
+        """The nonce of this process."""
+        self._is_locked_by_us = True
+        self._taken_over: Mapping[str, bytes] = {}
+        """The nodes of the embedded store, where the broker moves to ZooKeeper with it."""
+        self.facts: StartFacts
+        self.verdict: Verdict
+        self._copy = self._newest_copy()
+        """The copy of the cluster's metadata, of use only where the store is empty."""
+        connect = config[zookeeper_keys.ZOOKEEPER_CONNECT]
+        self.kind = StoreKind.EMBEDDED if connect is None else StoreKind.ZOOKEEPER
+        self.home = self._store_home()
+        """The data directory in which the embedded store lies, or is to lie."""
+        self.place = os.path.join(self.home, METADATA_FILE) if connect is None else connect
+        """Where the metadata are, for people."""
+
+    @classmethod
+    def lock(cls, config: BrokerConfig, disk: Disk, clock: Clock, entropy: Entropy = system_entropy) -> DataStart:
+        """Lock the data directories. LockHeld, MetaPropertiesError, NoteError, StoreFileError, OSError."""
+        directories = lock_directories(config.log_dirs, node_id=config.node_id, cluster_id=None, disk=disk)
+        try:
+            return cls(config, disk, clock, directories, entropy)
+        except BaseException:
+            for each in directories:
+                each.close(clean=False)
+            raise
+
+    @property
+    def described_store(self) -> str:
+        """For messages."""
+        return self.place if self.kind is StoreKind.EMBEDDED else f"ZooKeeper at {self.place}"
+
+    def unlock(self) -> None:
+        """Unless the logs have been opened, which unlock the directories when they are closed."""
+        if self._is_locked_by_us:
+            self._is_locked_by_us = False
+            for each in self.directories:
+                each.close(clean=False)
+
+    # --- the store
+
+    async def open_store(self, tls: MakeContext | None = None) -> MetadataStore:
+        """Open the metadata store, compare it with the directories, and say in the log what is wrong.
+
+        StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
+        """
+        if self.kind is StoreKind.EMBEDDED and not os.path.exists(self.place):
+            self._judge(StoreFacts(self.kind, self.place))  # before an empty store is made
+            return await open_store(self._config, self.home, self._clock, tls)
+        store = await open_store(self._config, self.home, self._clock, tls)
+        try:
+            ask = partial(read_store_facts, store, self._config.node_id, self.kind, self.place)
+            found = await patiently(ask, store.session_timeout, self._clock)
+            for each in self.directories:
+                each.check_owner(node_id=self._config.node_id, cluster_id=found.cluster_id)
+            if self.kind is StoreKind.ZOOKEEPER and found.cluster_id is None:
+                await self._read_store_file(found)
+            else:
+                await self._judge_with(store, found)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def cluster_id(self, store: MetadataStore) -> str:
+        """The id of the cluster. In a new one that which the directories know, or a new one; StoreUnavailable."""
+        known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
+        agree = partial(agreed_cluster_id, store, known, is_shared=self.kind is StoreKind.ZOOKEEPER)
+        return await patiently(agree, store.session_timeout, self._clock)
+
+    def _store_home(self) -> str:
+        """Raises StoreFileError where several directories have an embedded store."""
+        found = [each.path for each in self.directories if self._disk.exists(each.join(METADATA_FILE))]
+        if len(found) > 1 and self._needs_store_file():
+            raise StoreFileError(
+                f"{METADATA_FILE} lies in {' and in '.join(found)}, and only one of them is this broker's metadata. "
+                "Move the wrong one (with its -wal file) away: the right one knows the topics that the broker had last"
+            )
+        return found[0] if found else self.directories[0].path
+
+    def _newest_copy(self) -> MetadataCopy | None:
+        """Of those in the data directories that are of their cluster. OSError."""
+        clusters = {each.cluster_id for each in self.directories}
+        copies = [read_copy(self._disk, each.path) for each in self.directories]
+        of_cluster = [each for each in copies if each is not None and each.cluster_id in clusters]
+        return max(of_cluster, key=lambda each: each.written_ms, default=None)
+
+    def _needs_store_file(self) -> bool:
+        if self.kind is StoreKind.EMBEDDED:
+            return True
+        facts = self._facts(StoreFacts(self.kind, ""))
+        return past_of(facts) is Past.ALONE
+
+    async def _read_store_file(self, found: StoreFacts) -> None:
+        """The store is empty: a broker that was alone may move to it with what its embedded store says."""
+        path = os.path.join(self.home, METADATA_FILE)
+        if not os.path.exists(path) or past_of(self._facts(found)) is not Past.ALONE:
+            self._judge(found)
+            return
+        try:
+            store = EmbeddedStore.open(Path(path))
+        except StoreFileError as error:
+            self._judge(found, fault=str(error))
+            return
+        try:
+            inside = await read_store_facts(store, self._config.node_id, StoreKind.EMBEDDED, path)
+            for each in self.directories:
+                each.check_owner(node_id=self._config.node_id, cluster_id=inside.cluster_id)
+            self._judge(found, inside)
+            self._taken_over = store.nodes()
+        finally:
+            await store.close()
+
+    async def _judge_with(self, store: MetadataStore, found: StoreFacts) -> None:
+        """Where a directory is older, what only this broker has decides. StartRefused, StoreUnavailable."""
+        alone: Sequence[str] = ()
+        if self.kind is StoreKind.ZOOKEEPER and compare(self._facts(found)).has_older_directories:
+            ask = partial(alone_in_sync, store, self._config.node_id)
+            alone = await patiently(ask, store.session_timeout, self._clock)
+        self._judge(found, alone=alone)
+
+    def _facts(
+        self, store: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
+    ) -> StartFacts:
+        directories = [
+            DirectoryFacts(
+                each.path,
+                each.cluster_id,
+                each.directory_id,
+                each.note,
+                each.has_logs(),
+                self._disk.exists(each.join(SESSION_FILE)),
+                self._disk.exists(each.join(METADATA_FILE)),
+            )
+            for each in self.directories
+        ]
+        copied = "" if self._copy is None else utc_time(self._copy.written_ms)
+        rights = has_rights(self._config)
+        return StartFacts(self._config.node_id, directories, store, rights, inside, fault, alone, copied)
+
+    def _judge(
+        self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
+    ) -> None:
+        """Raises StartRefused."""
+        self.facts = self._facts(found, inside, fault, alone)
+        self.verdict = compare(self.facts, self._config[START_ACCEPT])
+        if self.verdict.refusals:
+            raise StartRefused(self.verdict.refusals)
+        for said in self.verdict.errors:
+            logger.error(said)
+        for said in self.verdict.warnings:
+            logger.warning(said)
+        for refusal in self.verdict.accepted:
+            logger.warning("start.accept=%s: %s: %s", refusal.accept, refusal.difference, refusal.consequence)
+        for each in self.verdict.unused:
+            logger.info("start.accept=%s accepts nothing of this start", each)
+
+    # --- the logs
+
+    def open_logs(self, open_locked: Callable[[Sequence[DataDirectory]], LogManager]) -> LogManager:
+        """What `open_locked` makes of the directories, which it has from now on."""
+        self._is_locked_by_us = False
+        return open_locked(self.directories)
+
+    @property
+    def trace_directory(self) -> str:
+        """Where the process before this one has left its session. OSError."""
+        return trace_directory(self._disk, [each.path for each in self.directories])
+
+    def found_logs(self, logs: LogManager, needed: Needed) -> FoundLogs:
+        """What the cluster begins with, if this broker founds it. OSError."""
+        paths = [each.path for each in self.directories]
+        if self.verdict.adoption is Adoption.COPY:
+            return self._restored(logs, needed)
+        if self.verdict.adoption is not Adoption.STORE_FILE:
+            return found_logs(logs, paths, self._disk, needed, is_refounded=self.verdict.is_refounded)
+        topics = found_topics(logs, paths, self._disk, needed) if self.verdict.adopts_unknown else ()
+        return FoundLogs(logs.cluster_id, topics, nodes=self._taken_over)
+
+    def _restored(self, logs: LogManager, needed: Needed) -> FoundLogs:
+        """OSError."""
+        assert self._copy is not None
+        paths = [each.path for each in self.directories]
+        found = found_logs(logs, paths, self._disk, needed, is_refounded=self.verdict.is_refounded)
+        epochs = {(topic.name, index): epoch for topic in found.topics for index, epoch in topic.leader_epochs.items()}
+        nodes = restored_nodes(self._copy, lambda topic, index: epochs.get((topic, index), -1), found.epoch_leap)
+        lost = next((each.note.store_id for each in self.directories if each.note is not None), "")
+        return replace(
+            found,
+            highest_producer_id=ADOPTED_PRODUCER_IDS,
+            nodes=nodes,
+            replaces_store=lost if self.verdict.is_refounded else "",
+        )
+
+    async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
+        """Before the broker registers: logs of topics that an older embedded store does not know. StoreUnavailable,
+        OSError."""
+        if self.verdict.adopts_unknown and not self.verdict.may_found:
+            paths = [each.path for each in self.directories]
+            await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)
+
+    # --- the notes
+
+    async def note_pending(self) -> None:
+        """Before the first registration. OSError."""
+        nonce = self.facts.store.nonce
+        await asyncio.to_thread(self._note, lambda note: replace(
+            note, process=nonce if note.is_of(nonce) else note.process, pending=self.process
+        ))  # fmt: skip
+
+    async def note_registered(self, membership: Membership, zxid: int) -> None:
+        """After each registration. Where a note cannot be written, the next start takes the directory for an older one:
+        it is unsure of what lies there."""
+        sisters = {each.directory_id: each.path for each in self.directories if each.directory_id is not None}
+
+        def registered(note: DirectoryNote) -> DirectoryNote:
+            return DirectoryNote(
+                note.directory_id,
+                sisters,
+                self.verdict.lost,
+                self.kind,
+                membership.store_id,
+                self.place,
+                self.process,
+                "",
+                membership.incarnation,
+                membership.broker_epoch,
+                max(zxid, membership.broker_epoch),
+            )
+
+        await self._note_or_say(registered)
+        if self.kind is StoreKind.ZOOKEEPER:
+            try:
+                await asyncio.to_thread(self._put_store_files_away)
+            except OSError as error:
+                logger.error("the embedded metadata store could not be renamed", extra={"reason": error})
+
+    async def note_seen(self, zxid: int) -> None:
+        """From time to time, and at an orderly stop: the store's last write that this broker has seen."""
+        if any(each.note is not None and each.note.zxid < zxid for each in self.directories):
+            await self._note_or_say(lambda note: replace(note, zxid=max(note.zxid, zxid)))
+
+    async def forget_lost(self) -> None:
+        """The directories that were lost are missed no more: what was there is elsewhere now."""
+        if self.verdict.lost:
+            self.verdict = replace(self.verdict, lost={})
+            await self._note_or_say(lambda note: replace(note, lost={}))
+
+    async def _note_or_say(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
+        try:
+            await asyncio.to_thread(self._note, change)
+        except OSError as error:
+            logger.error("the identity of a data directory could not be written down", extra={"reason": error})
+
+    def _note(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
+        """In every directory, also where it fails in one. OSError."""
+        failure: OSError | None = None
+        for each in self.directories:
+            if each.directory_id is None:
+                continue
+            try:
+                each.write_note(change(each.note or DirectoryNote(each.directory_id)))
+            except OSError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _put_store_files_away(self) -> None:
+        """A broker in ZooKeeper that is started without it must not find what it had before. OSError."""
+        for each in self.directories:
+            path = each.join(METADATA_FILE)
+            if not self._disk.exists(path):
+                continue
+            target, number = path + MOVED_SUFFIX, 1
+            while self._disk.exists(target):
+                number += 1
+                target = f"{path}{MOVED_SUFFIX}-{number}"
+            self._disk.rename(path, target)
+            self._disk.sync_directory(each.path)
+            logger.warning("the metadata of this broker are in ZooKeeper now: %s is kept as %s", path, target)
+
+
+def utc_time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def has_rights(config: BrokerConfig) -> bool:
+    """Whether users or ACLs in the metadata store decide who may do what."""
+    if config[authorizer_keys.AUTHORIZER_CLASS_NAME]:
+        return True
+    return any(
+        each.security_protocol.name.startswith("SASL")
+        and any(
+            name.startswith("SCRAM")
+            for name in ListenerConfig(config, each.name)[security_keys.SASL_ENABLED_MECHANISMS]
+        )
+        for each in listeners(config)
+    )

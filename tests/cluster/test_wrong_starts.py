@@ -1,0 +1,603 @@
+"""Every kind of wrong start, on real processes: it is refused with a sentence, or made right and said; never silent.
+
+Each mistake is made, then put right. Then everything that was acknowledged is there, at its offset, and the broker
+takes more. That two brokers have one address is in another file.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from broker_process import BrokerProcess
+from elections import until_preferred_lead
+from final_state import batches_in, digests
+from foreign_clients import eventually
+from kazoo.client import KazooClient
+from raw_client import RawClient
+from replicated_cluster import BROKERS, ReplicatedCluster
+from two_disks import PARTITIONS, SETTINGS, TOPIC, Ledger, TwoDisks, accepted_by, swap
+
+from oncelog_broker.local_cluster.ensemble import Ensemble
+
+INTERNAL = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+@contextmanager
+def kazoo(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect, timeout=60)
+    client.start(60)
+    yield client
+    client.stop()
+    client.close()
+
+
+class Scene(NamedTuple):
+    """A broker that has stopped, with what it had before."""
+
+    broker: TwoDisks
+    older: Path
+    """Its directories as they were when half of the records were there."""
+    foreign: Path
+    """A directory of another broker, of another cluster."""
+    ledger: Ledger
+
+    def notes_where_it_is(self) -> None:
+        """Its directories were copied."""
+        self.broker.start()
+        self.broker.process.stop()
+
+    def goes_on(self) -> None:
+        """It runs, has everything, and takes more."""
+        self.ledger.check()
+        self.ledger.write()
+        self.ledger.check()
+
+    def is_right(self, *directories: Path) -> None:
+        self.broker.start(*directories)
+        self.goes_on()
+        self.broker.process.stop()
+        self.broker.start(*directories)
+        self.goes_on()
+
+
+def with_a_past(process: BrokerProcess, directory: Path) -> Scene:
+    broker = TwoDisks(process, directory)
+    ledger = Ledger(lambda: process.address)
+    broker.start()
+    ledger.create()
+    ledger.write()
+    process.stop()
+    older = broker.save("older")
+    broker.start()
+    ledger.write()
+    process.stop()
+    for each in (broker.a, broker.b):
+        assert len(list(each.glob(f"{TOPIC}-*"))) == PARTITIONS / 2
+    return Scene(broker, older, directory.parent / "foreign" / "a", ledger)
+
+
+def alone_at(directory: Path) -> BrokerProcess:
+    process = BrokerProcess(directory / "log", SETTINGS)
+    process.settings.pop("zookeeper.connect", None)  # whatever the other tests have
+    return process
+
+
+# --- one broker alone
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    place = tmp_path_factory.mktemp("alone")
+    foreign = place / "foreign"
+    foreign.mkdir()
+    other = TwoDisks(alone_at(foreign), foreign)
+    other.start()
+    other.process.stop()
+    (place / "broker").mkdir()
+    return with_a_past(alone_at(place / "broker"), place / "broker")
+
+
+@pytest.fixture
+def alone(past: Scene, tmp_path: Path) -> Iterator[Scene]:
+    """A copy of the broker: each test begins with the same past."""
+    for each in (past.broker.a, past.broker.b):
+        shutil.copytree(each, tmp_path / each.name)
+    process = alone_at(tmp_path)
+    ledger = Ledger(lambda: process.address)
+    ledger.acknowledged = {partition: list(values) for partition, values in past.ledger.acknowledged.items()}
+    yield Scene(TwoDisks(process, tmp_path), past.older, past.foreign, ledger)
+    if process.is_running:
+        process.kill()
+
+
+def test_s70_e41_alone_in_another_order(alone: Scene) -> None:
+    alone.is_right(alone.broker.b, alone.broker.a)
+
+
+def test_s70_alone_with_a_new_disk_named_first(alone: Scene) -> None:
+    alone.is_right(alone.broker.directory / "new", alone.broker.a, alone.broker.b)
+
+
+def test_s70_alone_with_its_disks_swapped(alone: Scene) -> None:
+    swap(alone.broker.a, alone.broker.b)
+    alone.is_right()
+
+
+def test_s72_e41_alone_without_its_store(alone: Scene) -> None:
+    (alone.broker.a / "metadata.db").unlink()
+    alone.is_right()
+    assert "the metadata store of this broker is not there" in alone.broker.said()
+
+
+def test_s71_alone_with_an_older_store(alone: Scene) -> None:
+    shutil.copy(alone.older / "a" / "metadata.db", alone.broker.a)
+    alone.ledger.is_idempotent = False  # whether producer ids come back is another matter
+    alone.is_right()
+    assert "is older than" in alone.broker.said()
+
+
+def test_s73_alone_with_a_newer_store(alone: Scene) -> None:
+    newest = (alone.broker.a / "metadata.db").read_bytes()
+    with (
+        alone.broker.replaced(alone.broker.a, alone.older / "a"),
+        alone.broker.replaced(alone.broker.b, alone.older / "b"),
+    ):
+        (alone.broker.a / "metadata.db").write_bytes(newest)
+        assert "older than the metadata store" in alone.broker.refused()
+    alone.is_right()
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_s70_alone_with_a_directory_missing(alone: Scene, which: str) -> None:
+    other, missing = (alone.broker.b, alone.broker.a) if which == "a" else (alone.broker.a, alone.broker.b)
+    alone.notes_where_it_is()
+    refusal = alone.broker.refused(other)
+    assert f"{missing} was a data directory of this broker; log.dirs does not have it any more" in refusal
+    assert not (alone.broker.b / "metadata.db").exists()
+    alone.is_right()
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_s70_alone_with_a_directory_empty(alone: Scene, which: str) -> None:
+    empty = alone.broker.directory / which
+    alone.notes_where_it_is()
+    with alone.broker.replaced(empty, None):
+        assert f"{empty} came back empty" in alone.broker.refused()
+    alone.is_right()
+
+
+def test_s73_alone_with_a_directory_older(alone: Scene) -> None:
+    with alone.broker.replaced(alone.broker.b, alone.older / "b"):
+        refusal = alone.broker.refused()
+        assert f"{alone.broker.b} is older than the metadata store" in refusal
+    alone.is_right()
+
+
+def test_s70_alone_with_a_directory_of_another_broker(alone: Scene) -> None:
+    with alone.broker.replaced(alone.broker.b, alone.foreign):
+        assert f"{alone.broker.b} belongs to cluster" in alone.broker.refused()
+    alone.is_right()
+
+
+def test_alone_twice_in_one_directory(alone: Scene) -> None:
+    alone.broker.start()
+    second = alone_at(alone.broker.directory / "second")
+    second.log.parent.mkdir()
+    second.data = Path(f"{alone.broker.directory / 'new'},{alone.broker.b}")
+    with pytest.raises(AssertionError, match="is locked by another process"):
+        second.start()
+    second.kill()
+    assert not (alone.broker.directory / "new" / "metadata.db").exists()
+    alone.goes_on()
+
+
+def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> None:
+    with kazoo(zookeeper) as client:
+        client.create("/cluster/id", b'{"version":"1","id":"another"}', makepath=True)
+    alone.broker.process.settings["zookeeper.connect"] = zookeeper
+    assert "to another: give it another data directory" in alone.broker.refused()
+    with kazoo(zookeeper) as client:
+        assert client.get_children("/") == ["cluster"], "nothing was changed there"
+    del alone.broker.process.settings["zookeeper.connect"]
+    alone.is_right()
+
+
+def test_s70_e41_alone_and_moved_to_zookeeper(alone: Scene, zookeeper: str) -> None:
+    """No mistake: it takes everything with it. And back it does not go by mistake."""
+    alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
+    alone.is_right()
+    alone.broker.process.stop()
+    assert not (alone.broker.a / "metadata.db").exists()
+    del alone.broker.process.settings["zookeeper.connect"]
+    assert "zookeeper.connect is not set" in alone.broker.refused()
+
+
+# --- one broker with ZooKeeper
+
+
+@pytest.fixture
+def member(past: Scene, new_chroot: Callable[[], str], tmp_path: Path) -> Iterator[Scene]:
+    (tmp_path / "broker").mkdir()
+    process = BrokerProcess(
+        tmp_path / "broker" / "log",
+        {"zookeeper.connect": new_chroot(), "zookeeper.session.timeout.ms": "2000", **INTERNAL, **SETTINGS},
+    )
+    yield with_a_past(process, tmp_path / "broker")._replace(foreign=past.foreign)
+    if process.is_running:
+        process.kill()
+
+
+def test_s70_e40_a_member_with_a_wrong_chroot(member: Scene, zookeeper: str) -> None:
+    settings = member.broker.process.settings
+    right = settings["zookeeper.connect"]
+    settings["zookeeper.connect"] = zookeeper
+    refusal = member.broker.refused()
+    assert f"with metadata in ZooKeeper at {right}, but the ZooKeeper at {zookeeper} knows nothing of it" in refusal
+    with kazoo(zookeeper) as client:
+        assert client.get_children("/") == [], "nothing was made there"
+    settings["zookeeper.connect"] = right
+    member.is_right()
+
+
+def test_s70_a_member_whose_zookeeper_came_back_empty_and_is_founded_anew(member: Scene) -> None:
+    with kazoo(member.broker.process.settings["zookeeper.connect"]) as client:
+        for name in client.get_children("/"):
+            client.delete(f"/{name}", recursive=True)
+    refusal = member.broker.refused()
+    assert "or ZooKeeper has lost its data" in refusal
+    member.broker.process.settings["start.accept"] = accepted_by(refusal)
+    member.is_right()
+
+
+def test_s70_a_member_alone(member: Scene) -> None:
+    settings = member.broker.process.settings
+    right = settings.pop("zookeeper.connect")
+    for directories in ((member.broker.a, member.broker.b), (member.broker.b, member.broker.a)):
+        assert f"Set zookeeper.connect={right}" in member.broker.refused(*directories)
+    assert not list(member.broker.directory.rglob("metadata.db"))
+    settings["zookeeper.connect"] = right
+    member.is_right()
+
+
+def test_s70_a_member_in_another_order_and_with_a_new_disk(member: Scene) -> None:
+    member.broker.start(member.broker.b, member.broker.a)
+    member.goes_on()
+    member.broker.process.kill()
+    new = member.broker.directory / "new"
+    member.broker.start(new, member.broker.b, member.broker.a)
+    member.goes_on()
+    member.broker.process.kill()
+    swap(member.broker.a, member.broker.b)
+    member.is_right(new, member.broker.b, member.broker.a)
+    assert "unsure" not in member.broker.said()
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_s73_a_member_with_a_directory_lost(member: Scene, how: str) -> None:
+    """What may have been there stays offline, also at the start after that, and is there when the directory is back."""
+    lost = member.broker.b
+    gone = {int(path.name.rpartition("-")[2]) for path in lost.glob(f"{TOPIC}-*")}
+    with member.broker.replaced(lost, None):
+        for _ in range(2):
+            member.broker.start(*((member.broker.a,) if how == "missing" else ()))
+            assert f"{lost} was a data directory of this broker" in member.broker.said()
+            with RawClient(member.broker.process.port) as client:
+                others = set(range(PARTITIONS)) - gone
+                eventually(lambda client=client, others=others: others <= served(client), "the others are served")
+                assert served(client) == others
+            member.broker.process.stop()
+    member.is_right()
+
+
+def served(client: RawClient) -> set[int]:
+    """The partitions of the topic whose end the broker tells."""
+    found = set()
+    for partition in range(PARTITIONS):
+        with suppress(AssertionError):
+            client.list_offset(TOPIC, partition)
+            found.add(partition)
+    return found
+
+
+def test_s73_a_member_with_directories_older(member: Scene) -> None:
+    """Nobody else has the records."""
+    for broken in ((member.broker.b,), (member.broker.a, member.broker.b)):
+        with ExitStack() as copies:
+            for each in broken:
+                copies.enter_context(member.broker.replaced(each, member.older / each.name))
+            assert "no other replica of" in member.broker.refused()
+    member.is_right()
+
+
+def test_s70_a_member_with_a_directory_of_another_broker(member: Scene) -> None:
+    with member.broker.replaced(member.broker.b, member.foreign):
+        assert f"{member.broker.b} belongs to cluster" in member.broker.refused()
+    member.is_right()
+
+
+def test_two_members_with_one_directory_or_one_id(member: Scene) -> None:
+    member.broker.start()
+    settings = {**member.broker.process.settings, "listeners": "PLAINTEXT://127.0.0.1:0"}
+    second = BrokerProcess(member.broker.directory / "second", settings)
+    second.data = member.broker.b
+    with pytest.raises(AssertionError, match="is locked by another process"):
+        second.start()
+    second.kill()
+    second.data = member.broker.directory / "new"
+    with pytest.raises(AssertionError, match="broker id 1 is in use by another live broker"):
+        second.start()
+    second.kill()
+    member.goes_on()
+
+
+# --- one of three brokers
+
+
+class Three(NamedTuple):
+    """All are up, and have everything."""
+
+    cluster: ReplicatedCluster
+    brokers: dict[int, TwoDisks]
+    ledger: Ledger
+
+    @property
+    def first(self) -> TwoDisks:
+        """The broker that is started wrongly."""
+        return self.brokers[1]
+
+    def kill(self) -> None:
+        self.cluster.kill(1)
+
+    def others_go_on(self) -> None:
+        """They have all that was acknowledged, and take more."""
+        for partition in range(PARTITIONS):
+            self.cluster.until_led(TOPIC, partition, but_by=1)
+        self.ledger.check()
+        self.ledger.write()
+
+    def is_right(self, *directories: Path) -> None:
+        """The broker comes back, all replicas hold the same, and records are read where it leads."""
+        self.first.start(*directories)
+        self.is_whole()
+
+    def is_whole(self) -> None:
+        self.cluster.until_registered(*BROKERS)
+        self.ledger.write()
+        self.cluster.until_whole(TOPIC)
+        self.ledger.check()
+        assert len({self.stored(node_id) for node_id in BROKERS}) == 1
+        until_preferred_lead(self.cluster, TOPIC)
+        self.ledger.check()
+
+    def stored(self, node_id: int) -> tuple[object, ...]:
+        """What a broker has of the topic on its disks."""
+        places = [each for place in self.directories(node_id) for each in place.glob(f"{TOPIC}-?")]
+        return tuple(digests(batches_in(place)) for place in sorted(places, key=lambda place: place.name))
+
+    def directories(self, node_id: int) -> list[Path]:
+        return [Path(each) for each in str(self.brokers[node_id].process.data).split(",")]
+
+
+@pytest.fixture(scope="module")
+def three_of_module(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    place = tmp_path_factory.mktemp("three")
+    cluster = ReplicatedCluster(place, chroots(), SETTINGS)
+    brokers = {node_id: TwoDisks(cluster.brokers[node_id], place / f"disks{node_id}") for node_id in BROKERS}
+    ledger = Ledger(lambda: ",".join(cluster.brokers[node_id].address for node_id in cluster.up))
+    with cluster:
+        ledger.create((1, 2, 3))
+        cluster.until_whole(TOPIC)
+        ledger.write()
+        yield Three(cluster, brokers, ledger)
+    cluster.check_logs()
+
+
+@pytest.fixture
+def three(three_of_module: Three) -> Three:
+    three_of_module.cluster.mend()
+    three_of_module.cluster.until_whole(TOPIC)
+    return three_of_module
+
+
+def test_s70_e40_one_of_three_with_a_wrong_chroot(three: Three, zookeeper: str) -> None:
+    three.kill()
+    settings = three.first.process.settings
+    right, settings["zookeeper.connect"] = settings["zookeeper.connect"], zookeeper
+    assert f"the ZooKeeper at {zookeeper} knows nothing of it" in three.first.refused()
+    three.others_go_on()
+    settings["zookeeper.connect"] = right
+    three.is_right()
+
+
+def test_s70_one_of_three_alone(three: Three) -> None:
+    three.kill()
+    settings = three.first.process.settings
+    right = settings.pop("zookeeper.connect")
+    assert "zookeeper.connect is not set" in three.first.refused()
+    three.others_go_on()
+    settings["zookeeper.connect"] = right
+    three.is_right()
+
+
+def test_s70_one_of_three_with_its_disks_swapped_and_in_another_order(three: Three) -> None:
+    three.kill()
+    swap(three.first.a, three.first.b)
+    three.others_go_on()
+    said = len(three.first.said())
+    three.is_right()
+    three.kill()
+    three.is_right(three.first.b, three.first.a)
+    assert "unsure" not in three.first.said()[said:]
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_s73_one_of_three_with_a_directory_lost(three: Three, how: str) -> None:
+    """It has everything again from the others."""
+    three.kill()
+    lost = three.first.b
+    aside = lost.with_name("lost")
+    lost.rename(aside)
+    three.others_go_on()
+    if how == "missing":
+        three.is_right(three.first.a)
+        three.kill()
+        shutil.rmtree(aside)
+        lost.mkdir()
+        three.is_right()
+    else:
+        lost.mkdir()
+        three.is_right()
+        shutil.rmtree(aside)
+    assert f"{lost} was a data directory of this broker" in three.first.said()
+    for _ in range(2):
+        said = len(three.first.said())
+        three.kill()
+        three.first.start(*three.directories(1))
+    assert "was a data directory" not in three.first.said()[said:], "it has everything again"
+    three.is_whole()
+
+
+def test_s73_e42_one_of_three_with_directories_older(three: Three) -> None:
+    """All of them go down, and the one with the older state comes first."""
+    three.kill()
+    older = three.first.save("older")
+    three.is_right()
+    three.ledger.write()
+    three.cluster.kill(*BROKERS)
+    for each in (three.first.a, three.first.b):
+        shutil.rmtree(each)
+        shutil.move(older / each.name, each)
+    three.first.start()
+    assert "are older than the metadata store" in three.first.said()
+    three.cluster.start(2, 3)
+    three.cluster.until_registered(*BROKERS)
+    three.cluster.kill(1)
+    three.others_go_on()
+    three.is_right()
+
+
+def test_s70_two_of_three_with_each_others_directory(three: Three) -> None:
+    three.cluster.kill(1, 2)
+    swap(three.first.b, three.brokers[2].b)
+    assert "belongs to broker 2, this is broker 1" in three.first.refused()
+    assert "belongs to broker 1, this is broker 2" in three.brokers[2].refused()
+    swap(three.first.b, three.brokers[2].b)
+    three.cluster.start(2)
+    three.others_go_on()
+    three.is_right()
+
+
+def test_one_of_three_twice(three: Three) -> None:
+    """In one directory, and with one id."""
+    settings = {**three.first.process.settings, "listeners": "PLAINTEXT://127.0.0.1:0,PEER://127.0.0.1:0"}
+    second = BrokerProcess(three.first.directory / "second", settings)
+    second.data = three.first.b
+    with pytest.raises(AssertionError, match="is locked by another process"):
+        second.start()
+    second.kill()
+    second.data = three.first.directory / "new"
+    with pytest.raises(AssertionError, match="broker id 1 is in use by another live broker"):
+        second.start()
+    second.kill()
+    three.ledger.write()
+    three.ledger.check()
+
+
+def test_s70_e40_three_whose_zookeeper_came_back_empty(three: Three, zookeeper: str) -> None:
+    three.cluster.kill(*BROKERS)
+    right = three.cluster.zookeeper
+    for broker in three.brokers.values():
+        broker.process.settings["zookeeper.connect"] = zookeeper
+        assert "or ZooKeeper has lost its data" in broker.refused()
+        broker.process.settings["zookeeper.connect"] = right
+    three.cluster.start(*BROKERS)
+    three.is_whole()
+
+
+# --- a ZooKeeper that was put back from a backup
+
+
+class Backups:
+    """The data of a ZooKeeper of the test's own, while nobody uses it."""
+
+    def __init__(self, ensemble: Ensemble, place: Path) -> None:
+        self._ensemble = ensemble
+        self._place = place
+        self.connect = f"{ensemble.connect_string}/oncelog"
+
+    def save(self, name: str) -> None:
+        self._ensemble.stop()
+        shutil.copytree(self._ensemble.server(1).data, self._place / name)
+        self._ensemble.start()
+
+    def put_back(self, name: str) -> None:
+        self._ensemble.stop()
+        shutil.rmtree(self._ensemble.server(1).data)
+        shutil.copytree(self._place / name, self._ensemble.server(1).data)
+        self._ensemble.start()
+
+
+@pytest.fixture
+def backups(zookeeper_factory: Callable[..., Ensemble], tmp_path: Path) -> Backups:
+    return Backups(zookeeper_factory(), tmp_path)
+
+
+def test_s70_a_member_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
+    settings = {"zookeeper.connect": backups.connect, "zookeeper.session.timeout.ms": "6000", **INTERNAL, **SETTINGS}
+    process = BrokerProcess(tmp_path / "log", settings)
+    broker, ledger = TwoDisks(process, tmp_path / "disks"), Ledger(lambda: process.address)
+    member = Scene(broker, tmp_path, tmp_path, ledger)
+    broker.start()
+    ledger.create()
+    ledger.write()
+    process.stop()
+    backups.save("older")
+    broker.start()
+    ledger.write()
+    process.stop()
+    backups.save("newest")
+    backups.put_back("older")
+    refusal = broker.refused()
+    assert f"the metadata store at {backups.connect} is older than {broker.a} and {broker.b}" in refusal
+    backups.put_back("newest")
+    broker.start()
+    member.goes_on()
+    process.stop()
+    backups.put_back("older")
+    process.settings["start.accept"] = accepted_by(broker.refused())
+    ledger.is_idempotent = False  # whether producer ids come back is another matter
+    member.is_right()
+    process.kill()
+
+
+def test_s70_three_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
+    """None of them starts, whatever the others do; with the newest one put back all of them have everything."""
+    cluster = ReplicatedCluster(tmp_path, backups.connect, {**SETTINGS, "zookeeper.session.timeout.ms": "6000"})
+    brokers = {node_id: TwoDisks(cluster.brokers[node_id], tmp_path / f"disks{node_id}") for node_id in BROKERS}
+    ledger = Ledger(lambda: cluster.addresses)
+    three = Three(cluster, brokers, ledger)
+    with cluster:
+        ledger.create((1, 2, 3))
+        ledger.write()
+        cluster.kill(*BROKERS)
+        backups.save("older")
+        cluster.start(*BROKERS)
+        three.is_whole()
+        cluster.kill(*BROKERS)
+        backups.save("newest")
+        backups.put_back("older")
+        for broker in brokers.values():
+            assert f"the metadata store at {backups.connect} is older than" in broker.refused()
+        backups.put_back("newest")
+        cluster.start(*BROKERS)
+        three.is_whole()
+    cluster.check_logs()
