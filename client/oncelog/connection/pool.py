@@ -79,15 +79,17 @@ class ConnectionPool:
         link = self._links.get(Address(broker.host, broker.port))
         return link.connection if link is not None and link.is_open else None
 
-    def is_stuck(self, node_id: int) -> bool:
-        """Whether a node can just now not be reached, or has owed an answer for HANGING_S."""
+    def is_stuck(self, node_id: int, may_wait_s: float = 0.0) -> bool:
+        """Whether a node can just now not be reached, or has owed an answer for HANGING_S, and `may_wait_s` that it was
+        told to wait."""
         broker = self.cluster.brokers.get(node_id)
         link = None if broker is None else self._links.get(Address(broker.host, broker.port))
         if link is None:
             return False
         if link.connecting is not None and asyncio.get_running_loop().time() - link.connecting_since >= HANGING_S:
             return True
-        return link.failures > 0 or link.is_hanging
+        silent_s = 0.0 if link.connection is None else link.connection.silent_s
+        return link.failures > 0 or silent_s >= HANGING_S + may_wait_s
 
     async def connection(self, node_id: int) -> BrokerConnection:
         """An open connection to a node, after the backoff. Raises KafkaError."""

@@ -16,7 +16,7 @@ from typing import Final
 from oncelog.alarm import Alarm
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
-from oncelog.connection.pool import ConnectionPool
+from oncelog.connection.pool import HANGING_S, ConnectionPool
 from oncelog.connection.transport import BrokerConnection
 from oncelog.consumer.fetch_session import FetchPartition, FetchSession, LogEnds, SessionRequest
 from oncelog.consumer.fetched import FetchedPartition
@@ -38,6 +38,9 @@ SOON: Final = 0.5
 """Of fetch.max.wait.ms."""
 RESETS_IN_A_ROW: Final = 10
 """After so many the application is told: leader and ListOffsets do not agree about where the log begins or ends."""
+LEADERS_ONLY_S: Final = 10.0
+"""For so long leaders are not asked for nearer replicas, once such a replica does not answer: a leader goes on naming
+it until it leaves the ISR."""
 SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 logger = logging.getLogger(__name__)
@@ -65,6 +68,7 @@ class Fetcher:
         self._busy: set[int] = set()
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._sessions: dict[int, FetchSession] = {}
+        self._leaders_only_until = 0.0
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         # A node with nothing to tell answers after this time; what comes much sooner would come again and again.
         self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
@@ -135,7 +139,7 @@ class Fetcher:
         logger.info("connecting to node %d failed: %s", node_id, error)
         for position in self._positions:
             if position.preferred_replica == node_id:
-                position.preferred_replica = NO_NODE
+                self._leave_replica(position)
         self._metadata.request_refresh()
         self._alarm.set(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
@@ -169,16 +173,28 @@ class Fetcher:
         self._busy.add(node_id)
         for position in positions:
             position.fetching_from = node_id
+        if any(position.preferred_replica == node_id for position in positions):
+            self._alarm.set(self._loop.time() + config.fetch_max_wait_ms / 1000 + HANGING_S)  # is it stuck then?
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
         """A replica that its leader said is nearer (KIP-392), for as long as that holds; else the leader."""
-        cluster = self._metadata.cluster
-        if position.preferred_replica != NO_NODE:
-            if position.preferred_until > self._loop.time() and position.preferred_replica in cluster.brokers:
-                return position.preferred_replica
+        cluster, node_id = self._metadata.cluster, position.preferred_replica
+        if node_id != NO_NODE:
+            if self._pool.is_stuck(node_id, self._config.fetch_max_wait_ms / 1000):
+                self._leave_replica(position)
+            elif position.preferred_until > self._loop.time() and node_id in cluster.brokers:
+                return node_id
             position.preferred_replica = NO_NODE
         return cluster.leader(*position.topic_partition)
+
+    def _leave_replica(self, position: PartitionPosition) -> None:
+        """The replica that is nearer than the leader does not answer: it is not to delay what the leader has (E54)."""
+        logger.info(
+            "%s: node %d does not answer: asking the leader", position.topic_partition, position.preferred_replica
+        )
+        position.preferred_replica = NO_NODE
+        self._leaders_only_until = self._loop.time() + LEADERS_ONLY_S
 
     def _request(self, part: SessionRequest) -> FetchRequest:
         config = self._config
@@ -196,7 +212,7 @@ class Fetcher:
             forgotten_topics_data=[
                 FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in part.to_forget
             ],
-            rack_id=config.client_rack,
+            rack_id="" if self._loop.time() < self._leaders_only_until else config.client_rack,
         )
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
@@ -355,7 +371,8 @@ class Fetcher:
                 self._metadata.request_refresh()
             for position, _, _ in asked.values():
                 position.back_off(self._loop.time(), self._config, self._rng)
-                position.preferred_replica = NO_NODE
+                if position.preferred_replica != NO_NODE:
+                    self._leave_replica(position)
             self.send_fetches()
             return
         for position, seeks, _ in asked.values():

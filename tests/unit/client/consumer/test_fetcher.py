@@ -126,6 +126,40 @@ async def test_the_replica_that_the_leader_names_is_read(fake_broker: Any, follo
     assert len(follower.requests_of(FetchRequest)) >= 2
 
 
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("iterates", [False, True])
+async def test_e54_a_nearer_replica_that_hangs_is_left_for_the_leader(
+    fake_broker: Any, follower: Any, iterates: bool
+) -> None:
+    """The leader still names it, where it is asked for the nearest one."""
+    redirect = fake_broker.handlers[FetchRequest]
+
+    async def lead(request: FetchRequest) -> FetchResponse:
+        response: FetchResponse = await (redirect(request) if request.rack_id else fake_broker.on_fetch(request))
+        return response
+
+    fake_broker.handlers[FetchRequest] = lead
+    for broker in (fake_broker, follower):
+        broker.append(batch(b"0"))
+    loop = asyncio.get_running_loop()
+    async with Consumer(fake_broker.address, auto_offset_reset="earliest", client_rack="near") as consumer:
+        consumer.assign([T])
+        assert await value(consumer) == b"0"
+        goes_on = asyncio.Event()
+
+        async def hang(request: FetchRequest) -> Any:
+            await goes_on.wait()
+            return await follower.on_fetch(request)
+
+        follower.handlers[FetchRequest] = hang
+        fake_broker.append(batch(b"1"))
+        began = loop.time()
+        found = (await anext(consumer)).value if iterates else await value(consumer)
+        assert found == b"1"
+        assert loop.time() - began < 4
+        goes_on.set()
+
+
 async def test_what_the_follower_refuses_is_asked_of_the_leader(
     fake_broker: Any, follower: Any, fast: dict[str, int]
 ) -> None:
