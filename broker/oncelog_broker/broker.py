@@ -36,7 +36,7 @@ from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
-from oncelog_broker.coordinator.internal_topics import needed_settings
+from oncelog_broker.coordinator.internal_topics import needed_settings, tell_deleted_by_age
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
@@ -304,6 +304,7 @@ class Broker:
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )
+        tell_deleted_by_age(None, self.image)
         isr_keeper = self._replicate()
         self.replicas.on_image(ClusterImage(""), self.image)
         self._log_end_calls.begin(self.peers, self.replicas)
@@ -571,6 +572,7 @@ class Broker:
             self.replicas.reconfigure_all()
             if self._services is not None:
                 self._services.config = self.config
+        tell_deleted_by_age(old, new)
         self.peers.on_image(new)
         self.replicas.on_image(old, new)
         self.groups.on_image(old, new)

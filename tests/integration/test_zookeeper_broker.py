@@ -198,6 +198,27 @@ def test_a_session_that_ends_is_followed_by_another_registration(
     assert "Traceback" not in broker.log.read_text()
 
 
+def test_s74_a_zookeeper_that_comes_back_empty_is_not_founded_anew_by_who_runs(
+    broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
+) -> None:
+    """The broker serves nothing, and says why: its records would part from those of its cluster."""
+    broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+        assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
+        os.kill(broker.pid, signal.SIGSTOP)  # it hears of no deletion: the nodes are gone when it comes back
+        for name in look.get_children("/"):
+            look.delete(f"/{name}", recursive=True)
+        end_session(broker, zookeeper)
+        said = "this broker serves nothing until its metadata store is back: the store is empty"
+        eventually(lambda: said in broker.log.read_text(), said)
+        assert produced(client, topic, "b")[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert look.exists("/cluster") is None
+    broker.kill()
+    assert (broker.data / f"{topic}-0").exists()
+    assert broker.log.read_text().count(said) == 1
+
+
 def end_session(broker: BrokerProcess, connect: str) -> None:
     """Behind the broker's back, with what it leaves for its successor. It stands still meanwhile: else it takes its
     session back before that is ended, again and again."""

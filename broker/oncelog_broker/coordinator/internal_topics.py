@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
 
 
 class InternalTopic(NamedTuple):
@@ -64,6 +68,28 @@ def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
     them its records would be deleted by age."""
     internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
     return {} if internal is None else internal.overrides
+
+
+def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
+    """Say once that an internal topic is not compacted: what its coordinators keep there is deleted by its age.
+
+    `old`: the image before, None at the start. A topic that was just made is not looked at: its settings may come later.
+    """
+    if old is not None and new.topic_configs is old.topic_configs:
+        return
+    for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        is_new = old is None or (name in old.topics and not _is_deleted_by_age(old, name))
+        if is_new and _is_deleted_by_age(new, name):
+            logger.error(
+                "a topic of coordinators is not only compacted: offsets or transactional ids that are not used for "
+                "retention.ms are deleted. Set its cleanup.policy=compact",
+                extra={"topic": name},
+            )
+
+
+def _is_deleted_by_age(image: ClusterImage, name: str) -> bool:
+    policy = image.config_of_topic(name).get("cleanup.policy", "delete")
+    return name in image.topics and "delete" in policy.split(",")
 
 
 def _replicas(name: str, wanted: int, live_brokers: int, may_degrade: bool) -> int:

@@ -4,7 +4,8 @@ import pytest
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.group.config import GroupConfig
-from oncelog_broker.coordinator.internal_topics import internal_topic
+from oncelog_broker.coordinator.internal_topics import internal_topic, needed_settings, tell_deleted_by_age
+from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
@@ -57,3 +58,30 @@ def test_the_settings_of_groups_are_kafkas_but_for_two():
     ours = GroupConfig.of(BrokerConfig.of({}))
     assert ours == GroupConfig()
     assert (ours.initial_rebalance_delay_ms, ours.max_size) == (0, 1000)
+
+
+def test_what_a_topic_that_is_taken_over_needs():
+    assert needed_settings("__consumer_offsets", BrokerConfig.of({}))["cleanup.policy"] == "compact"
+    assert needed_settings("__transaction_state", BrokerConfig.of({}))["min.insync.replicas"] == "1"
+    assert needed_settings("orders", BrokerConfig.of({})) == {}
+
+
+def test_an_internal_topic_that_loses_records_by_age_is_told_once(caplog):
+    def image(policy):
+        topics = [Topic(name, bytes([1]) * 16, {}) for name in ("__consumer_offsets", "orders")]
+        settings = {} if policy is None else {"cleanup.policy": policy}
+        return ClusterImage("c").with_topics(topics).with_topic_configs({"__consumer_offsets": settings})
+
+    compacted, both, deleted, unset = image("compact"), image("compact,delete"), image("delete"), image(None)
+    tell_deleted_by_age(None, compacted)
+    tell_deleted_by_age(ClusterImage("c"), unset)  # its settings may come later
+    assert not caplog.records
+    for bad in (both, deleted, unset):
+        caplog.clear()
+        tell_deleted_by_age(compacted, bad)
+        tell_deleted_by_age(bad, bad.with_topic_configs({"orders": {"retention.ms": "1"}}))
+        (said,) = caplog.records
+        assert said.topic == "__consumer_offsets"
+    caplog.clear()
+    tell_deleted_by_age(None, unset)
+    assert len(caplog.records) == 1
