@@ -52,7 +52,7 @@ from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember, patiently
 from oncelog_broker.metadata.opening import open_store, store_of
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
 from oncelog_broker.metadata.registration import Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.fetch_plan import FetchLimits
@@ -278,7 +278,8 @@ class Broker:
         )
         self._undo.callback(self.peers.close)
         self._undo.push_async_callback(self._listeners.close)
-        self.producer_ids = ProducerIdManager(store, self.node_id)
+        self.producer_ids = ProducerIdManager(store, self.node_id, is_alone=not self._is_clustered)
+        await self._raise_producer_ids()
         self._follow_broker_configs(self.image)
         self.logs.note_missing(
             (topic.name, index)
@@ -377,6 +378,14 @@ class Broker:
         follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
+
+    async def _raise_producer_ids(self) -> None:
+        """Before anything is served, and before logs of no topic are set aside: they may come back (S75)."""
+        pauses = self.slices.pauses()
+        for log in self.logs.logs():
+            self.producer_ids.note_known(log.producers.state.highest_id(MAX_KNOWN_ID))
+            await pauses.here()
+        await self.member.patiently(self.producer_ids.raise_block)
 
     def _replicate(self) -> IsrKeeper:
         """Fetch what is followed, and see to the ISR of what is led."""

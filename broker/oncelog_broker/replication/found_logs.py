@@ -8,6 +8,7 @@ from typing import Final
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.log.directories.kraft_metadata import read_topic_configs
 from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic
 from oncelog_broker.runtime.disk import Disk
 
@@ -30,4 +31,11 @@ def found_logs(logs: LogManager, directories: Iterable[str], disk: Disk) -> Foun
         FoundTopic(name, epochs, topic_ids[name], valid_topic_overrides(name, configs.get(name, {})))
         for name, epochs in found.items()
     )
-    return FoundLogs(logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1)
+    return FoundLogs(logs.cluster_id, topics, _highest_producer_id(logs) if topics else -1)
+
+
+def _highest_producer_id(logs: LogManager) -> int:
+    """What the ids of the new cluster begin above. From the second time on that a directory is adopted, its logs know
+    ids above the constant."""
+    known = max((log.producers.state.highest_id(MAX_KNOWN_ID) for log in logs.logs()), default=-1)
+    return max(ADOPTED_PRODUCER_IDS, known + UNKNOWN_IDS)
