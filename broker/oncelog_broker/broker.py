@@ -28,6 +28,7 @@ from oncelog_broker.config.listeners import (
     with_bound_ports,
 )
 from oncelog_broker.config.resolve import resolve_topic
+from oncelog_broker.config.stored import readable_broker_overrides
 from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
 from oncelog_broker.controller.acls import AclController
 from oncelog_broker.controller.balancing import balance_leaders
@@ -55,6 +56,7 @@ from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
 from oncelog_broker.metadata.registration import Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
+from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.found_logs import found_logs
@@ -304,6 +306,14 @@ class Broker:
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )
         isr_keeper = self._replicate()
+        epochs = EpochRaiser(
+            self.node_id,
+            self.replicas,
+            lambda: self.image,
+            self._controller_calls.alter_partition,
+            self.clock,
+            self.tasks,
+        )
         self.replicas.on_image(ClusterImage(""), self.image)
         self._undo.callback(self.replicas.close)
         self.replicas.on_opened = self._on_opened
@@ -336,6 +346,11 @@ class Broker:
         self.transactions.on_image(self.image)
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
+        if self.producer_ids.was_behind:
+            epochs.doubt_all()
+        if not self._is_clustered:  # others may have to be asked, and need this broker first
+            await epochs.until_raised(self._until_current)
+        epochs.start()
         self.member.follow()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
         LogCleaner(
@@ -378,6 +393,11 @@ class Broker:
         follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
+
+    async def _until_current(self) -> None:
+        """Return when the replicas are what the store says by now."""
+        await self.metadata.until_current()
+        await self.replicas.until_settled()
 
     async def _raise_producer_ids(self) -> None:
         """Before anything is served, and before logs of no topic are set aside: they may come back (S75)."""
@@ -529,16 +549,9 @@ class Broker:
 
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
-
-        def typed(overrides: Mapping[str, str]) -> dict[str, object]:
-            return {
-                name: keys.BROKER_KEYS[name].parse(text)
-                for name, text in overrides.items()
-                if name in keys.BROKER_KEYS  # a broker of another version may know more
-            }
-
         self.config = self.config.with_dynamic(
-            typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
+            readable_broker_overrides(image.broker_configs.get(self.node_id, {})),
+            readable_broker_overrides(image.broker_configs.get(None, {})),
         )
         self._log_configs.clear()
         now = self.clock.monotonic()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
+from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -125,13 +126,21 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
     operation = AlterOperation(change.operation)
     if key.type is not ConfigType.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} is for lists, configuration {key.name} is none")
-    items = list(key.parse(current) if current is not None else key.default or ())
+    items = list(_parsed(key, current) or ())
     for item in filter(None, _checked(key, change.value).split(",")):
         if operation is AlterOperation.APPEND and item not in items:
             items.append(item)
         elif operation is AlterOperation.SUBTRACT and item in items:
             items.remove(item)
     return _checked(key, ",".join(items))
+
+
+def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
+    """The present value of a key; its default where it has none, or none that can be read."""
+    try:
+        return key.default if current is None else key.parse(current)
+    except InvalidConfig:
+        return key.default
 
 
 def _checked(key: ConfigKey[Any], value: str | None) -> str:
@@ -151,7 +160,8 @@ def _text(key: ConfigKey[Any], value: object) -> str:
 
 
 def _check_together(overrides: Mapping[str, str]) -> None:
-    """Rules over more than one key of a topic."""
+    """Rules over more than one key of a topic. What cannot be read in the store, and is not changed, breaks none."""
+    overrides = readable_topic_overrides(overrides)
 
     def value(name: str) -> Any:
         key = TOPIC_KEYS[name].key

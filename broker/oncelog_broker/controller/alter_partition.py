@@ -5,6 +5,9 @@ lead; otherwise it stays, for a partition whose leader cannot write is better of
 
 And a replica that is not in sync proposes the ISR as it is: that asks for a new leader epoch of the same leader, before
 the log of that replica begins again with less than it had. What it has told the leader does not count from then on.
+
+A replica whose log has a newer leader epoch than the state asks for one above that (S77): the state is from a store
+that is older than the logs. The leader stays the same, so that the replicas' logs are compared as after an election.
 """
 
 from __future__ import annotations
@@ -20,6 +23,10 @@ from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
+LOST_EPOCHS: Final = 1000
+"""So far above the last epoch of a log is the one that is granted in its place. Other logs may have later ones than
+that which asks: those of elections that an older store has forgotten, too."""
+MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
 """The sender does not know in which incarnation the replica has fetched: it is not compared."""
 
@@ -39,6 +46,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
+    log_epoch: int = -1
+    """-1, or the last leader epoch of the sender's log, which asks for one above that and proposes nothing."""
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
@@ -73,6 +82,8 @@ def decide(
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "the sender has seen a newer state than this controller")
     if proposal.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if proposal.log_epoch >= 0:
+        return _above_a_log(view, key, proposal, controller_epoch)
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
@@ -93,6 +104,25 @@ def decide(
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
     return PartitionChange(key, elected, known.version)
+
+
+def _above_a_log(
+    view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
+) -> PartitionChange | KnownState:
+    """What is granted to a replica whose log has a newer epoch than the state: an epoch above both. Or the state as it
+    is, where that is so. A leader's log must not have its epoch either, before it has led in it."""
+    known = view.states[key]
+    state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
+    if sender not in view.replicas(key):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} is no replica of this partition")
+    if log_epoch < state.leader_epoch + (sender != state.leader):
+        return known
+    if proposal.partition_epoch < known.version:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if log_epoch > MAX_LEADER_EPOCH - 2 * LOST_EPOCHS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no leader epochs are left above {log_epoch}")
+    raised = replace(state, leader_epoch=log_epoch + LOST_EPOCHS, controller_epoch=controller_epoch)
+    return PartitionChange(key, raised, known.version, is_election=False)
 
 
 def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:

@@ -96,6 +96,8 @@ class ProducerIdManager:
         self._lock = asyncio.Lock()
         self.blocks_taken = 0
         """Since the start."""
+        self.was_behind = False
+        """Whether the store's last block ended below an id that is known: the store is older than the logs."""
 
     def note_known(self, producer_id: int) -> None:
         """A log has records of this id, or a transactional id has it: nothing up to it is handed out from now on."""
@@ -160,6 +162,7 @@ class ProducerIdManager:
         wanted = next_block(latest.block, self._broker_id, known)
         if end < known and self._told != (end, known):
             self._told = end, known
+            self.was_behind = True
             _log.error(
                 "the metadata store is older than the logs, or a client makes up producer ids: ids go on above those "
                 "that the logs know. If the store was put back from a backup, all changes of topics, settings, users "

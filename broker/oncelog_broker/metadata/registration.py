@@ -12,15 +12,18 @@ may lack records that it once had: whoever has registered twice since then is as
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.faults import tell_fault
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Incarnation,
+    MalformedPayload,
     PartitionState,
     ProducerIdBlock,
     ReplicaAssignment,
@@ -39,6 +42,8 @@ from oncelog_broker.metadata.producer_ids import BLOCK_SIZE
 from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Operation, Set
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.uuids import uuid_to_string
+
+_log = logging.getLogger(__name__)
 
 
 class BrokerIdInUse(Exception):
@@ -128,7 +133,7 @@ async def _try_to_register(
     else:
         data, stat = incarnation
         registration = replace(registration, previous_epoch=stat.mzxid)
-        unsure_since = parse_incarnation(data, incarnation_path).unsure_epoch(stat.mzxid)
+        unsure_since = _parsed_incarnation(store, data, incarnation_path).unsure_epoch(stat.mzxid)
         operations.append(Set(incarnation_path, encode_incarnation(Incarnation(is_kept, unsure_since)), stat.version))
     operations.append(Create(path, encode_broker(registration), ephemeral=True))
     registered = len(operations)
@@ -144,6 +149,15 @@ async def _try_to_register(
     assert counted is not None
     assert made is not None
     return Membership(cluster_id, made.czxid, counted.version, founded=found_id is None)
+
+
+def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
+    """One that cannot be read may have said that the broker's logs had lost their ends."""
+    try:
+        return parse_incarnation(data, path)
+    except MalformedPayload as error:
+        tell_fault(_log, store, path, str(error), "the broker may lack records that it once had")
+        return Incarnation(is_log_tail_kept=False)
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:

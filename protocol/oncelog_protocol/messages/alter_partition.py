@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from oncelog_protocol.schema import ZERO_UUID, Request, array, int8, int16, int32, int64, message, string, struct, uuid
+from oncelog_protocol.schema import (
+    OWN_TAGS,
+    ZERO_UUID,
+    Request,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    uuid,
+)
 
 
 @message(api_key=56, versions="0-3", flexible="0+")
@@ -32,6 +45,9 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             new_isr_with_epochs: list[BrokerState] = array("3+", default_factory=list)
             leader_recovery_state: int = int8("1+", default=0)  # 1: recovering from an unclean election
             partition_epoch: int = int32()  # version of the state that the proposal is a change of
+            log_epoch: int = int32(default=-1, tag=OWN_TAGS)
+            """Ours: no ISR is proposed, but a leader epoch above this one is asked for, the last of the sender's log.
+            A controller that does not know the field sees the ISR as it is."""
 
             @struct
             class BrokerState:
