@@ -116,6 +116,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.endpoints import EndpointInUse
     from oncelog_broker.metadata.feature_levels import NoCommonLevel
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.payloads import MalformedPayload
@@ -137,7 +138,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     arrangements.begin(stop)
     reasons = (
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
-        NoCommonLevel,
+        NoCommonLevel, EndpointInUse,
     )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)

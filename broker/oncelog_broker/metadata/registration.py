@@ -12,16 +12,19 @@ may lack records that it once had: whoever has registered twice since then is as
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.endpoints import EndpointInUse, endpoint_conflict
 from oncelog_broker.metadata.faults import tell_fault
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
+    Endpoint,
     Incarnation,
     MalformedPayload,
     PartitionState,
@@ -39,7 +42,7 @@ from oncelog_broker.metadata.payloads import (
     parse_incarnation,
 )
 from oncelog_broker.metadata.producer_ids import BLOCK_SIZE
-from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Operation, Set
+from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.uuids import uuid_to_string
 
@@ -96,22 +99,48 @@ async def register_broker(
     """Register this broker until its session ends, founding the cluster if there is none: one write in all.
 
     `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which may
-    be that of a broker that has died. BrokerIdInUse; StoreUnavailable: may be called again, a registration of the same
-    session is recognised.
+    be that of a broker that has died. BrokerIdInUse, EndpointInUse; StoreUnavailable: may be called again, a
+    registration of the same session is recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
+        await _wait_for_endpoints(store, broker_id, registration.endpoints, wait_seconds)
         try:
-            return await _try_to_register(store, broker_id, registration, found_logs, entropy)
+            membership = await _try_to_register(store, broker_id, registration, found_logs, entropy)
+            return await _with_endpoints(store, broker_id, registration.endpoints, membership)
         except NodeExists as error:
             # Another path: another broker founds the cluster at this moment. None: it has gone meanwhile.
             stat = await store.exists(path) if error.path == path else None
             if stat is not None and stat.ephemeral_owner == store.session_id:
-                return await _membership(store, broker_id, stat.czxid)
+                membership = await _membership(store, broker_id, stat.czxid)
+                return await _with_endpoints(store, broker_id, registration.endpoints, membership)
             if stat is not None and not await _is_gone_within(store, path, wait_seconds):
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
             pass  # another process with our id has registered since we read: it is there now
+
+
+async def _wait_for_endpoints(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], wait_seconds: float
+) -> None:
+    """Return when no other broker is registered with one of these addresses. EndpointInUse: it is still there after
+    `wait_seconds`, so it lives."""
+    while (conflict := await endpoint_conflict(store, broker_id, endpoints)) is not None:
+        if not await _is_gone_within(store, conflict.path, wait_seconds):
+            raise EndpointInUse(conflict)
+
+
+async def _with_endpoints(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], membership: Membership
+) -> Membership:
+    """The registration that was made, if nobody was sooner with one of its addresses; else it is withdrawn.
+    EndpointInUse."""
+    conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
+    if conflict is None:
+        return membership
+    with contextlib.suppress(NoNode):  # the session has ended meanwhile, and it with that
+        await store.delete(paths.broker_id(broker_id))
+    raise EndpointInUse(conflict)
 
 
 async def _try_to_register(

@@ -74,7 +74,7 @@ REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),), timestamp_ms
 @pytest.fixture
 async def store(embedded_store: Any) -> MetadataStore:
     """A cluster of brokers 1 and 7 with the topics `good` and `bad`; 1 was here before."""
-    await register_broker(embedded_store, 7, replace_port(7))
+    await register_broker(embedded_store, 7, registration_at(7))
     for name, number in (("good", 1), ("bad", 2)):
         topic = TopicAssignment(bytes([number]) * 16, {p: ReplicaAssignment((1,)) for p in (0, 1)})
         await embedded_store.create(paths.topic(name), encode_topic(topic))
@@ -86,7 +86,7 @@ async def store(embedded_store: Any) -> MetadataStore:
     return embedded_store
 
 
-def replace_port(port: int) -> BrokerRegistration:
+def registration_at(port: int) -> BrokerRegistration:
     return BrokerRegistration((Endpoint("PLAINTEXT", "h", port),), timestamp_ms=1)
 
 
