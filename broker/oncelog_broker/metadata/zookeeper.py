@@ -245,8 +245,10 @@ class ZooKeeperStore:
         if not operations:
             return []
         request = self._multi(operations)
-        if sum(_size(operation) for operation in request.operations) > MAX_REQUEST_BYTES:
-            raise RequestTooLarge(operations[0].path, f"a write of more than {MAX_REQUEST_BYTES} bytes")
+        sizes = [_size(operation) for operation in request.operations]
+        if sum(sizes) > MAX_REQUEST_BYTES:
+            largest = operations[sizes.index(max(sizes))]
+            raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
             # Those beside the one that failed say "rolled back" and "not tried".
