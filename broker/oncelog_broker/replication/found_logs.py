@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog_broker.config.alter import valid_topic_overrides
@@ -12,6 +13,10 @@ from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
 from oncelog_broker.metadata.registration import FoundLogs, FoundTopic
 from oncelog_broker.runtime.disk import Disk
 
+logger = logging.getLogger(__name__)
+
+MISSING_SHOWN: Final = 10
+"""Numbers of missing partitions in a line of the log."""
 ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
@@ -31,7 +36,20 @@ def found_logs(logs: LogManager, directories: Iterable[str], disk: Disk) -> Foun
         FoundTopic(name, epochs, topic_ids[name], valid_topic_overrides(name, configs.get(name, {})))
         for name, epochs in found.items()
     )
+    tell_holes({name: set(epochs) for name, epochs in found.items()})
     return FoundLogs(logs.cluster_id, topics, _highest_producer_id(logs) if topics else -1)
+
+
+def tell_holes(partitions: Mapping[str, Collection[int]]) -> None:
+    """Log which topics are taken over without some of their partitions: no client can use them so."""
+    for name, numbers in sorted(partitions.items()):
+        missing = [number for number in range(max(numbers, default=-1)) if number not in numbers]
+        if missing:
+            logger.error(
+                "a topic is taken over without some of its partitions, and cannot be used: no log directory of this "
+                "broker has them. A cluster is founded from the directories of one broker, which should have all",
+                extra={"topic": name, "missing": " ".join(map(str, missing[:MISSING_SHOWN])), "count": len(missing)},
+            )
 
 
 def _highest_producer_id(logs: LogManager) -> int:
