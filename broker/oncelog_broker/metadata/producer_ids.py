@@ -5,7 +5,8 @@ block belongs to us only when we know that our write of it took place; the rest 
 
 The store may be older than the logs: put back from a backup, or made anew. So each broker compares the last block with
 the highest id that its own logs know (`note_known`, `raise_block`) before it serves anything, and takes its next block
-above both. Logs that a follower fetches later need no such look: their leader has had it when it started.
+above both. Logs that a follower fetches later need no such look: their leader has had it when it started. A broker that
+has a block by then, from the older store, gives it up when it sees that another one has raised the last block.
 
 No log knows the ids that were never written with, or whose producers have expired there (producer.id.expiration.ms).
 Those given out last matter, since their producers may still be at work: a block that is raised leaves UNKNOWN_IDS out.
@@ -94,10 +95,16 @@ class ProducerIdManager:
         """The store's last id and the highest known one of the last line about an older store."""
         self._fault_told = ""
         self._lock = asyncio.Lock()
+        self._may_be_raised = False
+        """Whether somebody has taken a block since ours was compared with the last one."""
+        self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, self._on_block)
         self.blocks_taken = 0
         """Since the start."""
         self.was_behind = False
         """Whether the store's last block ended below an id that is known: the store is older than the logs."""
+
+    def _on_block(self, path: str) -> None:
+        self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
         """A log has records of this id, or a transactional id has it: nothing up to it is handed out from now on."""
@@ -125,6 +132,8 @@ class ProducerIdManager:
         producers take REQUEST_TIMED_OUT for fatal).
         """
         async with self._lock:
+            if self._may_be_raised and self._next <= self._end:
+                await self._look_for_a_raise()
             if self._next > self._end or self._next <= self._known:
                 try:
                     await self._take_block()
@@ -134,6 +143,19 @@ class ProducerIdManager:
             producer_id = self._next
             self._next += 1
             return producer_id
+
+    async def _look_for_a_raise(self) -> None:
+        """Give up our block where another broker has raised the last one far above: its logs know ids up to there, and
+        ours may be among them. Without the store our block is ours, as before."""
+        self._may_be_raised = False
+        try:
+            latest = await self._read_latest()
+        except StoreUnavailable:
+            self._may_be_raised = True
+            return
+        if latest.block is not None and latest.block.start > self._end + UNKNOWN_IDS:
+            _log.warning("a block of producer ids is given up: another broker's logs may know them")
+            self._next = self._end + 1
 
     async def _take_block(self) -> None:
         block = await self._claim_block()

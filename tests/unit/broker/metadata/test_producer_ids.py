@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import ProducerIdBlock, encode_producer_id_block, parse_producer_id_block
@@ -216,3 +217,23 @@ async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says
     assert len([line for line in caplog.records if "no new producer ids can be given out" in line.message]) == 1
     await embedded_store.delete(paths.LATEST_PRODUCER_ID_BLOCK)
     assert await manager.generate() == 41 + UNKNOWN_IDS + 1
+
+
+async def test_s75_a_broker_gives_up_its_block_when_another_one_raises_the_last_above_it():
+    """It was the first to start beside an older store, and its own logs know no ids."""
+    tree = SharedTree()
+    early, late = ProducerIdManager(tree.connect(), 1), ProducerIdManager(tree.connect(), 2)
+    assert await early.generate() == 0
+    late.note_known(1700)
+    await late.raise_block()
+    assert await early.generate() > 1700 + UNKNOWN_IDS
+
+
+async def test_s4_a_broker_keeps_its_block_when_others_take_theirs():
+    tree = SharedTree()
+    stores = [tree.connect() for _ in range(3)]
+    managers = [ProducerIdManager(store, broker) for broker, store in enumerate(stores)]
+    first = [await manager.generate() for manager in managers]
+    assert [await manager.generate() for manager in managers] == [producer_id + 1 for producer_id in first]
+    stores[0].is_cut = True
+    assert await managers[0].generate() == 2
