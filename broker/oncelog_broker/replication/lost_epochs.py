@@ -30,7 +30,7 @@ class LostEpoch(NamedTuple):
     leader_epoch: int
     """As the cluster's state says."""
     log_epoch: int
-    """The last one that the log here has."""
+    """The last one that is known here, from the log as a rule."""
     is_to_lead: bool
     """Whether this broker was elected; else it is a follower."""
     is_seen: bool = True
@@ -53,17 +53,19 @@ class LostEpochs:
         """The role that the state gives, where the log has no newer epoch; otherwise one without a leader, and the
         epoch is noted as lost."""
         key, log_epoch = (partition.topic, partition.index), partition.log.latest_epoch
-        if isinstance(role, Lead):
-            is_led_already = partition.leads and partition.leader_epoch == role.leader_epoch
-            is_lost = log_epoch >= role.leader_epoch and not is_led_already
-        else:
-            is_lost = log_epoch > role.leader_epoch
+        # The store may also go back while this broker runs, which then knows of an epoch without a record.
+        known = max(log_epoch, partition.leader_epoch)
+        is_lost = known > role.leader_epoch
+        if isinstance(role, Lead) and log_epoch == role.leader_epoch:
+            is_lost = is_lost or not (partition.leads and partition.leader_epoch == role.leader_epoch)
         if not is_lost or partition.log.is_offline:
-            self._lost.pop(key, None)
+            noted = self._lost.get(key)
+            if noted is not None and (noted.is_seen or noted.leader_epoch < role.leader_epoch):
+                del self._lost[key]
             return role
-        self._lost[key] = LostEpoch(*key, role.leader_epoch, log_epoch, isinstance(role, Lead))
-        # Without a leader there is nobody to fetch from.
-        return Follow(NO_LEADER, role.leader_epoch, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
+        self._lost[key] = LostEpoch(*key, role.leader_epoch, known, isinstance(role, Lead))
+        # Without a leader there is nobody to fetch from. The epoch stays what it was, so that it is not forgotten.
+        return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
         """The store is known to be older than some log: the epoch in which this broker leads may have been given out

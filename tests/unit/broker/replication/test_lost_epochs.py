@@ -41,6 +41,7 @@ class Followed:
         self.partitions: set[Partition] = set()
 
     def follow(self, partition: Partition) -> None:
+        self.forget(partition)
         if partition.leader != NO_LEADER:
             self.partitions.add(partition)
 
@@ -149,6 +150,20 @@ async def test_s77_a_follower_with_a_newer_epoch_fetches_when_its_leaders_epoch_
     assert (host.only.leader, host.only.leader_epoch) == (OTHER, 5 + LOST_EPOCHS)
 
 
+@pytest.mark.parametrize("leader", [ME, OTHER])
+async def test_s77_a_store_that_goes_back_while_the_broker_runs_is_seen_without_a_record(
+    host: Host, leader: int
+) -> None:
+    await host.show(OTHER, 9)
+    await host.show(leader, 6, version=3)
+    assert not host.followed.partitions
+    assert host.replicas.led_partition("orders", 0) is None
+    await host.raiser.look()
+    assert host.asked == [9]
+    assert host.only.leader_epoch == 9 + LOST_EPOCHS
+    assert host.only.leads is (leader == ME)
+
+
 async def test_s77_a_partition_without_a_leader_has_its_epoch_raised_before_one_is_elected(host: Host) -> None:
     await host.restore(NO_LEADER, 3)
     await host.raiser.look()
@@ -168,8 +183,10 @@ async def test_s77_where_the_store_is_older_for_another_reason_epochs_without_re
     """Clients may know the leaders of before, who wrote nothing."""
     await host.show(ME, 6)
     host.raiser.doubt_all()
+    await host.show(ME, 6, (ME,), version=1)  # an ISR changes meanwhile
     await host.raiser.until_raised(host.replicas.until_settled)
     assert host.replicas.leader("orders", 0).leader_epoch == 6 + LOST_EPOCHS
+    assert not host.replicas.lost_epochs
 
 
 async def test_s77_a_broker_alone_starts_without_what_cannot_be_raised(
