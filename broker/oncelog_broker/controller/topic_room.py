@@ -7,6 +7,7 @@ before it is written, with a word on how to go on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from oncelog_broker.controller.view import ClusterView
@@ -59,7 +60,7 @@ class TopicRoom:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
         self._taken[key.topic] = after
 
-    async def _bytes_of(self, partitions: dict[int, ReplicaAssignment]) -> int:
+    async def _bytes_of(self, partitions: Mapping[int, ReplicaAssignment]) -> int:
         size = FIXED_BYTES
         for number, (partition, assignment) in enumerate(partitions.items()):
             size += _bytes_of(partition, assignment)
