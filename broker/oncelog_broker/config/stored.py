@@ -7,7 +7,7 @@ delete records which the unreadable one was to keep, all of them are kept instea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
@@ -56,8 +56,12 @@ def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]
 
 
 def unreadable_broker_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """Those of a broker, or of all brokers, that cannot be read."""
-    return list(_faults(overrides, _broker_key))
+    """Those of a broker, or of all brokers, that cannot be read, or that brokers take at their start only."""
+    fixed = [name for name in overrides if name in BROKER_KEYS and _broker_key(name) is None]
+    return [
+        *_faults(overrides, _broker_key),
+        *(Unreadable(name, f"Configuration {name} cannot change while the broker runs", None) for name in fixed),
+    ]
 
 
 def _topic_key(name: str) -> ConfigKey[Any] | None:
@@ -70,7 +74,7 @@ def _broker_key(name: str) -> ConfigKey[Any] | None:
     return None if key is None or key.update_mode is UpdateMode.READ_ONLY else key
 
 
-def _faults(overrides: Mapping[str, str], key_of: Any) -> Iterator[Unreadable]:
+def _faults(overrides: Mapping[str, str], key_of: Callable[[str], ConfigKey[Any] | None]) -> Iterator[Unreadable]:
     for name, text in overrides.items():
         key = key_of(name)
         if key is not None:

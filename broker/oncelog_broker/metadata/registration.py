@@ -126,6 +126,11 @@ async def _wait_for_endpoints(
     """Return when no other broker is registered with one of these addresses. EndpointInUse: it is still there after
     `wait_seconds`, so it lives."""
     while (conflict := await endpoint_conflict(store, broker_id, endpoints)) is not None:
+        if wait_seconds:
+            _log.warning(
+                "another broker is registered with an address of this one: waiting for its registration to end",
+                extra={"broker": conflict.broker_id, "address": f"{conflict.host}:{conflict.port}"},
+            )
         if not await _is_gone_within(store, conflict.path, wait_seconds):
             raise EndpointInUse(conflict)
 

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.resolve import describe_topic, resolve_topic
-from oncelog_broker.config.stored import readable_broker_overrides
+from oncelog_broker.config.stored import readable_broker_overrides, unreadable_broker_overrides
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.metadata import paths
@@ -171,9 +171,11 @@ def test_s76_what_may_have_kept_records_keeps_them_all() -> None:
     assert values["segment.bytes"] == 4096
     shown = {line.name: line.value for line in describe_topic(given, BrokerConfig())}
     assert shown["retention.ms"] == "-1"
-    assert readable_broker_overrides({"log.retention.ms": "7 days", "num.io.threads": "9", "later.key": "x"}) == {
-        "log.retention.ms": -1
-    }
+    of_broker = {"log.retention.ms": "7 days", "num.io.threads": "9", "later.key": "x", "node.id": "7"}
+    assert readable_broker_overrides(of_broker) == {"log.retention.ms": -1}
+    told = {fault.name for fault in unreadable_broker_overrides(of_broker)}
+    assert {"log.retention.ms", "node.id"} <= told
+    assert "later.key" not in told
 
 
 async def test_s76_a_topic_whose_settings_are_nonsense_keeps_its_records(store: MetadataStore) -> None:
