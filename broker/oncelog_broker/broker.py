@@ -61,6 +61,7 @@ from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.found_logs import found_logs
 from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.lost_epochs import epochs_above_store
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import ReturningLogs
@@ -262,6 +263,8 @@ class Broker:
             bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
+        compare = partial(epochs_above_store, store, tuple(self.logs.logs()), self.slices.pauses().here)
+        epochs_above = await patiently(compare, store.session_timeout, self.clock)
         self.telling.does("the broker joins its cluster")
         await self._join(store, predecessor)
         securities.login_key = await login_key(store)
@@ -302,6 +305,11 @@ class Broker:
             self.member.may_lead if self._is_clustered else None,
             self.slices.pauses(0.0).here,
         )
+        self.replicas.lost_epochs.expect(epochs_above)
+        if self.producer_ids.was_behind:
+            self.replicas.lost_epochs.expect(
+                {(log.topic, log.partition): log.latest_epoch for log in self.logs.logs() if log.latest_epoch >= 0}
+            )
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )

@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from recording_clients import PRODUCERS
 from replicated_cluster import BROKERS, WAIT_SECONDS, ReplicatedCluster
 
-from oncelog_broker.controller.alter_partition import LOST_EPOCHS
 from oncelog_broker.metadata import paths
+from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 

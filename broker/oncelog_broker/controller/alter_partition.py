@@ -21,11 +21,9 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
-LOST_EPOCHS: Final = 1000
-"""So far above the last epoch of a log is the one that is granted in its place. Other logs may have later ones than
-that which asks: those of elections that an older store has forgotten, too."""
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
 """The sender does not know in which incarnation the replica has fetched: it is not compared."""
@@ -109,19 +107,22 @@ def decide(
 def _above_a_log(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """What is granted to a replica whose log has a newer epoch than the state: an epoch above both. Or the state as it
-    is, where that is so. A leader's log must not have its epoch either, before it has led in it."""
+    """What is granted to a replica whose log had a newer epoch than the state: an epoch far above both. Or the state as
+    it is, where that is so. That elections have come to one just above the log meanwhile is not enough, since the log
+    of another replica may have that one."""
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} is no replica of this partition")
-    if log_epoch < state.leader_epoch + (sender != state.leader):
+    if state.leader_epoch >= log_epoch + LOST_EPOCHS:
         return known
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
-    if log_epoch > MAX_LEADER_EPOCH - 2 * LOST_EPOCHS:
+    if max(log_epoch, state.leader_epoch) > MAX_LEADER_EPOCH - 2 * LOST_EPOCHS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no leader epochs are left above {log_epoch}")
-    raised = replace(state, leader_epoch=log_epoch + LOST_EPOCHS, controller_epoch=controller_epoch)
+    raised = replace(
+        state, leader_epoch=max(log_epoch, state.leader_epoch) + LOST_EPOCHS, controller_epoch=controller_epoch
+    )
     return PartitionChange(key, raised, known.version, is_election=False)
 
 

@@ -6,23 +6,27 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.shared_tree import SharedTree
 from tests.support.storage import make_batch
 
-from oncelog_broker.controller.alter_partition import LOST_EPOCHS, decide
+from oncelog_broker.controller.alter_partition import decide
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata import payloads
+from oncelog_broker.metadata import paths, payloads
 from oncelog_broker.metadata.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.replication import epoch_raiser
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
+from oncelog_broker.replication.lost_epochs import epochs_above_store
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
+from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.server.handlers.alter_partition import _proposals
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -162,6 +166,41 @@ async def test_s77_a_store_that_goes_back_while_the_broker_runs_is_seen_without_
     assert host.asked == [9]
     assert host.only.leader_epoch == 9 + LOST_EPOCHS
     assert host.only.leads is (leader == ME)
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER])
+async def test_s77_elections_that_hide_an_older_state_are_not_believed(host: Host, tmp_path: Path, leader: int) -> None:
+    """Several brokers that start beside an older store elect each other until the epoch seems to be right. Another
+    replica may have just that one."""
+    store = SharedTree().connect()
+    path = paths.partition_state("orders", 0)
+    older = payloads.encode_partition_state(payloads.PartitionState(OTHER, 3, (OTHER,), 1))
+    await store.create(path, older, make_parents=True)
+    above = await epochs_above_store(store, tuple(host.logs.logs()), no_pause)
+    assert above == {("orders", 0): 5}
+    await store.set(path, b"{")
+    assert await epochs_above_store(store, tuple(host.logs.logs()), no_pause) == {}
+    host.replicas.lost_epochs.expect(above)
+    await host.restore(leader, 6)
+    assert host.replicas.led_partition("orders", 0) is None
+    assert not host.followed.partitions
+    await host.raiser.look()
+    assert host.only.leader_epoch == 6 + LOST_EPOCHS
+    assert host.only.leads is (leader == ME)
+
+
+async def test_s77_an_epoch_that_rises_while_a_higher_one_is_waited_for_is_not_enough(host: Host) -> None:
+    await host.restore(ME, 5)
+    await host.show(ME, 6, version=4)
+    assert host.replicas.led_partition("orders", 0) is None
+    await host.raiser.look()
+    assert host.replicas.leader("orders", 0).leader_epoch == 6 + LOST_EPOCHS
+
+
+async def test_s77_the_log_of_a_topic_that_was_made_again_expects_nothing(host: Host) -> None:
+    host.replicas.lost_epochs.expect({("orders", 0): 4})
+    await host.show(OTHER, 6)
+    assert host.followed.partitions == {host.only}
 
 
 async def test_s77_a_partition_without_a_leader_has_its_epoch_raised_before_one_is_elected(host: Host) -> None:
