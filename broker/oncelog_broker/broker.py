@@ -29,6 +29,7 @@ from oncelog_broker.config.listeners import (
     with_bound_ports,
 )
 from oncelog_broker.config.resolve import resolve_topic
+from oncelog_broker.config.stored import readable_broker_overrides
 from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
 from oncelog_broker.controller.acls import AclController
 from oncelog_broker.controller.balancing import balance_leaders
@@ -49,16 +50,18 @@ from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.login_key import login_key
-from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.membership import ClusterMember, patiently
 from oncelog_broker.metadata.metadata_copy import MetadataCopier
 from oncelog_broker.metadata.opening import METADATA_FILE
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
 from oncelog_broker.metadata.registration import Membership, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
+from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.lost_epochs import epochs_above_store
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import ReturningLogs
@@ -254,6 +257,8 @@ class Broker:
             bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
         self._undo.push_async_callback(self.tasks.close)
+        compare = partial(epochs_above_store, store, tuple(self.logs.logs()), self.slices.pauses().here)
+        epochs_above = await patiently(compare, store.session_timeout, self.clock)
         self.telling.does("the broker joins its cluster")
         may_lack_ends = not predecessor.is_log_tail_kept
         await self._join(store, predecessor)
@@ -276,7 +281,8 @@ class Broker:
         )
         self._undo.callback(self.peers.close)
         self._undo.push_async_callback(self._listeners.close)
-        self.producer_ids = ProducerIdManager(store, self.node_id)
+        self.producer_ids = ProducerIdManager(store, self.node_id, is_alone=not self._is_clustered)
+        await self._raise_producer_ids()
         self._follow_broker_configs(self.image)
         expected = {
             (topic.name, index): len(state.replicas) > 1
@@ -301,11 +307,25 @@ class Broker:
         )
         if may_lack_ends:
             self.replicas.doubt_logs()
+        self.replicas.lost_epochs.expect(epochs_above)
+        is_store_older = self.producer_ids.was_behind or self._data.verdict.has_older_store
+        if is_store_older:
+            self.replicas.lost_epochs.expect(
+                {(log.topic, log.partition): log.latest_epoch for log in self.logs.logs() if log.latest_epoch >= 0}
+            )
         self._controller_calls = ControllerCalls(
             self.node_id, lambda: self.image, self.peers, self.elector, self.slices
         )
         tell_deleted_by_age(None, self.image)
         isr_keeper = self._replicate()
+        epochs = EpochRaiser(
+            self.node_id,
+            self.replicas,
+            lambda: self.image,
+            self._controller_calls.alter_partition,
+            self.clock,
+            self.tasks,
+        )
         self.replicas.on_image(ClusterImage(""), self.image)
         self._log_end_calls.begin(self.peers, self.replicas)
         self._undo.callback(self.replicas.close)
@@ -340,6 +360,11 @@ class Broker:
         self.metadata.subscribe(self._on_image)
         await self.replicas.until_opened()
         await self._forget_lost_directories()
+        if is_store_older:
+            epochs.doubt_all()
+        if not self._is_clustered:  # others may have to be asked, and need this broker first
+            await epochs.until_raised(self._until_current)
+        epochs.start()
         self.member.follow()
         LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
         LogCleaner(
@@ -392,6 +417,19 @@ class Broker:
             return None
         path = os.path.join(self._data.home, METADATA_FILE)
         return StoreFile(path, readable_by_others(path), any(self.image.user_configs.values()))
+
+    async def _until_current(self) -> None:
+        """Return when the replicas are what the store says by now."""
+        await self.metadata.until_current()
+        await self.replicas.until_settled()
+
+    async def _raise_producer_ids(self) -> None:
+        """Before anything is served, and before logs of no topic are set aside: they may come back (S75)."""
+        pauses = self.slices.pauses()
+        for log in self.logs.logs():
+            self.producer_ids.note_known(log.producers.state.highest_id(MAX_KNOWN_ID))
+            await pauses.here()
+        await self.member.patiently(self.producer_ids.raise_block)
 
     def _replicate(self) -> IsrKeeper:
         """Fetch what is followed, and see to the ISR of what is led."""
@@ -586,16 +624,9 @@ class Broker:
     def _follow_broker_configs(self, image: ClusterImage) -> None:
         """Dynamic settings: those of this broker before those of all brokers."""
         self._effectless_warnings.of_broker(image.config_of_broker(self.node_id))
-
-        def typed(overrides: Mapping[str, str]) -> dict[str, object]:
-            return {
-                name: keys.BROKER_KEYS[name].parse(text)
-                for name, text in overrides.items()
-                if name in keys.BROKER_KEYS  # a broker of another version may know more
-            }
-
         self.config = self.config.with_dynamic(
-            typed(image.broker_configs.get(self.node_id, {})), typed(image.broker_configs.get(None, {}))
+            readable_broker_overrides(image.broker_configs.get(self.node_id, {})),
+            readable_broker_overrides(image.broker_configs.get(None, {})),
         )
         self._log_configs.clear()
         now = self.clock.monotonic()

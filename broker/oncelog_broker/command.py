@@ -128,6 +128,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     from oncelog_broker.identity.refusals import StartRefused
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
     from oncelog_broker.metadata.embedded import StoreFileError
+    from oncelog_broker.metadata.endpoints import EndpointInUse
     from oncelog_broker.metadata.feature_levels import NoCommonLevel
     from oncelog_broker.metadata.opening import described_store
     from oncelog_broker.metadata.payloads import MalformedPayload
@@ -149,7 +150,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     arrangements.begin(stop)
     reasons = (
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
-        NoCommonLevel, NoteError, StartRefused,
+        EndpointInUse, NoCommonLevel, NoteError, StartRefused,
     )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 from oncelog_protocol.errors import ErrorCode
@@ -15,6 +16,8 @@ MetadataTopic = MetadataResponse.MetadataResponseTopic
 NO_NODE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
+MISSING_SHOWN: Final = 5
+"""Numbers of missing partitions in a message."""
 NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -53,13 +56,15 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its partitions by index; with an `error_code` it has none."""
+    """A topic with its partitions by index; with an `error_code` it has none. `error_message`: more than the code says,
+    None if there is nothing more."""
 
     name: str
     topic_id: bytes = ZERO_UUID
     is_internal: bool = False
     partitions: Mapping[int, Partition] = field(default_factory=dict)
     error_code: int = 0
+    error_message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,8 @@ class Cluster:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
                 # For example LEADER_NOT_AVAILABLE: what we know may still hold.
-                topics.setdefault(answer.name, Topic(answer.name, answer.topic_id, error_code=error_code))
+                unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
+                topics.setdefault(answer.name, unusable)
             else:
                 topics[answer.name] = _topic(answer, self.topics.get(answer.name), brokers)
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
@@ -133,10 +139,22 @@ def error_of(answer: MetadataTopic) -> int:
     LEADER_NOT_AVAILABLE where its partitions are not those from 0 on, each once: there is no such topic, and numbers
     that lie far apart would have us keep a queue for each number between them.
     """
+    return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
+
+
+def fault_of(answer: MetadataTopic) -> str | None:
+    """What is wrong with the numbers of a topic's partitions, None if nothing is."""
     numbers = {told.partition_index for told in answer.partitions}
-    if numbers and (len(numbers) < len(answer.partitions) or min(numbers) < 0 or max(numbers) >= len(numbers)):
-        return ErrorCode.LEADER_NOT_AVAILABLE
-    return answer.error_code
+    if not numbers or (len(numbers) == len(answer.partitions) and min(numbers) >= 0 and max(numbers) < len(numbers)):
+        return None
+    if len(numbers) < len(answer.partitions) or min(numbers) < 0:
+        return "the broker's answer names its partitions wrongly"
+    missing = list(islice((number for number in range(max(numbers)) if number not in numbers), MISSING_SHOWN + 1))
+    shown = ", ".join(map(str, missing[:MISSING_SHOWN])) + (", ..." if len(missing) > MISSING_SHOWN else "")
+    return (
+        f"no broker holds its partitions {shown}, so the topic cannot be used: it was taken over without them. Start "
+        "the cluster again with the data directories that have them, or delete the topic"
+    )
 
 
 def _topic(answer: MetadataTopic, before: Topic | None, brokers: Mapping[int, Broker]) -> Topic:

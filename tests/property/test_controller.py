@@ -156,7 +156,7 @@ class ControllerMachine(RuleBasedStateMachine):
         session = self.sessions[broker] = self.shared.connect()
         if not is_log_tail_kept:
             self.judge.loses_its_tail(broker)
-        registration = BrokerRegistration((Endpoint("P", "h", 1),), is_log_tail_kept=is_log_tail_kept, boot="b")
+        registration = BrokerRegistration((Endpoint("P", "h", broker),), is_log_tail_kept=is_log_tail_kept, boot="b")
         self.do(register_broker(session, broker, registration))
 
     @rule(broker=broker_ids)

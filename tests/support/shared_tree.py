@@ -255,8 +255,11 @@ class TreeSession:
         return outcome
 
     def _commit(self, operations: tuple[Operation, ...], outcome: asyncio.Future[Outcome]) -> None:
-        if self.on_write is not None:
-            self.on_write(operations)
+        try:
+            if self.on_write is not None:
+                self.on_write(operations)
+        except MetadataError as error:
+            return _fail(outcome, error)
         if not self._shared.lives(self.session_id):
             return _fail(outcome, SessionExpired("", "the session is over"))
         try:

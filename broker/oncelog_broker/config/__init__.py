@@ -6,6 +6,7 @@ effect), `effectless_keys` (those of Kafka's brokers; `effectless_warnings` name
 brokers and of topics), `quota_keys`, `security_keys`, which single listeners may have of
 their own (`overrides`; `listener_config` says which value holds), `authorizer_keys` and `http_keys`. `secret` is the
 value of a password, `references` gets values from files and the environment. `load` reads them at start-up from file,
-environment and command line into a `broker_config`, `resolve` says which value holds and where it came from, `alter`
-checks changes, `listeners` reads the addresses.
+environment and command line into a `broker_config`, `resolve` says which value holds and where it came from, `stored`
+what holds in the place of a value in the metadata store that cannot be read, `alter` checks changes, `listeners` reads
+the addresses.
 """

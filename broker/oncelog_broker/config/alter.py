@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
 from oncelog_broker.config.overrides import override_key
+from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -150,7 +151,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
     operation = AlterOperation(change.operation)
     if key.type is not ConfigType.LIST:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} is for lists, configuration {key.name} is none")
-    items = list(key.parse(current) if current is not None else key.default or ())
+    items = list(_parsed(key, current) or ())
     if operation is AlterOperation.SUBTRACT:  # of an element that is not there, or cannot be, nothing is taken away
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
@@ -158,6 +159,14 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
         if item not in items:
             items.append(item)
     return _checked(key, ",".join(items))
+
+
+def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
+    """The present value of a key; its default where it has none, or none that can be read."""
+    try:
+        return key.default if current is None else key.parse(current)
+    except InvalidConfig:
+        return key.default
 
 
 def _checked(key: ConfigKey[Any], value: str | None) -> str:
@@ -177,7 +186,8 @@ def _text(key: ConfigKey[Any], value: object) -> str:
 
 
 def _check_together(overrides: Mapping[str, str]) -> None:
-    """Rules over more than one key of a topic."""
+    """Rules over more than one key of a topic. What cannot be read in the store, and is not changed, breaks none."""
+    overrides = readable_topic_overrides(overrides)
 
     def value(name: str) -> Any:
         key = TOPIC_KEYS[name].key

@@ -13,6 +13,7 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
 from oncelog_broker.config.declared import ConfigKey, ConfigSource, UpdateMode
 from oncelog_broker.config.overrides import override_key
+from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 
@@ -43,7 +44,9 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """The typed value of every topic key for a topic with these `overrides`, valid ones, on this broker."""
+    """The typed value of every topic key for a topic with these `overrides` on this broker. Of those that cannot be
+    read, `stored` says what holds instead."""
+    overrides = readable_topic_overrides(overrides)
     return {
         name: topic_key.key.parse(overrides[name]) if name in overrides else _inherited(topic_key, broker)[0]
         for name, topic_key in TOPIC_KEYS.items()
@@ -52,6 +55,7 @@ def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[st
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
     """Every topic key, for DescribeConfigs."""
+    overrides = readable_topic_overrides(overrides)
     return [_describe_topic_key(topic_key, overrides, broker) for topic_key in TOPIC_KEYS.values()]
 
 

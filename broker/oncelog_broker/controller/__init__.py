@@ -6,6 +6,7 @@
 `candidate_questions.py` asks their brokers, and `candidates.py` keeps. What others ask of it comes to `partitions.py`:
 what leaders propose is judged in `alter_partition.py`, what clients and `balancing.py` want elected in
 `elect_leaders.py`; `shutdown.py` knows who is about to stop. `topics.py` creates, grows and deletes topics by the rules
-of `assignment.py`. `configs.py` changes settings and `acls.py` ACLs, which any broker may, by the rule of
-`read_nodes.py`. `store_errors.py` says what the store's errors mean to a client.
+of `assignment.py`, as long as they fit into a write (`topic_room.py`). `configs.py` changes settings and `acls.py`
+ACLs, which any broker may, by the rule of `read_nodes.py`. `store_errors.py` says what the store's errors mean to a
+client.
 """

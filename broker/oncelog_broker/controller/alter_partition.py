@@ -8,6 +8,9 @@ ISR says whom to wait for, and who asks for an unclean election gets one.
 
 And a replica that is not in sync proposes the ISR as it is: that asks for a new leader epoch of the same leader, before
 the log of that replica begins again with less than it had. What it has told the leader does not count from then on.
+
+A replica whose log has a newer leader epoch than the state asks for one above that (S77): the state is from a store
+that is older than the logs. The leader stays the same, so that the replicas' logs are compared as after an election.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
+MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
 """The sender does not know in which incarnation the replica has fetched: it is not compared."""
 
@@ -44,6 +49,8 @@ class Proposal(NamedTuple):
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
     """Of the sender, who is alone in sync: it gives the partition up."""
+    log_epoch: int = -1
+    """-1, or the last leader epoch of the sender's log, which asks for one above that and proposes nothing."""
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
@@ -78,6 +85,8 @@ def decide(
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "the sender has seen a newer state than this controller")
     if proposal.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if proposal.log_epoch >= 0:
+        return _above_a_log(view, key, proposal, controller_epoch)
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
     if proposal.is_log_offline and set(isr) == set(state.isr) == {proposal.sender} and len(view.replicas(key)) > 1:
@@ -109,6 +118,28 @@ def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controll
     state, epoch = known.state, known.state.leader_epoch + 1
     offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
     return PartitionChange(key, offline, known.version)
+
+
+def _above_a_log(
+    view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
+) -> PartitionChange | KnownState:
+    """What is granted to a replica whose log had a newer epoch than the state: an epoch far above both. Or the state as
+    it is, where that is so. That elections have come to one just above the log meanwhile is not enough, since the log
+    of another replica may have that one."""
+    known = view.states[key]
+    state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
+    if sender not in view.replicas(key):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} is no replica of this partition")
+    if state.leader_epoch >= log_epoch + LOST_EPOCHS:
+        return known
+    if proposal.partition_epoch < known.version:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if max(log_epoch, state.leader_epoch) > MAX_LEADER_EPOCH - 2 * LOST_EPOCHS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no leader epochs are left above {log_epoch}")
+    raised = replace(
+        state, leader_epoch=max(log_epoch, state.leader_epoch) + LOST_EPOCHS, controller_epoch=controller_epoch
+    )
+    return PartitionChange(key, raised, known.version, is_election=False)
 
 
 def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:

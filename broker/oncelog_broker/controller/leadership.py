@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.faults import tell_fault
 from oncelog_broker.metadata.payloads import (
     ControllerRegistration,
+    MalformedPayload,
     encode_controller,
     encode_controller_epoch,
     parse_controller_epoch,
@@ -20,7 +23,10 @@ from oncelog_broker.metadata.store import (
     NodeExists,
     Operation,
     Set,
+    Stat,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
         claimed = Controllership(1, 0)
         raise_epoch = Create(paths.CONTROLLER_EPOCH, encode_controller_epoch(1))
     else:
-        epoch = parse_controller_epoch(existing[0], paths.CONTROLLER_EPOCH)
+        epoch = _epoch_in(store, *existing)
         claimed = Controllership(epoch + 1, existing[1].version + 1)
         raise_epoch = Set(paths.CONTROLLER_EPOCH, encode_controller_epoch(claimed.epoch), existing[1].version)
     try:
@@ -73,4 +79,14 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
     owner = await store.exists(paths.CONTROLLER)
     if epoch is None or owner is None or owner.ephemeral_owner != store.session_id:
         return None
-    return Controllership(parse_controller_epoch(epoch[0], paths.CONTROLLER_EPOCH), epoch[1].version)
+    return Controllership(_epoch_in(store, *epoch), epoch[1].version)
+
+
+def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
+    """The number that the node holds. It is raised with each version, so the version says what it must have been, or
+    less, where it cannot be read; who writes is fenced by the version alone."""
+    try:
+        return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)
+    except MalformedPayload as error:
+        tell_fault(logger, store, paths.CONTROLLER_EPOCH, str(error), f"epoch {stat.version + 1}")
+        return stat.version + 1

@@ -16,6 +16,7 @@ from oncelog_broker.controller.machine import PartitionChange, questions, reassi
 from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.settling import MAX_ATTEMPTS, Settling, Unsettled
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
+from oncelog_broker.controller.topic_room import TopicRoom
 from oncelog_broker.controller.view import KnownState
 from oncelog_broker.controller.writer import in_pieces
 from oncelog_broker.metadata.image import NO_LEADER
@@ -134,6 +135,7 @@ class PartitionController(Settling):
         tried: dict[PartitionKey, ReplicaAssignment | None] = {}
         for _ in range(MAX_ATTEMPTS):
             incarnations = self.view.incarnations
+            room = TopicRoom(self.view, self.pause)
             changes: dict[PartitionKey, int] = {}
             begun = []
             for index in pending:
@@ -144,6 +146,8 @@ class PartitionController(Settling):
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
                     is_done = key in tried and tried[key] == self.view.assignment(key)  # the reply was lost
                     change = None if is_done else self._begin(key, target, may_change_replication_factor)
+                    if change is not None and change.assignment is not None:
+                        await room.take(key, change.assignment)
                 except KafkaError as error:
                     errors[index] = error.as_value()
                     continue
@@ -152,8 +156,12 @@ class PartitionController(Settling):
                     begun.append(change)
                     tried[key] = change.assignment
             again: set[PartitionKey] = set()
+            self._too_large.difference_update(changes)
             for piece in in_pieces(begun):
                 again |= await self._write(piece, incarnations)
+            for key in self._too_large & changes.keys():
+                message = "The topic's assignments do not fit into one write to the metadata store."
+                errors[changes[key]] = KafkaError(ErrorCode.POLICY_VIOLATION, message)
             pending = sorted(changes[key] for key in again if key in changes)
             await self._settle({*again, *changes})  # what has nobody to wait for is completed now
             if not pending:

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.faults import tell_fault
 from oncelog_broker.metadata.payloads import (
     Incarnation,
     MalformedPayload,
@@ -48,7 +49,7 @@ async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_sta
     image. StoreUnavailable."""
     nodes = [paths.broker_config(broker), paths.broker_config(None)]
     for path, found in zip(nodes, await store.get_many(nodes), strict=True):
-        overrides = {} if found is None else _parsed(parse_config, found[0], path) or {}
+        overrides = {} if found is None else _parsed(store, parse_config, found[0], path) or {}
         if UNCLEAN_KEY in overrides:
             return overrides[UNCLEAN_KEY].lower() == "true"
     return unclean_by_static
@@ -69,14 +70,14 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
         if found is None:
             continue
         incarnations[broker] = found[1].version
-        incarnation = _parsed(parse_incarnation, found[0], path) or Incarnation(is_log_tail_kept=False)
+        incarnation = _parsed(store, parse_incarnation, found[0], path) or Incarnation(is_log_tail_kept=False)
         since = incarnation.unsure_epoch(found[1].mzxid)
         if since >= 0:
             unsure[broker] = since
     brokers: dict[int, LiveBroker] = {}
     registered = [paths.broker_id(broker) for broker in known]
     for broker, path, found in zip(known, registered, await store.get_many(registered), strict=True):
-        registration = None if found is None else _parsed(parse_broker, found[0], path)
+        registration = None if found is None else _parsed(store, parse_broker, found[0], path)
         if found is not None and registration is not None:
             brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack)
     return view.put_brokers(brokers, incarnations, unsure)
@@ -88,7 +89,7 @@ async def read_topics(store: MetadataStore, view: ClusterView, names: Collection
     wanted = [paths.topic(name) for name in ordered]
     keys: list[PartitionKey] = []
     for name, path, found in zip(ordered, wanted, await store.get_many(wanted), strict=True):
-        topic = None if found is None else await _parsed_topic(found[0], path, pause)
+        topic = None if found is None else await _parsed_topic(store, found[0], path, pause)
         if found is None or topic is None:
             await with_pauses(view.topic_removed(name), pause)
             continue
@@ -106,7 +107,7 @@ async def read_configs(store: MetadataStore, view: ClusterView, names: Iterable[
     wanted = {name: paths.topic_config(name) for name in names}
     changed = set()
     for (name, path), found in zip(wanted.items(), await store.get_many(list(wanted.values())), strict=True):
-        overrides = {} if found is None else _parsed(parse_config, found[0], path) or {}
+        overrides = {} if found is None else _parsed(store, parse_config, found[0], path) or {}
         before = view.allows_unclean_election(name)
         view.unclean.pop(name, None)
         if UNCLEAN_KEY in overrides:
@@ -128,39 +129,41 @@ async def _read_marks(store: MetadataStore, view: ClusterView) -> None:
 async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[PartitionKey]) -> None:
     state_paths = [paths.partition_state(*key) for key in keys]
     for key, path, found in zip(keys, state_paths, await store.get_many(state_paths), strict=True):
-        if not _take_over(view, key, path, found):
-            view.remove_topic(key.topic)  # or we would think that nobody has ever led it
+        if not _take_over(store, view, key, path, found):
+            view.put_unreadable(key)  # or we would think that nobody has ever led it
 
 
-def _take_over(view: ClusterView, key: PartitionKey, path: str, found: tuple[bytes, Stat] | None) -> bool:
+def _take_over(
+    store: MetadataStore, view: ClusterView, key: PartitionKey, path: str, found: tuple[bytes, Stat] | None
+) -> bool:
     """Whether the state can be read, or there is none."""
     if found is None:
         view.put_state(key, None)
         return True
-    state = _parsed(parse_partition_state, found[0], path)
+    state = _parsed(store, parse_partition_state, found[0], path)
     if state is not None and key.topic in view.topics:
         view.put_state(key, KnownState(state, found[1].version, found[1].mzxid))
     return state is not None
 
 
-async def _parsed_topic(data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
+async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
     try:
         return await with_pauses(topic_in_steps(data, path), pause)
     except MalformedPayload as error:
-        _pass_over(error)
+        _pass_over(store, error)
         return None
 
 
-def _parsed(parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
+def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
     try:
         return parse(data, path)
     except MalformedPayload as error:
-        _pass_over(error)
+        _pass_over(store, error)
         return None
 
 
-def _pass_over(error: MalformedPayload) -> None:
-    logger.error("the controller passes over what it cannot read", extra={"path": error.path, "reason": error})
+def _pass_over(store: MetadataStore, error: MalformedPayload) -> None:
+    tell_fault(logger, store, error.path, str(error), "the controller leaves what it is about as it is")
 
 
 async def _children(store: MetadataStore, path: str) -> list[str]:

@@ -8,6 +8,7 @@ whole before the next decision.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -21,9 +22,11 @@ from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_p
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
 from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import ConnectionLost, MetadataStore
+from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, RequestTooLarge
 from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -61,6 +64,8 @@ class Settling:
         self._unclean_by_default = unclean_by_default
         self.pause = pause
         self._turn = asyncio.Lock()
+        self._too_large: set[PartitionKey] = set()
+        """Partitions of which a change did not fit into one write."""
         self._must_read_all = True
         self._has_missed = False
         """Whether something may have been missed since everything began to be read."""
@@ -245,6 +250,8 @@ class Settling:
         topics = {key.topic for key in keys}
         try:
             await self._writer.write(self.view, piece, incarnations)
+        except RequestTooLarge as error:
+            return await self._write_less(piece, incarnations, error)
         except Refused as refused:
             if refused.brokers:
                 return keys | self.view.keys_on(await reading.read_brokers(self._store, self.view))
@@ -255,6 +262,25 @@ class Settling:
         else:
             return set()
         return keys
+
+    async def _write_less(
+        self, piece: Sequence[PartitionChange], incarnations: Mapping[int, int], error: RequestTooLarge
+    ) -> set[PartitionKey]:
+        """As `_write`, of a piece that is too large for one write: half by half. A change that is too large by itself
+        is given up, since no attempt would end otherwise."""
+        if len(piece) > 1:
+            middle = len(piece) // 2
+            again = await self._write(piece[:middle], incarnations)
+            return again | await self._write(piece[middle:], incarnations)
+        key = piece[0].key
+        if key not in self._too_large:
+            logger.error(
+                "a change of a partition is too large for the metadata store and is not made: give the topic fewer "
+                "partitions, or reassign fewer of them at once",
+                extra={"partition": f"{key.topic}-{key.partition}", "reason": error},
+            )
+        self._too_large.add(key)
+        return set()
 
     def _is_reassigned(self, key: PartitionKey) -> bool:
         assignment = self.view.assignment(key)

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from oncelog_broker.controller.settling import Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.store import MetadataError, StoreUnavailable
+from oncelog_broker.metadata.store import MetadataError, RequestTooLarge, StoreUnavailable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
-    """Turns errors of the store that mean something to a client into KafkaErrors: NOT_CONTROLLER, and
-    REQUEST_TIMED_OUT where nobody knows whether `subject` was changed."""
+    """Turns errors of the store that mean something to a client into KafkaErrors: NOT_CONTROLLER, POLICY_VIOLATION for
+    what is too large to be written, and REQUEST_TIMED_OUT where nobody knows whether `subject` was changed."""
     try:
         yield
     except (StoreUnavailable, Unsettled) as error:
@@ -23,6 +23,9 @@ def translated(subject: str) -> Iterator[None]:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from error
     except Deposed as error:
         raise not_controller() from error
+    except RequestTooLarge as error:
+        message = f"'{subject}' was not changed, it does not fit into one write to the metadata store: {error}"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message) from error
     except MetadataError as error:
         raise_if_fenced(error)
         raise

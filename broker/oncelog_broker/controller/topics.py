@@ -29,6 +29,7 @@ from oncelog_broker.controller.election import first_leader
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.reading import STATES_AT_A_TIME
 from oncelog_broker.controller.store_errors import raise_if_fenced, too_contended, translated, unknown_topic
+from oncelog_broker.controller.topic_room import check_topic_fits
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import MAX_MULTI_BYTES, incarnation_checks, size_of
 from oncelog_broker.metadata import paths
@@ -43,6 +44,7 @@ from oncelog_broker.metadata.payloads import (
     topic_in_steps,
 )
 from oncelog_broker.metadata.store import (
+    MAX_REQUEST_BYTES,
     BadVersion,
     Create,
     Delete,
@@ -74,6 +76,8 @@ MAX_PARTITIONS_PER_BATCH: Final = 10_000
 """Made by one request, as in Kafka (KRaft's ReplicationControlManager): as many as a broker is planned for."""
 MAX_OPERATIONS_PER_MULTI: Final = 500
 """What one write may create or delete; a partition is two nodes."""
+SPARE_BYTES: Final = 20_000
+"""Left free in a write that makes a topic: for what is not counted, the operations' overhead above all."""
 PARTITIONS_WITH_THE_TOPIC: Final = 200
 """How many partitions get their states in the write that makes them."""
 
@@ -212,9 +216,10 @@ class TopicController:
                 if validate_only:
                     return after
                 data = await with_pauses(topic_encoded_in_steps(after), term.pause)
+                check_topic_fits(name, data)
                 operations: list[Operation] = [
                     Set(paths.topic(name), data, stat.version),
-                    *_first_states(name, placed, term),
+                    *_first_states(name, placed, term, len(data)),
                 ]
                 took_place = partial(self._holds, paths.topic(name), data)
                 try:
@@ -236,13 +241,15 @@ class TopicController:
     ) -> list[Operation]:
         """Counted as one that was made: who changes settings knows by that whether the topic is the one of before."""
         data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
+        check_topic_fits(name, data)
+        config = await self._first_config(name, overrides)
         return [
             term.controllership.fence,
             Set(paths.TOPICS, b""),
             Create(paths.topic(name), data),
             Create(paths.partitions(name)),
-            *_first_states(name, placed, term),
-            *await self._first_config(name, overrides),
+            *_first_states(name, placed, term, len(data) + size_of(config)),
+            *config,
         ]
 
     async def _mark(self, name: str, topic: TopicAssignment, term: PartitionController) -> None:
@@ -369,9 +376,9 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
         await term.brokers_changed()
 
 
-def _first_states(name: str, placed: Assignment, term: PartitionController) -> list[Operation]:
-    """The nodes of the first of these partitions, beneath the topic's `partitions` node; the term gives the others
-    theirs."""
+def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
+    """The nodes of the first of these partitions, beneath the topic's `partitions` node, as far as they fit into a
+    write of which so many bytes are `taken`; the term gives the others theirs."""
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
     for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):
@@ -379,9 +386,16 @@ def _first_states(name: str, placed: Assignment, term: PartitionController) -> l
         if state is not None:
             states[partition] = state
     operations = incarnation_checks(view.incarnations, {broker for state in states.values() for broker in state.isr})
+    room = MAX_REQUEST_BYTES - SPARE_BYTES - taken - size_of(operations)
     for partition, state in states.items():
-        operations.append(Create(paths.partition(name, partition)))
-        operations.append(Create(paths.partition_state(name, partition), encode_partition_state(state)))
+        of_partition: list[Operation] = [
+            Create(paths.partition(name, partition)),
+            Create(paths.partition_state(name, partition), encode_partition_state(state)),
+        ]
+        room -= size_of(of_partition)
+        if room < 0:
+            break
+        operations.extend(of_partition)
     return operations
 
 

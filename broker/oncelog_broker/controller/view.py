@@ -51,6 +51,8 @@ class ClusterView:
         self.topic_versions: dict[str, int] = {}
         """Of the topics' nodes: what a change of an assignment must name."""
         self.states: dict[PartitionKey, KnownState] = {}
+        self.unreadable: set[PartitionKey] = set()
+        """Partitions whose state holds nonsense: they stay as they are, whoever leads them."""
         self.unclean_by_default = unclean_by_default
         self.unclean: dict[str, bool] = {}
         """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
@@ -81,9 +83,9 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """Empty for a partition that does not exist."""
+        """Empty for a partition that does not exist, or of which nobody can read the state: nothing is to be done."""
         assignment = self.assignment(key)
-        return () if assignment is None else assignment.replicas
+        return () if assignment is None or key in self.unreadable else assignment.replicas
 
     def allows_unclean_election(self, topic: str) -> bool:
         return self.unclean.get(topic, self.unclean_by_default)
@@ -162,6 +164,7 @@ class ClusterView:
         for number, (partition, assignment) in enumerate(topic.partitions.items()):
             key = PartitionKey(name, partition)
             self.states.pop(key, None)
+            self.unreadable.discard(key)
             for broker in assignment.replicas:
                 self._hosted[broker].discard(key)
             if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
@@ -170,12 +173,18 @@ class ClusterView:
     def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
         """The state of a partition, None while it has none."""
         before = self.states.get(key)
+        self.unreadable.discard(key)
         if known is None:
             self.states.pop(key, None)
         else:
             self.states[key] = known
         if known is None or (known.state.leader != NO_LEADER and known != before):
             self.candidates.forget(key)
+
+    def put_unreadable(self, key: PartitionKey) -> None:
+        """The partition has a state, and nobody can read it."""
+        self.states.pop(key, None)
+        self.unreadable.add(key)
 
     def put_brokers(
         self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int], unsure: Mapping[int, int]

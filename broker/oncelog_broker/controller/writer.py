@@ -31,6 +31,7 @@ from oncelog_broker.metadata.store import (
     MetadataError,
     MetadataStore,
     Operation,
+    RequestTooLarge,
     Set,
     StoreUnavailable,
 )
@@ -42,7 +43,7 @@ MAX_PARTITIONS_PER_MULTI: Final = 250
 """In one write: the encoding of so many takes the event loop some milliseconds."""
 MAX_MULTI_BYTES: Final = 700_000
 """In one write: ZooKeeper drops the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
-OPERATION_BYTES: Final = 50
+OPERATION_BYTES: Final = 80
 """What an operation takes beside its path and data, generously."""
 NAMES_IN_A_LINE: Final = 10
 """Of the log."""
@@ -107,7 +108,8 @@ class StateWriter:
         self._pause = pause
 
     async def write(self, view: ClusterView, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> None:
-        """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, StoreUnavailable.
+        """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, RequestTooLarge,
+        StoreUnavailable.
 
         `incarnations` are those that the decisions saw. The view may know newer ones by now, of brokers that were away
         since and may have lost what the decisions count on.
@@ -125,7 +127,7 @@ class StateWriter:
         operations.extend(map(_operation, piece))
         try:
             stats = await self._store.multi(operations)
-        except StoreUnavailable:
+        except (StoreUnavailable, RequestTooLarge):
             raise
         except MetadataError as error:
             if error.path == paths.CONTROLLER_EPOCH:

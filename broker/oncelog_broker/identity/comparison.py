@@ -27,6 +27,7 @@ class _Findings:
     adopts_unknown: bool = False
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     has_older_directories: bool = False
+    has_older_store: bool = False
 
 
 MAX_NAMES: Final = 10
@@ -70,6 +71,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         found.is_unsure,
         found.adopts_unknown,
         found.lost,
+        found.has_older_store,
         found.has_older_directories,
     )
 
@@ -273,6 +275,7 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
 
 def _judge_older_store(facts: StartFacts, newer: list[str], found: _Findings) -> None:
     store, notes = facts.store, _notes(facts)
+    found.has_older_store = True
     seen = max(note.registration for note in notes), max(note.zxid for note in notes)
     differs = (
         f"the metadata store at {store.place} is older than {_listed(newer)}: it knows {store.registration + 1} "

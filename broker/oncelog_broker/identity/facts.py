@@ -135,5 +135,8 @@ class Verdict:
     """Logs of topics that the store does not know are taken over, since the store is older."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     """By directory id, those that the broker had and has no more. What has no log may have been there."""
+    has_older_store: bool = False
+    """The metadata store is an earlier state of what the directories know: leader epochs may have been given out since
+    then."""
     has_older_directories: bool = False
     """Ask for `alone_in_sync`, and compare again."""

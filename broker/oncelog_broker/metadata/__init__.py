@@ -7,10 +7,10 @@ are to it, `zk_acls.py` what others may do with our nodes, `lease.py` says how l
 `watches.py` is what both share; `opening.py` chooses.
 `paths.py`, `payloads.py` and `acl_payload.py` say what lies where, `quotas.py` whom quotas are for, and
 `address_nodes.py` which addresses are spelled otherwise; `reader.py` reads that into the immutable `image.py`, which
-`cache.py` keeps current. `membership.py` keeps a broker in the cluster, which `cluster_id.py` names, by
-`registration.py`, where `feature_levels.py` lets it in, with what `incarnation.py` knows of the process before it;
-`founding.py` is what a new cluster begins with, `store_identity.py` what a store says of itself to a broker that
-starts; `producer_ids.py` gives it producer ids, `login_key.py` a secret. `metadata_copy.py` keeps a copy of the
-metadata in its data directory, with which `restoring.py` founds the cluster again when the store was lost.
-`topic_names.py` has the rules of names.
+`cache.py` keeps current; `faults.py` tells of what cannot be read. `membership.py` keeps a broker in the cluster, which
+`cluster_id.py` names, by `registration.py`, where `feature_levels.py` lets it in, `endpoints.py` keeps out who has
+another's address, and with what `incarnation.py` knows of the process before it; `founding.py` is what a new cluster
+begins with, `store_identity.py` what a store says of itself to a broker that starts; `producer_ids.py` gives it
+producer ids, `login_key.py` a secret. `metadata_copy.py` keeps a copy of the metadata in its data directory, with which
+`restoring.py` founds the cluster again when the store was lost. `topic_names.py` has the rules of names.
 """

@@ -17,7 +17,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from oncelog_broker.metadata.registration import Membership, WrongStore
+from oncelog_broker.metadata.endpoints import EndpointInUse
+from oncelog_broker.metadata.registration import BrokerIdInUse, Membership, WrongStore
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.tasks import Tasks
@@ -148,6 +149,8 @@ class ClusterMember:
                     self._told = str(error)
             except StoreUnavailable as error:
                 _log.info("not back in the cluster yet: %s", error)
+            except (BrokerIdInUse, EndpointInUse) as error:
+                _log.error("not back in the cluster, trying again: %s", error)
             except Exception:
                 _log.exception("not back in the cluster, trying again")
             else:

@@ -25,14 +25,19 @@ MAX_NAME_CHARS: Final = 256
 
 def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, float]:
     """The quotas among the settings of an entity. What is no number above 0 limits nothing."""
-    values = {}
-    for key in keys_of(entity):
-        text = settings.get(key)
-        if text is not None:
-            try:
-                value = float(text)
-            except ValueError:
-                continue
-            if value > 0 and math.isfinite(value):
-                values[key] = value
-    return values
+    given = ((key, _limit(settings.get(key))) for key in keys_of(entity))
+    return {key: value for key, value in given if value is not None}
+
+
+def unreadable_quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, str]:
+    """The quotas of an entity that were set, and are no numbers above 0."""
+    given = ((key, settings.get(key)) for key in keys_of(entity))
+    return {key: text for key, text in given if text is not None and _limit(text) is None}
+
+
+def _limit(text: str | None) -> float | None:
+    try:
+        value = 0.0 if text is None else float(text)
+    except ValueError:
+        return None
+    return value if value > 0 and math.isfinite(value) else None

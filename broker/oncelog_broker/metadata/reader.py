@@ -14,9 +14,17 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from oncelog_broker.config.stored import (
+    UNREADABLE_BROKER,
+    UNREADABLE_TOPIC,
+    Unreadable,
+    unreadable_broker_overrides,
+    unreadable_topic_overrides,
+)
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.acl_payload import parse_acls
 from oncelog_broker.metadata.address_nodes import OtherNodes, other_nodes
+from oncelog_broker.metadata.faults import tell_fault
 from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.payloads import (
     MalformedPayload,
@@ -29,11 +37,11 @@ from oncelog_broker.metadata.payloads import (
     parse_partition_state,
     topic_in_steps,
 )
-from oncelog_broker.metadata.quotas import Values, quota_values
+from oncelog_broker.metadata.quotas import Values, quota_values, unreadable_quotas
 from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
 from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 from oncelog_protocol.acls import AclEntry, ResourcePattern
-from oncelog_protocol.quotas import QuotaEntity
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 from oncelog_protocol.uuids import ZERO_UUID
 
 _log = logging.getLogger(__name__)
@@ -55,9 +63,12 @@ class PartitionKey(NamedTuple):
 
 async def read_image(store: MetadataStore, before: ClusterImage | None = None, pause: Pause = no_pause) -> ClusterImage:
     """The whole cluster. NoNode if the store has no cluster id: nobody registered yet. MalformedPayload: nor has it
-    one that can be read."""
+    one that can be read, and no image `before` says what it was."""
     data, _ = await store.get(paths.CLUSTER_ID)
-    cluster_id = parse_cluster_id(data, paths.CLUSTER_ID)
+    if before is None:
+        cluster_id = parse_cluster_id(data, paths.CLUSTER_ID)
+    else:
+        cluster_id = _parsed(store, parse_cluster_id, data, paths.CLUSTER_ID) or before.cluster_id
     known = ClusterImage(cluster_id) if before is None else before
     image = ClusterImage(cluster_id)
     for broker in (await read_brokers(store, known, await _children_as_ids(store, paths.BROKER_IDS))).values():
@@ -86,7 +97,7 @@ async def read_brokers(
     for broker_id, path, found in zip(broker_ids, wanted, await store.get_many(wanted), strict=True):
         brokers[broker_id] = None
         if found is not None:
-            registration = _parsed(parse_broker, found[0], path)
+            registration = _parsed(store, parse_broker, found[0], path)
             brokers[broker_id] = (
                 before.brokers.get(broker_id)
                 if registration is None
@@ -99,7 +110,7 @@ async def read_controller(store: MetadataStore, before: ClusterImage = NOTHING_K
     (found,) = await store.get_many([paths.CONTROLLER])
     if found is None:
         return NO_CONTROLLER
-    registration = _parsed(parse_controller, found[0], paths.CONTROLLER)
+    registration = _parsed(store, parse_controller, found[0], paths.CONTROLLER)
     return before.controller_id if registration is None else registration.broker_id
 
 
@@ -125,7 +136,7 @@ async def read_topics(
         some = names[start : start + STATES_AT_A_TIME]
         wanted = [paths.topic(name) for name in some]
         for name, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
-            assignment = None if node is None else await _parsed_topic(node[0], path, pause)
+            assignment = None if node is None else await _parsed_topic(store, node[0], path, pause)
             if node is None:
                 read.gone.append(name)
             elif assignment is not None:
@@ -140,7 +151,7 @@ async def read_topics(
         topic = before.topics.get(key.topic)
         is_same = topic is not None and topic.topic_id == (assignment.topic_id or ZERO_UUID)
         known = topic.partitions.get(key.partition) if topic is not None and is_same else None
-        found[key.topic][key.partition] = _partition(key, assignment.partitions[key.partition], node, known)
+        found[key.topic][key.partition] = _partition(store, key, assignment.partitions[key.partition], node, known)
     for name, assignment in assignments.items():
         read.found.append(_topic(before, name, assignment.topic_id or ZERO_UUID, found[name]))
     return read
@@ -179,7 +190,7 @@ async def read_partitions(
             topic = image.topics[key.topic]
             before = topic.partitions[key.partition]
             assignment = ReplicaAssignment(before.replicas, before.adding_replicas, before.removing_replicas)
-            state = _partition(key, assignment, node, before)
+            state = _partition(store, key, assignment, node, before)
             if state is not before:
                 if key.topic not in changed:
                     changed[key.topic] = dict(topic.partitions)
@@ -191,11 +202,17 @@ async def read_partitions(
 async def read_topic_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
-    """Overrides of each topic; empty without any."""
+    """Overrides of each topic; empty without any. Where nobody has ever read what they are, all records are kept."""
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
         some = names[start : start + STATES_AT_A_TIME]
-        read |= await _read_configs(store, some, [paths.topic_config(name) for name in some], before.config_of_topic)
+        wanted = [paths.topic_config(name) for name in some]
+        found = await _read_configs(
+            store, some, wanted, lambda name: before.topic_configs.get(name) or UNREADABLE_TOPIC
+        )
+        for name, path in zip(some, wanted, strict=True):
+            _tell_unreadable(store, path, unreadable_topic_overrides(found[name]))
+        read |= found
         await pause()
     return read
 
@@ -207,7 +224,12 @@ async def read_broker_configs(
     known = [name for name in names if name == paths.DEFAULT_BROKER or name.isdecimal()]
     brokers = [None if name == paths.DEFAULT_BROKER else int(name) for name in known]
     wanted = [f"{paths.BROKER_CONFIGS}/{name}" for name in known]
-    return await _read_configs(store, brokers, wanted, lambda broker: before.broker_configs.get(broker, {}))
+    read = await _read_configs(
+        store, brokers, wanted, lambda broker: before.broker_configs.get(broker) or UNREADABLE_BROKER
+    )
+    for broker, path in zip(brokers, wanted, strict=True):
+        _tell_unreadable(store, path, unreadable_broker_overrides(read[broker]))
+    return read
 
 
 async def read_acls(
@@ -221,7 +243,7 @@ async def read_acls(
         wanted = [paths.acls(pattern) for pattern in some]
         for pattern, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
             known = before.acls.get(pattern)
-            entries = None if node is None else _parsed(parse_acls, node[0], path)
+            entries = None if node is None else _parsed(store, parse_acls, node[0], path)
             if node is not None and entries is None:
                 read[pattern] = frozenset() if known is None else known
             else:
@@ -239,7 +261,10 @@ async def read_user_configs(
         some = names[start : start + STATES_AT_A_TIME]
         users = [None if name == paths.DEFAULT_BROKER else paths.unsanitized(name) for name in some]
         wanted = [f"{paths.USER_CONFIGS}/{name}" for name in some]
-        read |= await _read_configs(store, users, wanted, lambda user: before.user_configs.get(user, {}))
+        found = await _read_configs(store, users, wanted, lambda user: before.user_configs.get(user, {}))
+        for user, path in zip(users, wanted, strict=True):
+            _tell_bad_quotas(store, path, QuotaEntity(DEFAULT if user is None else user), found[user])
+        read |= found
         await pause()
     return read
 
@@ -257,18 +282,21 @@ async def read_quotas(
         some = entities[start : start + STATES_AT_A_TIME]
         wanted = [paths.quotas(entity) for entity in some]
         for entity, path, node in zip(some, wanted, await store.get_many(wanted), strict=True):
-            read[entity] = _quotas_in(entity, node, path, before)
+            read[entity] = _quotas_in(store, entity, node, path, before)
         for entity in others.keys() & set(some):
             nodes = await store.get_many(list(others[entity]))
             for path, node in zip(others[entity], nodes, strict=True):
-                read[entity] = {**_quotas_in(entity, node, path, before), **read[entity]}
+                read[entity] = {**_quotas_in(store, entity, node, path, before), **read[entity]}
         await pause()
     return read
 
 
-def _quotas_in(entity: QuotaEntity, node: _Found, path: str, before: ClusterImage) -> Values:
-    settings = {} if node is None else _parsed(parse_config, node[0], path)
-    return before.quotas.get(entity, {}) if settings is None else quota_values(entity, settings)
+def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: str, before: ClusterImage) -> Values:
+    settings = {} if node is None else _parsed(store, parse_config, node[0], path)
+    if settings is None:
+        return before.quotas.get(entity, {})
+    _tell_bad_quotas(store, path, entity, settings)
+    return quota_values(entity, settings)
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
@@ -302,7 +330,7 @@ async def _read_configs(
 ) -> dict[K, Mapping[str, str]]:
     read: dict[K, Mapping[str, str]] = {}
     for name, path, node in zip(names, wanted, await store.get_many(wanted), strict=True):
-        overrides = {} if node is None else _parsed(parse_config, node[0], path)
+        overrides = {} if node is None else _parsed(store, parse_config, node[0], path)
         read[name] = before(name) if overrides is None else overrides
     return read
 
@@ -327,7 +355,7 @@ def _topic(before: ClusterImage, name: str, topic_id: bytes, partitions: dict[in
 
 
 def _partition(
-    key: PartitionKey, assignment: ReplicaAssignment, found: _Found, before: PartitionState | None
+    store: MetadataStore, key: PartitionKey, assignment: ReplicaAssignment, found: _Found, before: PartitionState | None
 ) -> PartitionState:
     """`before`: the state of the same partition of the same topic."""
     replicas, adding, removing = assignment.replicas, assignment.adding_replicas, assignment.removing_replicas
@@ -341,7 +369,7 @@ def _partition(
         and (before.replicas, before.adding_replicas, before.removing_replicas) == (replicas, adding, removing)
     ):
         return before
-    state = _parsed(parse_partition_state, data, paths.partition_state(*key))
+    state = _parsed(store, parse_partition_state, data, paths.partition_state(*key))
     if state is None:
         return before or unled
     return PartitionState(
@@ -356,23 +384,34 @@ def _partition(
     )
 
 
-async def _parsed_topic(data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
+async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
     """None for nonsense, as in `_parsed`."""
     try:
         return await with_pauses(topic_in_steps(data, path), pause)
     except MalformedPayload as error:
-        _tell(error)
+        _tell(store, error)
         return None
 
 
-def _parsed(parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
+def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
     """None for nonsense: what it is about stays as it was."""
     try:
         return parse(data, path)
     except MalformedPayload as error:
-        _tell(error)
+        _tell(store, error)
         return None
 
 
-def _tell(error: MalformedPayload) -> None:
-    _log.error("the cluster image keeps what it had: %s", error)
+def _tell_unreadable(store: MetadataStore, path: str, faults: Iterable[Unreadable]) -> None:
+    for name, reason, instead in faults:
+        holds = "the value that would hold without it" if instead is None else f"{name}={instead}: records are kept"
+        tell_fault(_log, store, path, reason, holds)
+
+
+def _tell_bad_quotas(store: MetadataStore, path: str, entity: QuotaEntity, settings: Mapping[str, str]) -> None:
+    for key, text in unreadable_quotas(entity, settings).items():
+        tell_fault(_log, store, path, f"{key} must be a number above 0, not {text!r:.40}", "no such quota")
+
+
+def _tell(store: MetadataStore, error: MalformedPayload) -> None:
+    tell_fault(_log, store, error.path, str(error), "what was known before, if anything was")

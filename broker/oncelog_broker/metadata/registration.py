@@ -16,11 +16,15 @@ may lack records that it once had: whoever has registered twice since then is as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.endpoints import EndpointInUse, endpoint_conflict
+from oncelog_broker.metadata.faults import tell_fault
 from oncelog_broker.metadata.founding import (
     MAX_CHUNK_BYTES,
     FoundLogs,
@@ -34,8 +38,10 @@ from oncelog_broker.metadata.founding import (
 )
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
+    Endpoint,
     Founding,
     Incarnation,
+    MalformedPayload,
     StoreIdentity,
     encode_broker,
     encode_cluster_id,
@@ -61,6 +67,8 @@ from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_protocol.uuids import uuid_to_string
 
 __all__ = ["BrokerIdInUse", "FoundLogs", "FoundTopic", "Membership", "WrongStore", "register_broker"]
+
+_log = logging.getLogger(__name__)
 
 
 class BrokerIdInUse(Exception):
@@ -103,18 +111,21 @@ async def register_broker(
 
     `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which may
     be that of a broker that has died. `process`: the nonce of this process. `before`: its registration in an earlier
-    session. BrokerIdInUse; WrongStore; StoreUnavailable: may be called again, a registration of the same session is
-    recognised.
+    session. BrokerIdInUse, EndpointInUse; WrongStore; StoreUnavailable: may be called again, a registration of the same
+    session is recognised.
     """
     path = paths.broker_id(broker_id)
     while True:
+        await _wait_for_endpoints(store, broker_id, registration.endpoints, wait_seconds)
         try:
-            return await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
+            membership = await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
+            return await _with_endpoints(store, broker_id, registration.endpoints, membership)
         except NodeExists as error:
             # Another path: another broker founds the cluster at this moment. None: it has gone meanwhile.
             stat = await store.exists(path) if error.path == path else None
             if stat is not None and stat.ephemeral_owner == store.session_id:
-                return await _membership(store, broker_id, stat.czxid)
+                membership = await _membership(store, broker_id, stat.czxid)
+                return await _with_endpoints(store, broker_id, registration.endpoints, membership)
             if stat is not None and not await _is_gone_within(store, path, wait_seconds):
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
@@ -123,6 +134,34 @@ async def register_broker(
             if error.path != paths.FOUNDING:
                 raise
             # Another process with our id has finished what we had begun to found.
+
+
+async def _wait_for_endpoints(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], wait_seconds: float
+) -> None:
+    """Return when no other broker is registered with one of these addresses. EndpointInUse: it is still there after
+    `wait_seconds`, so it lives."""
+    while (conflict := await endpoint_conflict(store, broker_id, endpoints)) is not None:
+        if wait_seconds:
+            _log.warning(
+                "another broker is registered with an address of this one: waiting for its registration to end",
+                extra={"broker": conflict.broker_id, "address": f"{conflict.host}:{conflict.port}"},
+            )
+        if not await _is_gone_within(store, conflict.path, wait_seconds):
+            raise EndpointInUse(conflict)
+
+
+async def _with_endpoints(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], membership: Membership
+) -> Membership:
+    """The registration that was made, if nobody was sooner with one of its addresses; else it is withdrawn.
+    EndpointInUse."""
+    conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
+    if conflict is None:
+        return membership
+    with contextlib.suppress(NoNode):  # the session has ended meanwhile, and it with that
+        await store.delete(paths.broker_id(broker_id))
+    raise EndpointInUse(conflict)
 
 
 async def _try_to_register(
@@ -174,7 +213,7 @@ async def _try_to_register(
     else:
         data, stat = incarnation
         registration = replace(registration, previous_epoch=stat.mzxid)
-        unsure_since = parse_incarnation(data, incarnation_path).unsure_epoch(stat.mzxid)
+        unsure_since = _parsed_incarnation(store, data, incarnation_path).unsure_epoch(stat.mzxid)
         payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))
         said = Set(incarnation_path, payload, stat.version)
     registers: list[Operation] = [said, Create(path, encode_broker(registration), ephemeral=True)]
@@ -197,6 +236,15 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
             "", f"the store is another one now, of cluster {cluster_id}. Bring the one of cluster {before.cluster_id} "
             "back; or restart this broker, which then says how to go on",
         )  # fmt: skip
+
+
+def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
+    """One that cannot be read may have said that the broker's logs had lost their ends."""
+    try:
+        return parse_incarnation(data, path)
+    except MalformedPayload as error:
+        tell_fault(_log, store, path, str(error), "the broker may lack records that it once had")
+        return Incarnation(is_log_tail_kept=False)
 
 
 async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:

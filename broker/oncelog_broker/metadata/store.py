@@ -75,7 +75,8 @@ class NoChildrenForEphemerals(MetadataError):
 
 
 class RequestTooLarge(MetadataError):
-    """More than MAX_REQUEST_BYTES in one write: ZooKeeper would drop the connection, again and again."""
+    """More than MAX_REQUEST_BYTES in one write: ZooKeeper would drop the connection, again and again. `path` is the
+    node that takes the most of it. Nothing was written, and trying again does not help."""
 
 
 class StoreUnavailable(MetadataError):

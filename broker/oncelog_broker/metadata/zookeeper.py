@@ -65,7 +65,8 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """How often a start that waits for ZooKeeper says so."""
 REFUSED_SECONDS: Final = 1.0
-"""After a session that the servers ended before it had begun another one is tried so much later."""
+"""After a session that the servers ended before it had begun, or in which they refused a watch, another one is tried so
+much later."""
 OVERHEAD_BYTES: Final = 80
 """Of one operation of a multi, with its ACL, beside path and data."""
 
@@ -249,8 +250,10 @@ class ZooKeeperStore:
         if not operations:
             return []
         request = self._multi(operations)
-        if sum(_size(operation) for operation in request.operations) > MAX_REQUEST_BYTES:
-            raise RequestTooLarge(operations[0].path, f"a write of more than {MAX_REQUEST_BYTES} bytes")
+        sizes = [_size(operation) for operation in request.operations]
+        if sum(sizes) > MAX_REQUEST_BYTES:
+            largest = operations[sizes.index(max(sizes))]
+            raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
             # Those beside the one that failed say "rolled back" and "not tried".
@@ -362,13 +365,30 @@ class ZooKeeperStore:
         def on_answer(answer: asyncio.Future[Any]) -> None:
             error = None if answer.cancelled() else answer.exception()
             if error is not None and not isinstance(error, _UNREACHABLE):
-                _log.error("ZooKeeper cannot watch %s: version 3.6 or later is needed: %r", root, error)
+                self._on_watch_refused(session, root, error)
 
         session.send(AddWatch(self._full(root))).add_done_callback(on_answer)
 
+    def _on_watch_refused(self, session: ZooKeeperSession, root: str, error: BaseException) -> None:
+        """Without its watches a broker would go on with a cluster of the past. So the session ends, and another one is
+        begun a little later, perhaps with another server of the ensemble; until one takes the watches it is lost."""
+        if session is not self._session or self._closed:
+            return
+        if not self._refused:
+            self._refused = (
+                f"ZooKeeper does not let us watch {self._full(root)} ({error!r}): version 3.6 or later is needed, and "
+                "the right to read what is watched"
+            )
+            _log.error(self._refused)
+        self._session, self._key, self._is_connected = None, None, False
+        self._stop_lease_timer()
+        self._tell(SessionState.LOST)
+        self._dispose(session)
+        asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._begin_session)
+
     def _on_begun(self, connects: int, answer: asyncio.Future[Any]) -> None:
         """The first request of a connection was answered."""
-        if connects != self._connects or answer.cancelled() or self._closed:
+        if connects != self._connects or answer.cancelled() or self._closed or self._session is None:
             return
         refused = answer.exception() or next((r for r in answer.result() if isinstance(r, Exception)), None)
         if refused is not None:
@@ -399,7 +419,8 @@ class ZooKeeperStore:
         asyncio.get_running_loop().call_later(HEARTBEAT_SHARE * timeout, self._beat, connects)
 
     def _on_beat_answered(self, connects: int, sent: float, answer: asyncio.Future[Any]) -> None:
-        if connects != self._connects or answer.cancelled() or answer.exception() is not None:
+        is_past = connects != self._connects or self._session is None
+        if is_past or answer.cancelled() or answer.exception() is not None:
             return
         self._unanswered.remove(sent)
         self._lease.answered(sent)
@@ -472,7 +493,7 @@ class ZooKeeperStore:
             raise SessionExpired("", "the metadata store is closed")
         session = self._session
         if session is None or not self._is_connected:
-            raise ConnectionLost(path, "there is no connection to ZooKeeper")
+            raise ConnectionLost(path, self._refused or "there is no connection to ZooKeeper")
         try:
             return await session.send(request)
         except kazoo.KazooException as error:

@@ -10,7 +10,9 @@ transaction and its append.
 
 All of them: `replicas` those of this broker, kept in step with the cluster image, `image_changes` what that has changed
 for many of them, a few at a time, `hosted_logs` their logs as they come and go, `returning_logs` those whose disk
-failed and is well again, `fetcher` the loops that fetch what is followed, `isr_keeper` who asks the controller for
-another ISR, `peers` requests to other brokers. Before they begin, `found_logs` says what a new cluster finds in its
-data directories, `older_store` has an older metadata store know it, and `strays` sets aside what belongs to nothing.
+failed and is well again, `lost_epochs` what is not led or fetched because its log knows a newer leader epoch,
+`epoch_raiser` who asks the controller for a higher one, `fetcher` the loops that fetch what is followed, `isr_keeper`
+who asks the controller for another ISR, `peers` requests to other brokers. Before they begin, `found_logs` says what a
+new cluster finds in its data directories, `older_store` has an older metadata store know it, and `strays` sets aside
+what belongs to nothing.
 """

@@ -15,6 +15,7 @@ from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.log.directories.kraft_metadata import read_topics
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.founding import FoundLogs, FoundTopic
+from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
 from oncelog_broker.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ def found_logs(
     """What the data directories hold, if this broker is the first of a cluster. `is_refounded`: of one that had other
     members. Raises OSError."""
     topics = found_topics(logs, directories, disk, needed)
-    return FoundLogs(logs.cluster_id, topics, ADOPTED_PRODUCER_IDS if topics else -1, EPOCH_LEAP if is_refounded else 0)
+    highest = highest_producer_id(logs) if topics else -1
+    return FoundLogs(logs.cluster_id, topics, highest, EPOCH_LEAP if is_refounded else 0)
 
 
 def found_topics(
@@ -91,3 +93,10 @@ def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | No
     if known is None and not of_its_own:
         return dict(KEEP_ALL)
     return {**of_its_own, **valid_topic_overrides(topic, dict(known or NO_SETTINGS))}
+
+
+def highest_producer_id(logs: LogManager) -> int:
+    """What the ids of the new cluster begin above. From the second time on that a directory is adopted, its logs know
+    ids above the constant."""
+    known = max((log.producers.state.highest_id(MAX_KNOWN_ID) for log in logs.logs()), default=-1)
+    return max(ADOPTED_PRODUCER_IDS, known + UNKNOWN_IDS)

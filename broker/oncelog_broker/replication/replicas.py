@@ -23,6 +23,7 @@ from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_turn
+from oncelog_broker.replication.lost_epochs import LostEpochs
 from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
 from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
@@ -85,6 +86,8 @@ class Replicas:
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
+        self.lost_epochs = LostEpochs()
+        """Partitions of which the log knows a newer leader epoch than the image."""
         self.traffic: dict[str, TopicTraffic] = {}
         """By topic: of those that are hosted here, or were."""
         self.traffic_of_deleted = TopicTraffic()
@@ -431,8 +434,10 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Lead or follow it, from now on or still. While its log is being truncated it does neither."""
+        """Lead or follow it, from now on or still. While its log is being truncated it does neither, nor where its
+        leader epoch must be raised first."""
         key = (partition.topic, partition.index)
+        role = self.lost_epochs.allowed_role(partition, role)
         if isinstance(role, Follow):
             is_news = (partition.leader, partition.leader_epoch) != (role.leader, role.leader_epoch)
             if is_news:
@@ -550,6 +555,7 @@ class Replicas:
     def _forget(self, topic: str, index: int) -> bool:
         """Host it no more; whether there is a log of it, or will be."""
         partition = self._hosts.pop((topic, index), None)
+        self.lost_epochs.forget(topic, index)
         if partition is not None:
             self._leaders.pop((topic, index), None)
             self._leaders_by_id.pop((partition.topic_id, index), None)

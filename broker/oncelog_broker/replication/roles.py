@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.image import NO_LEADER, PartitionState
+
+LOST_EPOCHS: Final = 1000
+"""Where the metadata store is older than a log, the next leader epoch is so far above the log's last one. Other logs
+may have later ones, those of elections that the store has forgotten."""
 
 
 class Lead(NamedTuple):

@@ -71,6 +71,8 @@ class ListenerSecurity:
         self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
         self.jwks: list[Jwks] = []
         """To be followed by whoever has tasks."""
+        self._unreadable: set[tuple[str, str]] = set()
+        """Users and their credentials that could not be read, as far as the log says so."""
         self._mechanisms: dict[str, Callable[[], Mechanism]] = {}
         self._max_reauth_ms: dict[str, int] = {}
         self.login: Login | None = None
@@ -142,7 +144,12 @@ class ListenerSecurity:
         try:
             return parse_credential(written if text is None else text), text is not None
         except ValueError:
-            logger.error("a SCRAM credential cannot be read", extra={"user": user})
+            if text is not None and (user, text) not in self._unreadable:
+                self._unreadable.add((user, text))
+                logger.error(
+                    "a SCRAM credential in the metadata store cannot be read, so this user cannot log in: set it anew",
+                    extra={"user": user, "mechanism": mechanism.mechanism_name},
+                )
             return decoy, False
 
     def _token_rules(self, config: ListenerConfig) -> TokenRules:

@@ -44,7 +44,7 @@ from oncelog_broker.metadata.restoring import restored_nodes
 from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
 from oncelog_broker.metadata.zk_access import MakeContext
-from oncelog_broker.replication.found_logs import ADOPTED_PRODUCER_IDS, Needed, found_logs, found_topics
+from oncelog_broker.replication.found_logs import Needed, found_logs, found_topics, highest_producer_id
 from oncelog_broker.replication.older_store import adopt_unknown
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -258,7 +258,7 @@ class DataStart:
         lost = next((each.note.store_id for each in self.directories if each.note is not None), "")
         return replace(
             found,
-            highest_producer_id=ADOPTED_PRODUCER_IDS,
+            highest_producer_id=highest_producer_id(logs),
             nodes=nodes,
             replaces_store=lost if self.verdict.is_refounded else "",
         )

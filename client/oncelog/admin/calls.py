@@ -144,7 +144,12 @@ class Calls:
             no_topic = "there is no such topic"  # the code alone says "this broker does not host this partition"
             described = [(name, known.get(name, missing)) for name in names]
             return sorted_out(
-                (name, topic.error_code, no_topic if topic.error_code == missing.error_code else None, topic)
+                (
+                    name,
+                    topic.error_code,
+                    no_topic if topic.error_code == missing.error_code else topic.error_message,
+                    topic,
+                )
                 for name, topic in described
             )
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
-from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, error_of
+from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, error_of, fault_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import ClientClosed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
@@ -53,7 +53,7 @@ class Metadata:
         self.in_use: list[Callable[[], Iterable[str]]] = []
         self._follows_all = False
         self._asked: frozenset[str] = frozenset()
-        self._errors: dict[str, int] = {}
+        self._errors: dict[str, KafkaError] = {}
         self._running: asyncio.Task[Cluster] | None = None
         self._alarm = Alarm(self._alarm_rang)
         self._failures = 0
@@ -152,7 +152,9 @@ class Metadata:
                         return known
                     is_told = name in self._asked
                     if attempts and is_told:
-                        cause = _why_unknown(self._errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                        cause = self._errors.get(name) or _why_unknown(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                        if cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                            cause = _why_unknown(cause.code)
                         if not cause.retriable:
                             raise error_for(cause.code, f"topic {name!r}: {cause.message}")
                     # The first refresh may have been under way already without asking for it; no second one may.
@@ -213,7 +215,14 @@ class Metadata:
         if response.error_code:
             raise error_for(response.error_code)
         self._asked = asked
-        self._errors = {topic.name: code for topic in response.topics if topic.name and (code := error_of(topic))}
+        self._errors = {
+            topic.name: error_for(code, fault_of(topic))
+            for topic in response.topics
+            if topic.name and (code := error_of(topic))
+        }
+        for name, error in self._errors.items():
+            if error.code is ErrorCode.LEADER_NOT_AVAILABLE:
+                logger.info("%s: %s", name, error)
         cluster = self.cluster.updated(response, is_complete=is_complete)
         if not is_complete:
             cluster = cluster.without(cluster.topics.keys() - asked)  # it would grow old unseen

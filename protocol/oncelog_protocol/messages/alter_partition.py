@@ -48,6 +48,9 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             partition_epoch: int = int32()  # version of the state that the proposal is a change of
             # ours: the leader, alone in sync, cannot open its log or has lost it: nobody is to lead
             is_log_offline: bool = boolean("2+", default=False, tag=OWN_TAGS)
+            # ours: no ISR is proposed, but a leader epoch above this one is asked for, the last of the sender's log. A
+            # controller that does not know the field sees the ISR as it is
+            log_epoch: int = int32("2+", default=-1, tag=OWN_TAGS + 1)
 
             @struct
             class BrokerState:

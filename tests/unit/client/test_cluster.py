@@ -1,6 +1,9 @@
+from dataclasses import replace
 from typing import Any
 
-from oncelog.cluster import NO_NODE, Cluster
+import pytest
+
+from oncelog.cluster import NO_NODE, Cluster, error_of
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.metadata import MetadataResponse
 
@@ -68,3 +71,24 @@ def test_a_hint_at_a_leader_counts_if_it_is_news() -> None:
     assert cluster.with_leader("t", 0, 2, 5) is cluster
     assert cluster.with_leader("t", 0, 9, 6) is cluster
     assert cluster.with_leader("u", 0, 2, 6) is cluster
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ([1, 3], "no broker holds its partitions 0, 2,"),
+        ([9], "no broker holds its partitions 0, 1, 2, 3, 4, ..., so"),
+        ([0, 0], "names its partitions wrongly"),
+        ([-1, 0], "names its partitions wrongly"),
+    ],
+)
+def test_a_topic_with_a_hole_says_what_is_missing_and_what_to_do(numbers: list[int], says: str) -> None:
+    """Not that an election is under way."""
+    answer = topic("t", 1, 5)
+    (one,) = answer.partitions
+    answer.partitions = [replace(one, partition_index=number) for number in numbers]
+    known = Cluster().updated(response(answer)).topics["t"]
+    assert known.partitions == {}
+    assert known.error_code == error_of(answer) == ErrorCode.LEADER_NOT_AVAILABLE
+    assert known.error_message is not None
+    assert says in known.error_message

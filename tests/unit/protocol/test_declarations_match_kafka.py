@@ -237,6 +237,7 @@ def test_fields_of_our_own_can_be_left_out_everywhere():
         "client_host",
         "client_id",
         "is_log_offline",
+        "log_epoch",
     }
     for field, struct in own:
         assert field.has_default and field.tagged == field.versions, f"{struct.__qualname__}.{field.name}"

@@ -74,7 +74,7 @@ class TransactionCoordinator:
         self._tasks = tasks
         self.runtime = CoordinatorRuntime(
             TRANSACTION_STATE,
-            lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic),
+            lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic, producer_ids.note_known),
             replicas,
             clock,
             tasks,

@@ -24,6 +24,7 @@ from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
@@ -42,8 +43,17 @@ class TransactionEnd(NamedTuple):
 class TransactionMachine:
     """See `runtime.Machine`. `now_ms` is wall time, `monotonic` counts seconds for timeouts."""
 
-    def __init__(self, config: TransactionConfig, now_ms: Callable[[], int], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        config: TransactionConfig,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+        note_producer_id: Callable[[int], None] = lambda producer_id: None,
+    ) -> None:
+        """`note_producer_id` learns the highest producer id of the loaded transactional ids, which may have written
+        nothing with it: it must not be given out again (S75)."""
         self._config = config
+        self._note_producer_id = note_producer_id
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._transactions: dict[str, TransactionMetadata] = {}
@@ -88,6 +98,9 @@ class TransactionMachine:
 
     def on_loaded(self) -> Iterator[Effects]:
         """What was decided is finished (S44); markers that were written already do no harm (S39)."""
+        known = [each.producer_id for each in self._transactions.values()]
+        known += [each.next_producer_id for each in self._transactions.values()]
+        self._note_producer_id(max(known, default=NO_PRODUCER_ID))
         for metadata in [each for each in self._transactions.values() if each.state.is_prepared]:
             if self._transactions.get(metadata.transactional_id) is metadata:
                 effects = Effects()

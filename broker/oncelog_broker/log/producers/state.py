@@ -108,6 +108,11 @@ class ProducerState:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def highest_id(self, at_most: int) -> int:
+        """The highest producer id that is known here and not above `at_most`; -1 for none. It looks at each of them."""
+        highest = max(self._entries, default=-1)
+        return highest if highest <= at_most else max((each for each in self._entries if each <= at_most), default=-1)
+
     def update_config(self, config: LogConfig) -> None:
         self._is_strict = config.idempotence_duplicate_classification != KAFKA
         self._is_legacy = config.idempotence_unknown_producer == LEGACY_2_0

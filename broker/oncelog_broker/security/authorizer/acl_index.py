@@ -25,7 +25,8 @@ from oncelog_protocol.acls import (
 )
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
-"""A pattern without entries is one whose ACLs nobody can read: whoever they would let in stays out."""
+"""A pattern without entries is one whose ACLs nobody can read: they may deny, so nobody may do anything with the
+resources that it is about (S76), whatever other ACLs allow."""
 
 _O = AclOperation
 ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
@@ -109,6 +110,8 @@ class AclIndex:
         """`principal` is `User:alice`, `host` as `plain_host` has it; `default` holds where the resource has no ACL."""
         decision = default
         for pattern, by_principal in self._by_type[kind].holding_for(name):
+            if not by_principal:
+                return Decision(False, f"ACLs that cannot be read: {kind.shown}:{pattern.pattern.name}:{pattern.name}")
             if decision is default:
                 decision = DENIED_BY_DEFAULT  # it has ACLs, so somebody must be allowed by one
             for entry in _entries_of(principal, by_principal):
@@ -132,6 +135,8 @@ class AclIndex:
         allowed, denied = _Names(), _Names()
         for where, place in ((patterns.literal, 0), (patterns.prefixed, 1)):
             for name, by_principal in where.items():
+                if not by_principal:
+                    denied[place].add(name)
                 for entry in _entries_of(principal, by_principal):
                     if entry.host in (WILDCARD, host) and entry.operation in (operation, AclOperation.ALL):
                         (denied if entry.permission is AclPermission.DENY else allowed)[place].add(name)

@@ -41,12 +41,15 @@ def parse_credential(text: str) -> ScramCredential:
     """Raises ValueError, which does not repeat the text."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     try:
-        return ScramCredential(
+        credential = ScramCredential(
             from_base64(fields["salt"]),
             from_base64(fields["stored_key"]),
             from_base64(fields["server_key"]),
             int(fields["iterations"]),
         )
+        if credential.iterations <= 0:
+            raise ValueError(credential.iterations)
+        return credential
     except (KeyError, ValueError, MalformedMessage):
         raise ValueError("no SCRAM credential") from None
 

@@ -1,6 +1,7 @@
 """AlterPartition (56), v2-3: a leader asks the controller for another ISR (KIP-497). For brokers only.
 
-A replica that is not in sync asks for a new leader epoch with it: `controller/alter_partition.py` says what for.
+A replica that is not in sync asks for a new leader epoch with it, and one whose log has a newer epoch than the state
+for one above that: `controller/alter_partition.py` says what for.
 
 Behaviour: all proposals of a request are written together; each is granted or refused by itself. Who is not controller
 answers NOT_CONTROLLER. Where the store did not say what became of the writes, the answer is REQUEST_TIMED_OUT: then a
@@ -73,6 +74,7 @@ def _proposals(request: AlterPartitionRequest, version: int) -> Iterator[tuple[b
                 _members(partition, version),
                 partition.leader_recovery_state,
                 partition.is_log_offline,
+                partition.log_epoch,
             )
             yield topic.topic_id, partition.partition_index, proposal
 

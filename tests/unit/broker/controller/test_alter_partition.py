@@ -2,11 +2,18 @@
 
 import pytest
 
-from oncelog_broker.controller.alter_partition import Member, Proposal, check_sender, decide, find_partition
+from oncelog_broker.controller.alter_partition import (
+    Member,
+    Proposal,
+    check_sender,
+    decide,
+    find_partition,
+)
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 ID = b"i" * 16
@@ -152,3 +159,46 @@ def test_s80_with_others_in_sync_or_without_other_replicas_it_keeps_the_lead(vie
     view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1,))}))
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1,), 1), 7, 100))
     assert decide(view, KEY, gives_up(1), 9) is view.states[KEY]
+
+
+def ask_above(log_epoch, sender=1, leader_epoch=5, partition_epoch=7):
+    return propose(
+        Member(1), Member(2), sender=sender, leader_epoch=leader_epoch, partition_epoch=partition_epoch
+    )._replace(log_epoch=log_epoch)
+
+
+@pytest.mark.parametrize(("sender", "log_epoch"), [(1, 5), (1, 8), (2, 6), (3, 6), (4, 9)])
+def test_s77_a_replica_is_granted_an_epoch_far_above_its_log_and_the_leader_stays(view, sender, log_epoch):
+    change = decide(view, KEY, ask_above(log_epoch, sender), controller_epoch=9)
+    assert change == PartitionChange(KEY, PartitionState(1, log_epoch + LOST_EPOCHS, (1, 2), 9), 7, is_election=False)
+
+
+@pytest.mark.parametrize("sender", [1, 2, 3])
+def test_s77_an_epoch_that_elections_have_brought_just_above_the_log_is_not_enough(view, sender):
+    change = decide(view, KEY, ask_above(4, sender), controller_epoch=9)
+    assert change.state.leader_epoch == 5 + LOST_EPOCHS
+    view.put_state(KEY, KnownState(change.state, 8, 101))
+    again = ask_above(4, sender, leader_epoch=5 + LOST_EPOCHS, partition_epoch=8)
+    assert decide(view, KEY, again, 9) is view.states[KEY]
+
+
+def test_s77_a_partition_without_a_leader_gets_a_higher_epoch_too(view):
+    view.put_state(KEY, KnownState(PartitionState(-1, 5, (1, 2), 1), 7, 100))
+    change = decide(view, KEY, ask_above(6, sender=2), controller_epoch=9)
+    assert (change.state.leader, change.state.leader_epoch) == (-1, 6 + LOST_EPOCHS)
+
+
+@pytest.mark.parametrize(
+    ("proposal", "code"),
+    [
+        (ask_above(8, sender=7), ErrorCode.INVALID_REQUEST),
+        (ask_above(2**31 - 2), ErrorCode.INVALID_REQUEST),
+        (ask_above(8, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (ask_above(8, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
+        (ask_above(8, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(view, proposal, code):
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, proposal, controller_epoch=9)
+    assert raised.value.code is code

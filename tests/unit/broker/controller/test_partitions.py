@@ -166,7 +166,7 @@ async def test_what_cannot_be_read_keeps_no_other_partition_from_its_leader(clus
     second = await cluster.control(2)
     assert second.view.states["u", 0].state.leader == 2
     assert second.view.states["t", 0].state.leader == 2
-    assert "cannot read" in caplog.text
+    assert "cannot be read" in caplog.text
 
 
 def cluster_epoch(term, broker):

@@ -8,7 +8,9 @@ from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.registration import FoundLogs, register_broker
 
-REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), timestamp_ms=1)
+
+def registration(number):
+    return BrokerRegistration((Endpoint("PLAINTEXT", f"h{number}", 9092),), timestamp_ms=1)
 
 
 async def test_all_that_start_at_once_have_one_id_and_it_is_that_of_the_cluster_whoever_founds_it():
@@ -17,7 +19,7 @@ async def test_all_that_start_at_once_have_one_id_and_it_is_that_of_the_cluster_
     ids = await asyncio.gather(*(agreed_cluster_id(store, None, is_shared=True) for store in stores))
     assert len(set(ids)) == 1
     for number, store in enumerate(reversed(stores)):
-        membership = await register_broker(store, number, REGISTRATION, lambda: FoundLogs(ids[0]))
+        membership = await register_broker(store, number, registration(number), lambda: FoundLogs(ids[0]))
         assert membership.cluster_id == ids[0]
         assert await agreed_cluster_id(store, None, is_shared=True) == ids[0]
 

@@ -3,12 +3,15 @@
 import asyncio
 
 import pytest
+from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.payloads import ProducerIdBlock, encode_producer_id_block, parse_producer_id_block
 from oncelog_broker.metadata.producer_ids import (
     BLOCK_SIZE,
+    MAX_KNOWN_ID,
     MAX_PRODUCER_ID,
+    UNKNOWN_IDS,
     ProducerIdManager,
     ProducerIdsExhausted,
     next_block,
@@ -118,3 +121,119 @@ async def test_s3_exhaustion_is_fatal(embedded_store):
     await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(last))
     with pytest.raises(ProducerIdsExhausted):
         await ProducerIdManager(embedded_store, 2).generate()
+
+
+async def store_with_block(store, end):
+    await store.create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(ProducerIdBlock(1, 0, end)))
+
+
+async def test_s75_ids_go_on_above_those_that_the_logs_know_where_the_store_is_older(embedded_store, caplog):
+    await store_with_block(embedded_store, 999)
+    manager = ProducerIdManager(embedded_store, 2)
+    manager.note_known(4321)
+    await manager.raise_block()
+    raised = await latest(embedded_store)
+    assert raised.start == 4321 + UNKNOWN_IDS + 1
+    assert await manager.generate() == raised.start
+    assert await ProducerIdManager(embedded_store, 3).generate() == raised.end + 1  # for all brokers
+    assert [line.message for line in caplog.records if "older than the logs" in line.message]
+
+
+async def test_s75_a_store_that_is_not_behind_stays_as_it_is(embedded_store, caplog):
+    await store_with_block(embedded_store, 999)
+    manager = ProducerIdManager(embedded_store, 2)
+    manager.note_known(999)
+    await manager.raise_block()
+    assert await latest(embedded_store) == ProducerIdBlock(1, 0, 999)
+    assert await manager.generate() == 1000
+    assert not caplog.records
+
+
+async def test_s75_a_new_broker_without_logs_takes_no_block_at_its_start(embedded_store):
+    await ProducerIdManager(embedded_store, 1).raise_block()
+    assert await embedded_store.exists(paths.LATEST_PRODUCER_ID_BLOCK) is None
+
+
+async def test_s75_a_store_that_has_no_block_any_more_is_behind_what_logs_know(embedded_store):
+    manager = ProducerIdManager(embedded_store, 2)
+    manager.note_known(7)
+    await manager.raise_block()
+    assert await manager.generate() == 7 + UNKNOWN_IDS + 1
+
+
+async def test_s75_the_raise_is_settled_between_brokers_that_start_together(embedded_store):
+    await store_with_block(embedded_store, 999)
+    managers = [ProducerIdManager(embedded_store, broker) for broker in range(3)]
+    for manager, known in zip(managers, (5000, 9_000_000, 100), strict=True):
+        manager.note_known(known)
+    await asyncio.gather(*(manager.raise_block() for manager in managers))
+    ids = await asyncio.gather(*(manager.generate() for manager in managers))
+    assert len(set(ids)) == 3
+    assert (await latest(embedded_store)).end > 9_000_000
+
+
+async def test_s75_a_transactional_id_that_is_loaded_late_ends_the_block_that_is_below_it(embedded_store):
+    manager = ProducerIdManager(embedded_store, 2)
+    assert await manager.generate() == 0
+    manager.note_known(2_000_000)
+    assert await manager.generate() == 2_000_000 + UNKNOWN_IDS + 1
+
+
+async def test_s75_a_store_that_goes_back_while_the_broker_runs_gives_no_block_again(embedded_store):
+    manager = ProducerIdManager(embedded_store, 2)
+    given = {await manager.generate() for _ in range(BLOCK_SIZE)}
+    await embedded_store.delete(paths.LATEST_PRODUCER_ID_BLOCK)
+    assert await manager.generate() > max(given)
+
+
+async def test_s75_an_id_that_a_client_made_up_does_not_use_up_all_others(embedded_store):
+    manager = ProducerIdManager(embedded_store, 2)
+    manager.note_known(MAX_PRODUCER_ID)
+    await manager.raise_block()
+    assert await manager.generate() == 0
+    manager.note_known(MAX_KNOWN_ID)
+    assert await manager.generate() == MAX_KNOWN_ID + UNKNOWN_IDS + 1
+
+
+async def test_s76_a_broker_alone_goes_on_above_its_logs_where_the_block_cannot_be_read(embedded_store, caplog):
+    await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, b"{")
+    manager = ProducerIdManager(embedded_store, 2, is_alone=True)
+    manager.note_known(41)
+    await manager.raise_block()
+    assert await manager.generate() == 41 + UNKNOWN_IDS + 1
+    assert [line for line in caplog.records if paths.LATEST_PRODUCER_ID_BLOCK in line.getMessage()]
+
+
+async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says_so_once(embedded_store, caplog):
+    """Other brokers may know higher ids than this one."""
+    await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, b"{")
+    manager = ProducerIdManager(embedded_store, 2)
+    manager.note_known(41)
+    await manager.raise_block()  # no reason not to start
+    for _ in range(3):
+        with pytest.raises(KafkaError) as raised:
+            await manager.generate()
+        assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len([line for line in caplog.records if "no new producer ids can be given out" in line.message]) == 1
+    await embedded_store.delete(paths.LATEST_PRODUCER_ID_BLOCK)
+    assert await manager.generate() == 41 + UNKNOWN_IDS + 1
+
+
+async def test_s75_a_broker_gives_up_its_block_when_another_one_raises_the_last_above_it():
+    """It was the first to start beside an older store, and its own logs know no ids."""
+    tree = SharedTree()
+    early, late = ProducerIdManager(tree.connect(), 1), ProducerIdManager(tree.connect(), 2)
+    assert await early.generate() == 0
+    late.note_known(1700)
+    await late.raise_block()
+    assert await early.generate() > 1700 + UNKNOWN_IDS
+
+
+async def test_s4_a_broker_keeps_its_block_when_others_take_theirs():
+    tree = SharedTree()
+    stores = [tree.connect() for _ in range(3)]
+    managers = [ProducerIdManager(store, broker) for broker, store in enumerate(stores)]
+    first = [await manager.generate() for manager in managers]
+    assert [await manager.generate() for manager in managers] == [producer_id + 1 for producer_id in first]
+    stores[0].is_cut = True
+    assert await managers[0].generate() == 2

@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.identity.note import StoreKind
-from oncelog_broker.metadata import embedded, paths, reader
+from oncelog_broker.metadata import embedded, paths, reader, registration
+from oncelog_broker.metadata.endpoints import EndpointInUse
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
@@ -26,6 +28,11 @@ from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 from oncelog_protocol.uuids import uuid_from_string
 
 REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), timestamp_ms=1)
+ELSEWHERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9093),), timestamp_ms=1)
+
+
+def of_broker(number):
+    return BrokerRegistration((Endpoint("PLAINTEXT", f"h{number}", 9092),), timestamp_ms=1)
 
 
 async def test_the_first_broker_founds_the_cluster_in_one_commit(embedded_store, monkeypatch):
@@ -73,7 +80,7 @@ async def test_a_broker_id_is_taken_once(zookeeper):
     await register_broker(first, 1, REGISTRATION)
     with pytest.raises(BrokerIdInUse, match="broker id 1 is in use by another live broker"):
         await register_broker(second, 1, REGISTRATION)
-    assert not (await register_broker(second, 2, REGISTRATION)).founded
+    assert not (await register_broker(second, 2, ELSEWHERE)).founded
     await first.close()
     await second.close()
 
@@ -137,7 +144,7 @@ async def test_a_registration_whose_reply_was_lost_is_recognised(unreliable_stor
 
 
 async def test_brokers_that_start_together_found_one_cluster(embedded_store):
-    members = await asyncio.gather(*(register_broker(embedded_store, broker, REGISTRATION) for broker in range(5)))
+    members = await asyncio.gather(*(register_broker(embedded_store, broker, of_broker(broker)) for broker in range(5)))
     assert len({member.cluster_id for member in members}) == 1
     assert [member.founded for member in members] == [True, False, False, False, False]
     assert await embedded_store.children(paths.BROKER_IDS) == ["0", "1", "2", "3", "4"]
@@ -311,3 +318,76 @@ async def test_an_identity_in_the_store_that_cannot_be_read_is_done_without(embe
     assert facts.cluster_id == first.cluster_id
     assert (facts.store_id == "") is (path == paths.STORE_ID)
     assert (facts.nonce == "") is (path != paths.STORE_ID)
+
+
+def at(*addresses):
+    return BrokerRegistration(
+        tuple(Endpoint(f"L{number}", host, port) for number, (host, port) in enumerate(addresses)), timestamp_ms=1
+    )
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [[("h", 1)], [("H", 1)], [("other", 1), ("h", 1)], [("h", 2)]],
+    ids=["the same", "case", "any", "second"],
+)
+async def test_s79_an_address_that_a_live_broker_has_is_refused(addresses):
+    tree = SharedTree()
+    first, second = tree.connect(), tree.connect()
+    await register_broker(first, 1, at(("h", 1), ("h", 2)))
+    with pytest.raises(EndpointInUse, match="is that of broker 1 already, which lives"):
+        await register_broker(second, 2, at(*addresses))
+    assert await second.exists(paths.broker_id(2)) is None
+    await register_broker(second, 2, at(("h", 3), ("g", 1)))
+
+
+async def test_s79_a_broker_keeps_its_own_address_from_start_to_start():
+    tree = SharedTree()
+    first, second = tree.connect(), tree.connect()
+    await register_broker(first, 1, REGISTRATION)
+    await first.close()
+    assert not (await register_broker(second, 1, REGISTRATION)).founded
+
+
+async def test_s79_the_address_of_a_broker_that_is_dying_is_waited_for():
+    """Its successor may have another id."""
+    tree = SharedTree()
+    first, second = tree.connect(), tree.connect()
+    await register_broker(first, 1, REGISTRATION)
+    waiting = asyncio.ensure_future(register_broker(second, 2, REGISTRATION, wait_seconds=60))
+    watched = asyncio.Event()
+    exists = second.exists
+
+    async def watched_exists(path):
+        watched.set()
+        return await exists(path)
+
+    second.exists = watched_exists
+    await watched.wait()
+    await first.close()
+    assert (await waiting).incarnation == 0
+
+
+async def test_s79_of_two_that_register_at_the_same_moment_one_stays(monkeypatch):
+    """Both have looked before either is there."""
+    tree = SharedTree()
+    stores = {1: tree.connect(), 2: tree.connect()}
+    await register_broker(tree.connect(), 3, ELSEWHERE)
+    conflict, both = registration.endpoint_conflict, asyncio.Barrier(2)
+
+    async def looked_at_once(store, broker_id, endpoints, before=None):
+        found = await conflict(store, broker_id, endpoints, before)
+        if before is None:
+            await both.wait()
+        return found
+
+    monkeypatch.setattr(registration, "endpoint_conflict", looked_at_once)
+    outcomes = await asyncio.gather(
+        *(register_broker(store, broker, REGISTRATION) for broker, store in stores.items()), return_exceptions=True
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["EndpointInUse", "Membership"]
+    (refused,) = [
+        broker for broker, outcome in zip(stores, outcomes, strict=True) if isinstance(outcome, EndpointInUse)
+    ]
+    image = await reader.read_image(stores[1])
+    assert image.brokers.keys() == {1, 2, 3} - {refused}

@@ -35,6 +35,8 @@ from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 LONG, SHORT = 20.0, 2.0
 """Session timeouts: nobody is to be missed, and somebody is."""
 SECONDS = 60.0
+UNKNOWN_OPERATION = 117
+"""No request of ZooKeeper has this number."""
 
 
 class Heard:
@@ -388,3 +390,21 @@ def test_the_connect_string():
     for text in ("", "/c", "a:1,,b:2", "a:1/c//d"):
         with pytest.raises(ValueError):
             parse_connect(text)
+
+
+async def test_a_server_that_refuses_a_watch_is_of_no_use(open_zookeeper, monkeypatch, caplog):
+    """One before 3.6 does not know the request. The broker must not go on with what it has read once."""
+    store = await open_zookeeper(timeout=SHORT)
+    heard = Heard(store)
+    await store.create("/seen")
+    await heard.until(lambda h: "/seen" in h.paths)
+    monkeypatch.setattr(zookeeper_module.AddWatch, "type", UNKNOWN_OPERATION)
+    store.watch("/other", lambda path: None)
+    await heard.until(lambda h: SessionState.LOST in h.states)
+    with pytest.raises(ConnectionLost, match=r"does not let us watch /.*version 3\.6 or later"):
+        await store.get("/seen")
+    assert len([line for line in caplog.records if "does not let us watch" in line.message]) <= 2
+    assert SessionState.CONNECTED not in heard.states
+    monkeypatch.undo()
+    await heard.until(lambda h: SessionState.CONNECTED in h.states)
+    assert await store.exists("/seen") is not None

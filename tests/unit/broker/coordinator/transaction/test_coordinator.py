@@ -43,6 +43,9 @@ class ProducerIds:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return next(self.ids)
 
+    def note_known(self, producer_id: int) -> None:
+        """What the loaded transactional ids have."""
+
 
 @pytest.fixture
 def producer_ids() -> ProducerIds:

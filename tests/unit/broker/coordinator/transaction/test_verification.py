@@ -33,6 +33,9 @@ class ProducerIds:
     async def generate(self) -> int:
         return PRODUCER.producer_id
 
+    def note_known(self, producer_id: int) -> None:
+        """What the loaded transactional ids have."""
+
 
 @pytest.fixture
 async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> TransactionCoordinator:

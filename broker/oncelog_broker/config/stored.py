@@ -1,0 +1,91 @@
+"""Settings as they lie in the metadata store, where not every value needs to be one that this release can read: a newer
+release may have written it, or a tool. Pure.
+
+What cannot be read costs that setting alone (S76): the value holds that would hold without it. Where that value might
+delete records which the unreadable one was to keep, all of them are kept instead, until somebody sets it right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.config.declared import ConfigKey, InvalidConfig, UpdateMode
+from oncelog_broker.config.topic_keys import TOPIC_KEYS
+
+KEEPS_RECORDS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "log.cleanup.policy": "",
+    "log.retention.ms": "-1",
+    "log.retention.bytes": "-1",
+}
+"""What holds where the value of such a key cannot be read: nothing is deleted or compacted by it."""
+UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
+"""In the place of all settings of a topic, where nobody can read what they are."""
+UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
+"""As UNREADABLE_TOPIC, for the settings of a broker or of all brokers."""
+
+
+class Unreadable(NamedTuple):
+    """A setting whose value cannot be read."""
+
+    name: str
+    reason: str
+    instead: str | None
+    """The value that holds in its place; None: the one that would hold without the setting."""
+
+
+def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """The overrides of a topic that can be read, and what holds in the place of the others. Unknown keys stay."""
+    return _readable(overrides, {fault.name: fault for fault in unreadable_topic_overrides(overrides)})
+
+
+def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
+    """Those of this topic that cannot be read."""
+    return list(_faults(overrides, _topic_key))
+
+
+def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]:
+    """The typed values of a broker's dynamic settings. Left out is what this release does not know, or takes at its
+    start only."""
+    readable = _readable(overrides, {fault.name: fault for fault in unreadable_broker_overrides(overrides)})
+    return {name: BROKER_KEYS[name].parse(text) for name, text in readable.items() if _broker_key(name) is not None}
+
+
+def unreadable_broker_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
+    """Those of a broker, or of all brokers, that cannot be read, or that brokers take at their start only."""
+    fixed = [name for name in overrides if name in BROKER_KEYS and _broker_key(name) is None]
+    return [
+        *_faults(overrides, _broker_key),
+        *(Unreadable(name, f"Configuration {name} cannot change while the broker runs", None) for name in fixed),
+    ]
+
+
+def _topic_key(name: str) -> ConfigKey[Any] | None:
+    found = TOPIC_KEYS.get(name)
+    return None if found is None else found.key
+
+
+def _broker_key(name: str) -> ConfigKey[Any] | None:
+    key = BROKER_KEYS.get(name)
+    return None if key is None or key.update_mode is UpdateMode.READ_ONLY else key
+
+
+def _faults(overrides: Mapping[str, str], key_of: Callable[[str], ConfigKey[Any] | None]) -> Iterator[Unreadable]:
+    for name, text in overrides.items():
+        key = key_of(name)
+        if key is not None:
+            try:
+                key.parse(text)
+            except InvalidConfig as error:
+                yield Unreadable(name, str(error), KEEPS_RECORDS.get(name))
+
+
+def _readable(overrides: Mapping[str, str], faults: Mapping[str, Unreadable]) -> Mapping[str, str]:
+    if not faults:
+        return overrides
+    readable = {name: text for name, text in overrides.items() if name not in faults}
+    return readable | {name: fault.instead for name, fault in faults.items() if fault.instead is not None}

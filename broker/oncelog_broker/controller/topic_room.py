@@ -1,0 +1,77 @@
+"""How much of one write a topic's node takes. All assignments of a topic are one node, and a node is one write (S78).
+
+A partition on three brokers takes some 25 bytes there, three times as much while all its replicas are being replaced.
+So a topic may have some 30,000 partitions, and a third of them can be reassigned at once. What does not fit is refused
+before it is written, with a word on how to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_broker.controller.view import ClusterView
+from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, ReplicaAssignment
+from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.store import MAX_REQUEST_BYTES
+from oncelog_broker.runtime.slices import Pause
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MAX_TOPIC_BYTES: Final = 800_000
+"""Of a topic's node, so that the states of some partitions fit into the same write."""
+FIXED_BYTES: Final = 150
+"""What is in the node beside its partitions, generously."""
+
+assert MAX_TOPIC_BYTES < MAX_REQUEST_BYTES
+
+
+def check_topic_fits(name: str, data: bytes) -> None:
+    """Raises KafkaError POLICY_VIOLATION where the node of a topic would be too large to be written."""
+    if len(data) > MAX_TOPIC_BYTES:
+        message = (
+            f"Topic '{name}' would take {len(data)} bytes in the metadata store, of at most {MAX_TOPIC_BYTES} that one "
+            "write holds: give it fewer partitions or replicas, and use several topics."
+        )
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+
+
+class TopicRoom:
+    """The room in the nodes of topics for reassignments that are asked for together."""
+
+    def __init__(self, view: ClusterView, pause: Pause) -> None:
+        self._view = view
+        self._pause = pause
+        self._taken: dict[str, int] = {}
+        """Bytes by topic, what was granted here included."""
+
+    async def take(self, key: PartitionKey, wanted: ReplicaAssignment) -> None:
+        """Have room for another assignment of a partition. Raises KafkaError POLICY_VIOLATION: there is none."""
+        topic = self._view.topics[key.topic]
+        if key.topic not in self._taken:
+            self._taken[key.topic] = await self._bytes_of(topic.partitions)
+        more = _bytes_of(key.partition, wanted) - _bytes_of(key.partition, topic.partitions[key.partition])
+        after = self._taken[key.topic] + more
+        if more > 0 and after > MAX_TOPIC_BYTES:
+            message = (
+                f"So many reassignments of topic '{key.topic}' do not fit at once: it would take {after} bytes in the "
+                f"metadata store, of at most {MAX_TOPIC_BYTES} that one write holds. Those before it in the request "
+                "have begun. Ask for the others when these are done."
+            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+        self._taken[key.topic] = after
+
+    async def _bytes_of(self, partitions: Mapping[int, ReplicaAssignment]) -> int:
+        size = FIXED_BYTES
+        for number, (partition, assignment) in enumerate(partitions.items()):
+            size += _bytes_of(partition, assignment)
+            if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                await self._pause()
+        return size
+
+
+def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
+    """What an assignment takes: `"7":[1,2,3],`, and so in each of the lists that name it."""
+    lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
+    named = [brokers for brokers in lists if brokers]
+    digits = len(str(partition)) + 5  # beside the brokers, each with a comma
+    return sum(digits + sum(len(str(broker)) + 1 for broker in brokers) for brokers in named)

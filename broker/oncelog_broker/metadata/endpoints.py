@@ -1,0 +1,68 @@
+"""No two live brokers are reached at the same address: clients and brokers would ask one for what the other leads.
+
+A broker looks before it registers, and again when it has. Of two that register at the same moment the later one sees
+the earlier one then, since its session reads nothing older than its own registration. It withdraws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.metadata.reader import read_brokers
+from oncelog_broker.metadata.store import MetadataStore, NoNode
+
+
+class EndpointInUse(Exception):
+    """Another live broker is registered with an address of ours."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        address = f"{conflict.host}:{conflict.port}"
+        super().__init__(
+            f"the advertised address {address} is that of broker {conflict.broker_id} already, which lives: give each "
+            "broker an address of its own (advertised.listeners, or listeners where that is not set). If this broker "
+            f"has taken the place of broker {conflict.broker_id}, stop that one first"
+        )
+        self.conflict = conflict
+
+
+class Conflict(NamedTuple):
+    """Who has an address of ours."""
+
+    broker_id: int
+    host: str
+    port: int
+
+    @property
+    def path(self) -> str:
+        return paths.broker_id(self.broker_id)
+
+
+async def endpoint_conflict(
+    store: MetadataStore, broker_id: int, endpoints: Iterable[Endpoint], before: int | None = None
+) -> Conflict | None:
+    """Another live broker with an address of `endpoints`, None if there is none. `before`: the broker epoch of our
+    registration; then only those count that were registered before us. StoreUnavailable."""
+    ours = {_address(endpoint) for endpoint in endpoints}
+    others = [other for other in await _registered(store) if other != broker_id]
+    for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():
+        if broker is None or (before is not None and broker.epoch > before):
+            continue
+        for endpoint in broker.endpoints:
+            if _address(endpoint) in ours:
+                return Conflict(other, endpoint.host, endpoint.port)
+    return None
+
+
+def _address(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.host.lower(), endpoint.port
+
+
+async def _registered(store: MetadataStore) -> list[int]:
+    try:
+        return sorted(int(name) for name in await store.children(paths.BROKER_IDS) if name.isdecimal())
+    except NoNode:
+        return []  # nobody has founded the cluster yet

@@ -1,0 +1,184 @@
+"""Asks the controller for leader epochs above those that the logs of this broker have (`lost_epochs`).
+
+With AlterPartition, which names the last epoch of the log beside the state as this broker knows it. The controller
+answers with a new epoch, and the image shows it to everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from typing import Final
+
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.replication.isr_keeper import AlterPartition
+from oncelog_broker.replication.lost_epochs import LostEpoch
+from oncelog_broker.replication.peers import PeerUnavailable
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+logger = logging.getLogger(__name__)
+
+TopicData = AlterPartitionRequest.TopicData
+PartitionData = TopicData.PartitionData
+BrokerState = PartitionData.BrokerState
+
+LOOK_SECONDS: Final = 0.5
+FIRST_REST_SECONDS: Final = 0.5
+"""Before the same epochs are asked for again; twice as long each time."""
+MAX_REST_SECONDS: Final = 30.0
+MAX_PARTITIONS: Final = 1000
+"""In one request."""
+START_ATTEMPTS: Final = 20
+"""How often a broker that is alone asks before it serves."""
+ATTEMPT_SECONDS: Final = 0.1
+"""Between those."""
+NAMES_IN_A_LINE: Final = 10
+"""Of the log."""
+
+
+class EpochRaiser:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: Replicas,
+        image: Callable[[], ClusterImage],
+        alter_partition: AlterPartition,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._image = image
+        self._alter_partition = alter_partition
+        self._clock = clock
+        self._tasks = tasks
+        self._told: set[LostEpoch] = set()
+        self._asked: set[LostEpoch] = set()
+        self._rest_seconds = FIRST_REST_SECONDS
+        self._not_before = 0.0
+        """When the same epochs may be asked for again: monotonic, in seconds."""
+
+    def start(self) -> None:
+        """From now on; ends with the broker's tasks."""
+        self._tasks.every("leader epochs below those of logs", LOOK_SECONDS, self.look)
+
+    async def look(self) -> None:
+        """Ask for what is below its log now, unless the same was asked for just before."""
+        lost = set(self._replicas.lost_epochs)
+        self._told &= lost
+        if not lost:
+            return
+        self._tell(lost - self._told)
+        self._told |= lost
+        now = self._clock.monotonic()
+        if lost == self._asked and now < self._not_before:
+            return
+        self._rest_seconds = (
+            min(2 * self._rest_seconds, MAX_REST_SECONDS) if lost == self._asked else FIRST_REST_SECONDS
+        )
+        self._asked, self._not_before = lost, now + self._rest_seconds
+        for some in _in_parts(sorted(lost)):
+            await self._ask(some)
+
+    def doubt_all(self) -> None:
+        """The store is known to be older than the logs: ask for new epochs of all partitions that this broker leads."""
+        for partition in self._replicas.led():
+            self._replicas.lost_epochs.doubt(partition)
+
+    async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
+        """Return when no partition here is below its log: for a broker alone, before it serves. `until_shown` returns
+        when the replicas have followed what was written. What cannot be raised stays without a leader, and `start`
+        goes on with it."""
+        if self._replicas.lost_epochs:
+            self.doubt_all()
+        for _ in range(START_ATTEMPTS):
+            if not self._replicas.lost_epochs:
+                return
+            self._not_before = 0.0
+            await self.look()
+            await until_shown()
+            if self._replicas.lost_epochs:
+                await asyncio.sleep(ATTEMPT_SECONDS)
+        logger.error("partitions stay without a leader: no epoch above that of their logs was granted")
+
+    async def _ask(self, lost: Iterable[LostEpoch]) -> None:
+        try:
+            response = await self._alter_partition(self._request(lost))
+        except PeerUnavailable as error:
+            logger.warning("the controller does not answer", extra={"reason": error})
+            return
+        if response.error_code:
+            logger.warning("the controller refuses", extra={"error": ErrorCode.of(response.error_code).name})
+        for name, count in _refusals(response).items():
+            logger.warning("leader epochs were not raised", extra={"error": name, "count": count})
+
+    def _request(self, lost: Iterable[LostEpoch]) -> AlterPartitionRequest:
+        image, topics = self._image(), dict[str, TopicData]()
+        for name, index, _, log_epoch, *_ in lost:
+            topic, state = image.topic(name), image.partition(name, index)
+            if topic is None or state is None:
+                continue
+            data = topics.setdefault(name, TopicData(topic_id=topic.topic_id, partitions=[]))
+            data.partitions.append(
+                PartitionData(
+                    partition_index=index,
+                    leader_epoch=state.leader_epoch,
+                    new_isr=list(state.isr),
+                    new_isr_with_epochs=[BrokerState(broker_id=member) for member in state.isr],
+                    partition_epoch=state.partition_epoch,
+                    log_epoch=log_epoch,
+                )
+            )
+        me = image.brokers.get(self._broker_id)
+        return AlterPartitionRequest(
+            broker_id=self._broker_id, broker_epoch=-1 if me is None else me.epoch, topics=list(topics.values())
+        )
+
+    def _tell(self, lost: Iterable[LostEpoch]) -> None:
+        elected = [each for each in lost if each.is_to_lead and each.is_seen]
+        following = [each for each in lost if not each.is_to_lead]
+        if elected:
+            logger.error(
+                "this broker was elected with a leader epoch that its log has already, so it does not lead yet and "
+                "asks for a higher one: the metadata store is older than the logs. If it was put back from a backup, "
+                "changes of topics, settings, users and ACLs since then are gone: make them again",
+                extra=_shown(elected),
+            )
+        if following:
+            logger.error(
+                "this replica's log has a newer leader epoch than its leader, so it does not fetch yet and asks for a "
+                "higher one: the metadata store is older than the logs. What the leader lacks is cut here then. If "
+                "these records are needed, stop this broker and copy the directories of its partitions first",
+                extra=_shown(following),
+            )
+
+
+def _in_parts(lost: Iterable[LostEpoch]) -> Iterable[list[LostEpoch]]:
+    rest = iter(lost)
+    while some := list(islice(rest, MAX_PARTITIONS)):
+        yield some
+
+
+def _refusals(response: AlterPartitionResponse) -> dict[str, int]:
+    """How many partitions were refused, by error."""
+    counts: dict[str, int] = {}
+    for topic in response.topics:
+        for answer in topic.partitions:
+            if answer.error_code:
+                name = ErrorCode.of(answer.error_code).name
+                counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _shown(lost: list[LostEpoch]) -> dict[str, object]:
+    """For the log: the first ones by name, with the epoch of the state and of the log."""
+    named = [f"{topic}-{index}: {epoch} < {last}" for topic, index, epoch, last, *_ in sorted(lost)[:NAMES_IN_A_LINE]]
+    return {"count": len(lost), "partitions": ", ".join(named) + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}
