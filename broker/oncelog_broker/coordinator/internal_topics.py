@@ -73,7 +73,8 @@ def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
 def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
     """Say once that an internal topic is not compacted: what its coordinators keep there is deleted by its age.
 
-    `old`: the image before, None at the start. A topic that was just made is not looked at: its settings may come later.
+    `old`: the image before, None at the start. A topic that was just made is not looked at: its settings may come
+    later.
     """
     if old is not None and new.topic_configs is old.topic_configs:
         return
