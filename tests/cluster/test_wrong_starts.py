@@ -535,9 +535,7 @@ class Backups:
         self.connect = f"{ensemble.connect_string}/oncelog"
 
     def save(self, name: str) -> None:
-        self._ensemble.stop()
         shutil.copytree(self._ensemble.server(1).data, self._place / name)
-        self._ensemble.start()
 
     def put_back(self, name: str) -> None:
         self._ensemble.stop()
