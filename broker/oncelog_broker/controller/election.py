@@ -240,13 +240,15 @@ def _with_the_most(
     """The one with the most records leads; of several, one of the ISR. Those of the ISR that have exactly as much stay
     in sync: their logs are the same.
 
-    Nobody is in front of another while none has said what it has: then all of the ISR stay.
+    Where none has said what it has, one of them leads alone: the others may have less than it, or more, and must not
+    be elected as if they had the same.
     """
     ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}
     most = max(ends.values())
     with_most = [broker for broker, end in ends.items() if end == most]
     staying = tuple(broker for broker in candidates.state.isr if broker in with_most and broker in in_sync)
-    elected = _elected(candidates.state, candidates.replicas, staying or with_most, staying, controller_epoch)
+    isr = () if most == UNKNOWN else staying
+    elected = _elected(candidates.state, candidates.replicas, staying or with_most, isr, controller_epoch)
     recovery = candidates.state.leader_recovery_state if staying else RECOVERING
     return Decision(replace(elected.state, leader_recovery_state=recovery), may_lose=True)
 
