@@ -292,7 +292,9 @@ class Broker:
         }
         lost = sorted(each.path for each in self._data.verdict.lost.values())
         self.logs.note_missing(expected, lost, replicated=expected.__getitem__)
-        set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, is_new=self.member.is_new)
+        keeps = self.member.is_new or self._data.keeps_left_over
+        set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, keeps_left_over=keeps)
+        await self._data.strays_are_aside()
         self.telling.does("logs are loaded")
         self.replicas = Replicas(
             self.node_id,
