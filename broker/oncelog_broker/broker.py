@@ -55,7 +55,7 @@ from oncelog_broker.metadata.metadata_copy import MetadataCopier
 from oncelog_broker.metadata.opening import METADATA_FILE
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
-from oncelog_broker.metadata.registration import Membership, register_broker
+from oncelog_broker.metadata.registration import Membership, check_store, register_broker
 from oncelog_broker.metadata.store import MetadataStore, SessionState
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
@@ -292,7 +292,9 @@ class Broker:
         }
         lost = sorted(each.path for each in self._data.verdict.lost.values())
         self.logs.note_missing(expected, lost, replicated=expected.__getitem__)
-        set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, is_new=self.member.is_new)
+        keeps = self.member.is_new or self._data.keeps_left_over
+        set_strays_aside(self.logs, self.image, self.node_id, self._data.described_store, keeps_left_over=keeps)
+        await self._data.strays_are_aside()
         self.telling.does("logs are loaded")
         self.replicas = Replicas(
             self.node_id,
@@ -546,7 +548,8 @@ class Broker:
         self.elector.on_term = self.topics.finish_deletions
         await self.elector.start()
         # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
-        self.metadata = await self.member.patiently(partial(MetadataCache.start, store, self.slices.pauses().here))
+        start = partial(MetadataCache.start, store, self.slices.pauses().here, partial(self._check_store, store))
+        self.metadata = await self.member.patiently(start)
 
         async def on_resumed() -> None:
             await store.sync()
@@ -592,6 +595,11 @@ class Broker:
         await self._data.note_registered(membership, store.last_zxid)
         await asyncio.to_thread(predecessor.on_registered)
         return membership
+
+    async def _check_store(self, store: MetadataStore) -> None:
+        """Before the image is read in another session. WrongStore, StoreUnavailable."""
+        if self.member.membership is not None:
+            await check_store(store, self.node_id, self.member.membership)
 
     async def _note_store(self) -> None:
         """Note what the metadata store had written last: a start that finds less finds an older store."""

@@ -90,6 +90,7 @@ class TreeSession:
 
     def __init__(self, shared: SharedTree, session_id: int) -> None:
         self.session_id = session_id
+        self.session_timeout = 1.0
         self.lose_replies = 0
         self.lose_requests = 0
         self.delay_requests = 0

@@ -11,6 +11,9 @@ the log of that replica begins again with less than it had. What it has told the
 
 A replica whose log has a newer leader epoch than the state asks for one above that (S77): the state is from a store
 that is older than the logs. The leader stays the same, so that the replicas' logs are compared as after an election.
+
+Neither is granted while an election must come first (`ClusterView.may_vouch`): the state that is written would make a
+leader, or replicas in sync, of brokers that were away and may have lost records.
 """
 
 from __future__ import annotations
@@ -130,7 +133,7 @@ def _above_a_log(
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {sender} is no replica of this partition")
-    if state.leader_epoch >= log_epoch + LOST_EPOCHS:
+    if state.leader_epoch >= log_epoch + LOST_EPOCHS or not view.may_vouch(key):
         return known
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
@@ -153,6 +156,8 @@ def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, co
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     if state.leader == NO_LEADER:
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "nobody leads it")
+    if not view.may_vouch(key):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "its leader is about to be elected anew")
     _check_eligible(view, proposal.isr, state.isr)
     renewed = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
     return PartitionChange(key, renewed, known.version, is_election=False)

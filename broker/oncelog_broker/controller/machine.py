@@ -120,9 +120,10 @@ def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Qu
 def _completion(
     view: ClusterView, key: PartitionKey, known: KnownState, controller_epoch: int
 ) -> PartitionChange | None:
-    """The end of a reassignment, if it has come."""
+    """The end of a reassignment, if it has come. While an election must come first, nobody is known to be in sync."""
     assignment = view.assignment(key)
-    reassigned = None if assignment is None else completed(assignment, known, controller_epoch)
+    is_open = assignment is not None and assignment.is_reassigned and view.may_vouch(key)
+    reassigned = completed(assignment, known, controller_epoch) if assignment is not None and is_open else None
     return None if reassigned is None else reassignment_change(key, reassigned, known)
 
 

@@ -74,6 +74,12 @@ def begin(
         return None
     if known is None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of its replicas has ever lived.")
+    if view.has_unsure(key):
+        message = (
+            f"Of the replicas in sync, {list(known.state.isr)}, some may have lost records, and no leader was elected "
+            "since: start their brokers, or accept the loss by an unclean election, and ask again."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     state = _among(wanted.replicas, assignment.replicas, known, controller_epoch)
     if state is None:
         message = f"Of the replicas in sync, {list(known.state.isr)}, none would stay: its records would be lost."

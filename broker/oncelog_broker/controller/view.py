@@ -181,6 +181,20 @@ class ClusterView:
         if known is None or (known.state.leader != NO_LEADER and known != before):
             self.candidates.forget(key)
 
+    def may_vouch(self, key: PartitionKey) -> bool:
+        """Whether the state of a partition may be written though nobody is elected. A state vouches for those that it
+        names: they count as brokers that have been there ever since. So an election comes first where the leader was
+        away, or one of the ISR may have lost records, since the state was written."""
+        state, written = self.states[key].state, self.states[key].written
+        leader = self.brokers.get(state.leader)
+        was_away = state.leader != NO_LEADER and (leader is None or leader.epoch > written)
+        return not was_away and not self.has_unsure(key)
+
+    def has_unsure(self, key: PartitionKey) -> bool:
+        """Whether one of the ISR may have lost records since the state was written."""
+        known = self.states[key]
+        return any(self.unsure.get(broker, -1) > known.written for broker in known.state.isr)
+
     def put_unreadable(self, key: PartitionKey) -> None:
         """The partition has a state, and nobody can read it."""
         self.states.pop(key, None)

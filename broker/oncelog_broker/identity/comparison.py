@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog_broker.identity.facts import Adoption, Age, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
-from oncelog_broker.identity.note import DirectoryNote, LostDirectory, StoreKind
+from oncelog_broker.identity.note import NEVER, DirectoryNote, LostDirectory, StoreKind
 from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
 
 
@@ -55,6 +55,8 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         adoption, is_refounded = _compare_with_empty_store(facts, past, found)
     else:
         _compare_with_store(facts, past, ages, found)
+        # Its partitions count on all that held them, also on those of which nothing says what they had.
+        found.is_unsure = found.is_unsure or (facts.store.replaces != "" and facts.store.registration == NEVER)
     _look_for_sisters(facts, past, ages, accept, found)
     refused = [each for each in found.refusals if each.accept not in accept]
     taken = [each for each in found.refusals if each.accept in accept]

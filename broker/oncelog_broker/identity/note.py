@@ -73,6 +73,9 @@ class DirectoryNote:
     broker_epoch: int = NEVER
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
+    keeps_left_over: bool = False
+    """From before a registration in a store that does not know what this broker had, until its logs were looked
+    through: those that others hold by that store are set aside, not deleted."""
 
     @property
     def has_registered(self) -> bool:
@@ -113,6 +116,7 @@ def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
         "registration": note.registration,
         "broker_epoch": note.broker_epoch,
         "zxid": note.zxid,
+        "keeps_left_over": note.keeps_left_over,
     }
     content = json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
     disk.replace_file(os.path.join(directory, NOTE_FILE), content, private=True)
@@ -150,4 +154,5 @@ def _parsed(document: Any) -> DirectoryNote:
         registration=int(document["registration"]),
         broker_epoch=int(document["broker_epoch"]),
         zxid=int(document["zxid"]),
+        keeps_left_over=bool(document.get("keeps_left_over", False)),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from oncelog_broker.metadata import paths, reader
@@ -29,6 +29,13 @@ _log = logging.getLogger(__name__)
 
 ImageCallback = Callable[[ClusterImage, ClusterImage], None]
 """`on_image(old, new)`: synchronous, quick; called after `MetadataCache.image` has become `new`."""
+
+CheckStore = Callable[[], Awaitable[None]]
+"""Raises where the store is not the one that this broker is registered in."""
+
+
+async def _no_check() -> None:
+    """Whatever the store is."""
 
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
@@ -89,8 +96,13 @@ class _Stale:
 class MetadataCache:
     """The current image. Make one with `MetadataCache.start`."""
 
-    def __init__(self, store: MetadataStore, image: ClusterImage, pause: Pause = no_pause) -> None:
+    def __init__(
+        self, store: MetadataStore, image: ClusterImage, pause: Pause = no_pause, check_store: CheckStore = _no_check
+    ) -> None:
         self._store = store
+        self._check_store = check_store
+        self._is_doubted = False
+        """Whether the last check of the store failed."""
         self._pause = pause
         self._image = image
         self._stale = _Stale()
@@ -108,13 +120,17 @@ class MetadataCache:
         """The first image is there. Before, changes are only noted: what is read later must not be overwritten."""
 
     @classmethod
-    async def start(cls, store: MetadataStore, pause: Pause = no_pause) -> MetadataCache:
+    async def start(
+        cls, store: MetadataStore, pause: Pause = no_pause, check_store: CheckStore = _no_check
+    ) -> MetadataCache:
         """Read the whole cluster and follow it from there.
 
-        `pause` is awaited between pieces of long reading. NoNode if nobody has ever registered in the store,
+        `pause` is awaited between pieces of long reading. `check_store`: before everything is read again, in another
+        session. Where it raises, the image stays as it is: of a store that came back as another one nothing is read,
+        for what it does not know would be taken for deleted. NoNode if nobody has ever registered in the store,
         MalformedPayload if the cluster's id is nonsense, StoreUnavailable.
         """
-        cache = cls(store, ClusterImage(""), pause)
+        cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, or a change between the two would be missed.
         cache._watches = [store.watch(root, cache._on_change) for root in WATCHED]
         cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
@@ -251,6 +267,10 @@ class MetadataCache:
     async def _read(self, stale: _Stale) -> ClusterImage:
         """The image with all that is stale read again."""
         image = self._image
+        if stale.everything or self._is_doubted:
+            self._is_doubted = True
+            await self._check_store()
+            self._is_doubted = False
         if stale.everything:
             return await reader.read_image(self._store, image, self._pause)
         # What one write has changed may be told one by one: with a topic that is new, its settings are, too.

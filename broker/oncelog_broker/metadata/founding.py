@@ -40,6 +40,8 @@ MAX_CHUNK_BYTES: Final = 500_000
 NODE_OVERHEAD: Final = 100
 NODES_PER_READ: Final = 5000
 MAX_LEADER_EPOCH: Final = 2**31 - 1
+UNKNOWN_STORE: Final = "unknown"
+"""In the place of the id of a store that was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,9 @@ class FoundLogs:
     """Path -> data of what an embedded store or a copy of the metadata had, parents first. Topics that it has are not
     taken from logs."""
     replaces_store: str = ""
-    """The id of the store that was lost, where the cluster is founded again from a copy of its metadata. Its states are
-    then written before this broker registers: so it does not count as one that has been there ever since."""
+    """The id of the store that was lost, where the cluster is founded again from a copy of its metadata; UNKNOWN_STORE
+    where nothing says it. Its states are then written before this broker registers: so it does not count as one that
+    has been there ever since."""
 
 
 NOT_TAKEN_OVER: Final = (
@@ -84,7 +87,16 @@ NOT_TAKEN_OVER: Final = (
 
 
 def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
-    """The nodes that a cluster begins with, parents first."""
+    """The nodes that a cluster begins with, each once, parents first. What a store or a copy says of a topic that was
+    found in the logs alone (its settings, say) holds."""
+    made: set[str] = set()
+    for node in _adopted(logs, broker_id, entropy):
+        if node.path not in made:
+            made.add(node.path)
+            yield node
+
+
+def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
     for path, data in logs.nodes.items():
         if path not in paths.PERSISTENT and not any(
             path == each or path.startswith(each + "/") for each in NOT_TAKEN_OVER

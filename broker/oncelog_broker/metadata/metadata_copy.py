@@ -134,15 +134,16 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """The copy in a data directory; None where there is none, or none that is whole, which the log says. OSError."""
-    path = os.path.join(directory, FILE)
-    if not disk.exists(path):
-        return None
-    try:
-        return _parsed(disk.read_file(path))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        _log.warning("%s is no whole copy of a cluster's metadata, and is not used: %s", path, error)
-        return None
+    """The copy in a data directory, else the one before it; None where there is none that is whole and can be read,
+    which the log says. It is of no use at most starts, so it never keeps a broker from one."""
+    for name in (FILE, PREVIOUS_FILE):
+        path = os.path.join(directory, name)
+        try:
+            if disk.exists(path):
+                return _parsed(disk.read_file(path))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            _log.warning("%s is no whole copy of a cluster's metadata, and is not used: %s", path, error)
+    return None
 
 
 def _parsed(data: bytes) -> MetadataCopy:
@@ -234,8 +235,10 @@ class MetadataCopier:
         yield Errand(partial(self._replace, data))
 
     def _replace(self, data: bytes) -> None:
+        """At each moment there is a whole copy, whatever fails or is killed. OSError."""
         path = os.path.join(self._directory, FILE)
         if self._is_first and self._disk.exists(path):
-            self._disk.rename(path, os.path.join(self._directory, PREVIOUS_FILE))
+            before = self._disk.read_file(path)
+            self._disk.replace_file(os.path.join(self._directory, PREVIOUS_FILE), before, private=True)
         self._is_first = False
         self._disk.replace_file(path, data, private=True)

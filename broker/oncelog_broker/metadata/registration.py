@@ -180,7 +180,7 @@ async def _try_to_register(
     cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
     store_id = "" if found_store is None else readable_store_identity(found_store[0]).id
     if before is not None:
-        _check_is_as_before(before, cluster_id, store_id)
+        _check_is_as_before(before, cluster_id, store_id, -1 if incarnation is None else incarnation[1].version)
     parents = [Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None]
     is_founder, logs = cluster_id is None, FoundLogs()
     content: list[Create] = []
@@ -224,7 +224,24 @@ async def _try_to_register(
     return Membership(cluster_id, made.czxid, counted.version, founded=is_founder, store_id=store_id)
 
 
-def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: str) -> None:
+async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
+    """That the store is the one in which this process was registered, and no earlier state of it: to be asked before
+    what it says is believed. Topics that another store does not know are not deleted. WrongStore, StoreUnavailable."""
+    asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
+    found_id, found_store, incarnation = await store.get_many(asked)
+    try:
+        cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
+    except MalformedPayload:
+        cluster_id = before.cluster_id  # the other two say enough, and whoever reads it tells
+    _check_is_as_before(
+        before,
+        cluster_id,
+        "" if found_store is None else readable_store_identity(found_store[0]).id,
+        -1 if incarnation is None else incarnation[1].version,
+    )
+
+
+def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: str, incarnation: int) -> None:
     """Raises WrongStore."""
     if cluster_id is None:
         raise WrongStore(
@@ -235,6 +252,11 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
         raise WrongStore(
             "", f"the store is another one now, of cluster {cluster_id}. Bring the one of cluster {before.cluster_id} "
             "back; or restart this broker, which then says how to go on",
+        )  # fmt: skip
+    if incarnation < before.incarnation:
+        raise WrongStore(
+            "", f"the store is an earlier state of itself: it knows {incarnation + 1} registrations of this broker, of "
+            f"{before.incarnation + 1}. Restore the newest state; or restart this broker, which then says how to go on",
         )  # fmt: skip
 
 

@@ -3,6 +3,9 @@
 The copy may be seconds old, and its states are hints. So no partition begins with a leader, all its replicas are in its
 ISR, and its leader epoch lies far above any that may have been given out since. Each broker registers unsure of its
 logs; an election asks all replicas how far they go, and the one with the most records leads (`controller/election.py`).
+
+Those that a reassignment adds are not in the ISR: with all of its target there it would be completed, and what it
+removes would be deleted, though it may be all that there is. They are asked all the same, and may lead.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def _states(
         except (KeyError, MalformedPayload):
             pass
         epoch = min(max(epoch, 0) + epoch_leap, MAX_LEADER_EPOCH)
-        states[partition] = PartitionState(NO_LEADER, epoch, replicas.replicas, controller_epoch=0)
+        states[partition] = PartitionState(NO_LEADER, epoch, replicas.original or replicas.replicas, controller_epoch=0)
     return states
 
 

@@ -15,8 +15,11 @@ from oncelog_broker.metadata.image import ClusterImage
 logger = logging.getLogger(__name__)
 
 
-def set_strays_aside(logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, is_new: bool) -> None:
-    """At the start of a broker. `store` names the metadata store; `is_new`: this broker was never in the cluster."""
+def set_strays_aside(
+    logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, keeps_left_over: bool
+) -> None:
+    """At the start of a broker. `store` names the metadata store; `keeps_left_over`: it does not know what this broker
+    had, since it is new to it, or older than its logs."""
     unknown = 0
     reasons: dict[TopicPartition, str] = {}
     for name, index in logs.partitions():
@@ -32,9 +35,9 @@ def set_strays_aside(logs: LogManager, image: ClusterImage, broker_id: int, stor
             unknown += 1
         elif topic_id not in (None, topic.topic_id):
             reason = "the topic is a newer one of the same name"
-        elif is_new and broker_id not in topic.partitions[index].replicas:
-            # Of another origin, then. Where a reassignment took it away, `replicas` deletes it.
-            reason = "others hold it, and this broker was never in the cluster before"
+        elif keeps_left_over and broker_id not in topic.partitions[index].replicas:
+            # It may be all that there is. Where a reassignment took it away, `replicas` deletes it.
+            reason = "others hold it, by a metadata store that is new to this broker or older than its logs"
         else:
             continue
         reasons[name, index] = reason

@@ -28,13 +28,13 @@ from oncelog_broker.config.listener_config import ListenerConfig
 from oncelog_broker.config.listeners import listeners
 from oncelog_broker.identity.comparison import compare, past_of
 from oncelog_broker.identity.facts import Adoption, DirectoryFacts, Past, StartFacts, StoreFacts, Verdict
-from oncelog_broker.identity.note import DirectoryNote, StoreKind
-from oncelog_broker.identity.refusals import StartRefused
+from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
+from oncelog_broker.identity.refusals import Kind, StartRefused
 from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.log.directories.log_manager import LogManager, lock_directories
 from oncelog_broker.metadata.cluster_id import agreed_cluster_id
 from oncelog_broker.metadata.embedded import EmbeddedStore, StoreFileError
-from oncelog_broker.metadata.founding import FoundLogs
+from oncelog_broker.metadata.founding import UNKNOWN_STORE, FoundLogs
 from oncelog_broker.metadata.incarnation import SESSION_FILE, trace_directory
 from oncelog_broker.metadata.membership import patiently
 from oncelog_broker.metadata.metadata_copy import MetadataCopy, read_copy
@@ -55,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 MOVED_SUFFIX: Final = ".moved"
 """Of an embedded store whose broker has moved to ZooKeeper with all that it says."""
+DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
+"""Accepted differences with which the metadata store does not know what this broker had."""
 
 
 class DataStart:
@@ -150,7 +152,7 @@ class DataStart:
         return found[0] if found else self.directories[0].path
 
     def _newest_copy(self) -> MetadataCopy | None:
-        """Of those in the data directories that are of their cluster. OSError."""
+        """Of those in the data directories that are of their cluster."""
         clusters = {each.cluster_id for each in self.directories}
         copies = [read_copy(self._disk, each.path) for each in self.directories]
         of_cluster = [each for each in copies if each is not None and each.cluster_id in clusters]
@@ -255,12 +257,13 @@ class DataStart:
         found = found_logs(logs, paths, self._disk, needed, is_refounded=self.verdict.is_refounded)
         epochs = {(topic.name, index): epoch for topic in found.topics for index, epoch in topic.leader_epochs.items()}
         nodes = restored_nodes(self._copy, lambda topic, index: epochs.get((topic, index), -1), found.epoch_leap)
-        lost = next((each.note.store_id for each in self.directories if each.note is not None), "")
+        # A disk that was added just now knows no store.
+        lost = next((each.note.store_id for each in self.directories if each.note and each.note.store_id), "")
         return replace(
             found,
             highest_producer_id=highest_producer_id(logs),
             nodes=nodes,
-            replaces_store=lost if self.verdict.is_refounded else "",
+            replaces_store=(lost or UNKNOWN_STORE) if self.verdict.is_refounded else "",
         )
 
     async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
@@ -274,9 +277,12 @@ class DataStart:
 
     async def note_pending(self) -> None:
         """Before the first registration. OSError."""
-        nonce = self.facts.store.nonce
+        nonce, keeps = self.facts.store.nonce, self.keeps_left_over
         await asyncio.to_thread(self._note, lambda note: replace(
-            note, process=nonce if note.is_of(nonce) else note.process, pending=self.process
+            note,
+            process=nonce if note.is_of(nonce) else note.process,
+            pending=self.process,
+            keeps_left_over=keeps,
         ))  # fmt: skip
 
     async def note_registered(self, membership: Membership, zxid: int) -> None:
@@ -297,6 +303,7 @@ class DataStart:
                 membership.incarnation,
                 membership.broker_epoch,
                 max(zxid, membership.broker_epoch),
+                note.keeps_left_over,
             )
 
         await self._note_or_say(registered)
@@ -310,6 +317,23 @@ class DataStart:
         """From time to time, and at an orderly stop: the store's last write that this broker has seen."""
         if any(each.note is not None and each.note.zxid < zxid for each in self.directories):
             await self._note_or_say(lambda note: replace(note, zxid=max(note.zxid, zxid)))
+
+    @property
+    def keeps_left_over(self) -> bool:
+        """Whether what this broker holds, and others are to hold, may be all that there is of it: the metadata store
+        is new to this broker, or an earlier one. Also where the process before this one was killed before it had looked
+        for that."""
+        return (
+            any(each.note is not None and each.note.keeps_left_over for each in self.directories)
+            or self.facts.store.registration == NEVER
+            or self.verdict.has_older_store
+            or any(each.kind in DOUBTED_STORES for each in self.verdict.accepted)
+        )
+
+    async def strays_are_aside(self) -> None:
+        """From now on, logs that others are to hold were taken away from this broker by the cluster that it is in."""
+        if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
+            await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 
     async def forget_lost(self) -> None:
         """The directories that were lost are missed no more: what was there is elsewhere now."""

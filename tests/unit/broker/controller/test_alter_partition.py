@@ -9,7 +9,9 @@ from oncelog_broker.controller.alter_partition import (
     decide,
     find_partition,
 )
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
+from oncelog_broker.controller.machine import PartitionChange, wanted_change
+from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.reader import PartitionKey
@@ -202,3 +204,53 @@ def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(vi
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, proposal, controller_epoch=9)
     assert raised.value.code is code
+
+
+def came_back(view, *unsure):
+    """Brokers 1, 2 and 3 were away since the state was written, and these may have lost records."""
+    view.put_brokers({b: LiveBroker(b, 200 + b) for b in (1, 2, 3)}, {}, {b: 200 + b for b in unsure})
+    view.candidates.is_asked_for = True
+
+
+def after_write(view, change):
+    view.put_state(KEY, KnownState(change.state, 8, 300))
+
+
+@pytest.mark.parametrize("leader", [1, -1])
+@pytest.mark.parametrize("sender", [1, 2, 3])
+def test_s77_no_epoch_is_raised_while_all_in_sync_are_unsure_and_nobody_is_elected(view, sender, leader):
+    """The metadata store was put back: its brokers are unsure, and their logs have newer epochs. A state that is
+    written before they are compared makes broker 1 lead, though broker 2 has more records."""
+    view.put_state(KEY, KnownState(PartitionState(leader, 5, (1, 2), 1), 7, 100))
+    came_back(view, 1, 2)
+    assert decide(view, KEY, ask_above(8, sender), 9) is view.states[KEY]
+    for broker, end in ((1, LogEnd(7, 10)), (2, LogEnd(7, 20)), (3, LogEnd(8, 5)), (4, UNKNOWN)):
+        view.candidates.note(KEY, broker, end)
+    elected = wanted_change(view, KEY, 9)
+    assert elected is not None
+    assert elected.state.leader == 3, "the log with the newest epoch"
+    after_write(view, elected)
+    raised = decide(view, KEY, ask_above(8, 3, leader_epoch=6, partition_epoch=8), 9)
+    assert isinstance(raised, PartitionChange)
+    assert (raised.state.leader, raised.state.leader_epoch) == (3, 8 + LOST_EPOCHS)
+
+
+def test_s77_no_epoch_is_raised_of_a_leader_that_was_away_and_leads_no_more(view):
+    came_back(view)
+    assert decide(view, KEY, ask_above(8), 9) is view.states[KEY]
+
+
+def test_a_replica_that_begins_again_gets_no_new_epoch_of_a_leader_that_was_away(view):
+    came_back(view, 1, 2)
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, propose(Member(1), Member(2), sender=3), controller_epoch=9)
+    assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_no_reassignment_begins_or_ends_while_all_in_sync_are_unsure_and_nobody_is_elected(view):
+    came_back(view, 1, 2)
+    with pytest.raises(KafkaError, match="accept the loss by an unclean election") as raised:
+        begin(view, KEY, (3,), 9)
+    assert raised.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1, 2, 3), (1,), (3,))}))
+    assert wanted_change(view, KEY, 9) is None

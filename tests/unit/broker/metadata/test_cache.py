@@ -431,3 +431,27 @@ async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_i
     image = await cache.wait_for(lambda image: image.topic("t") is not None)
     assert image.config_of_topic("t") == {"a": "1"}
     await cache.close()
+
+
+async def test_s74_of_a_store_that_is_another_one_nothing_is_read(cluster, caplog):
+    """What it does not know would be taken for deleted, and the logs of it, too."""
+    is_wrong = False
+
+    async def check():
+        if is_wrong:
+            raise StoreUnavailable("", "another store")
+
+    cache = await MetadataCache.start(cluster, check_store=check)
+    await cluster.multi(list(topic_operations("t")))
+    assert "t" in (await settled(cache)).topics
+    is_wrong = True
+    for path in (paths.partition_state("t", 0), paths.partition("t", 0), paths.partitions("t"), paths.topic("t")):
+        cache._on_change(paths.BROKERS)  # a session began there
+        await settled(cache)
+        await cluster.delete(path)
+        assert "t" in (await settled(cache)).topics
+    assert "another store" in caplog.text
+    is_wrong = False
+    cache._on_change(paths.BROKERS)
+    assert "t" not in (await settled(cache)).topics
+    await cache.close()

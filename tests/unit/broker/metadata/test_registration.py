@@ -21,7 +21,14 @@ from oncelog_broker.metadata.payloads import (
     parse_topic,
 )
 from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.registration import BrokerIdInUse, FoundLogs, FoundTopic, WrongStore, register_broker
+from oncelog_broker.metadata.registration import (
+    BrokerIdInUse,
+    FoundLogs,
+    FoundTopic,
+    WrongStore,
+    check_store,
+    register_broker,
+)
 from oncelog_broker.metadata.store import MAX_REQUEST_BYTES, ConnectionLost, SessionState
 from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore
@@ -391,3 +398,24 @@ async def test_s79_of_two_that_register_at_the_same_moment_one_stays(monkeypatch
     ]
     image = await reader.read_image(stores[1])
     assert image.brokers.keys() == {1, 2, 3} - {refused}
+
+
+async def test_s74_a_process_that_runs_takes_no_other_store_and_no_earlier_state_for_its_own():
+    """Nor registers there, whoever is there already."""
+    mine = SharedTree()
+    first = mine.connect()
+    early = await register_broker(first, 1, REGISTRATION, process="p0")
+    before = early._replace(incarnation=early.incarnation + 1)
+    await check_store(first, 1, early)
+    another = SharedTree().connect()
+    with pytest.raises(WrongStore, match="the store is empty"):
+        await check_store(another, 1, early)
+    await register_broker(another, 2, of_broker(2), lambda: FoundLogs(early.cluster_id))
+    with pytest.raises(WrongStore, match="another one now"):
+        await check_store(another, 1, early)
+    first.expire()
+    again = mine.connect()
+    for ask in (check_store(again, 1, before), register_broker(again, 1, REGISTRATION, process="p1", before=before)):
+        with pytest.raises(WrongStore, match="an earlier state of itself: it knows 1 registrations of this broker"):
+            await ask
+    assert await again.children(paths.BROKER_IDS) == []
