@@ -263,7 +263,7 @@ class Throttling:
             key, limit, amount = QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes
             if ahead := limits.charged.get(key):
                 limits.charged[key] = 0.0
-                amount = max(0.0, amount - ahead)
+                amount = max(0, amount - int(ahead))
         else:
             return 0.0, QuotaKey.PRODUCER_BYTE_RATE, None
         return self.use(key, limit, amount), key, limit
