@@ -38,7 +38,6 @@ from oncelog_broker.server.limits import (
 )
 from oncelog_broker.server.receiving import FrameRefused, ReceiveBuffer
 from oncelog_protocol.errors import MalformedMessage
-from oncelog_protocol.quotas import QuotaKey
 from oncelog_protocol.wire_writers import Buffer
 
 logger = logging.getLogger(__name__)
@@ -565,7 +564,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
             # What it holds of the memory others need: it is used, and waited for afterwards.
             if self.client_limits is not None:
-                self.client_limits.charged.update(QuotaKey)
+                self.client_limits.serve_next()
             self._end_throttling()
         is_resting = not self._answers.is_waiting
         if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:

@@ -5,9 +5,10 @@ connection is handled until that is over. A Fetch beyond the quota reads nothing
 
 A connection that has not used a quota yet is put off before its first request that does, while others who share the
 quota have used too much: its request stays unread until their debt is paid (S95). So a new connection for each request
-gains nothing. What many use at the same moment is a debt of `MAX_DEBT_WINDOWS` at most; whoever has waited for as long
-as that is asked again like a new connection, so the rate holds all the same. How many connections an address may make
-is a quota of its own, connection_creation_rate.
+gains nothing. What a Produce request uses is charged when it is put off. It waits once, for what was used before it,
+and those who use the quota all the time do not keep it waiting. What many use at the same moment is a debt of
+`MAX_DEBT_WINDOWS` at most; whoever has waited for a window or longer is asked again like a new connection, so the rate
+holds all the same. How many connections an address may make is a quota of its own, connection_creation_rate.
 
     producer_byte_rate        the bytes of Produce requests
     consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
@@ -109,7 +110,7 @@ class Throttling:
             limits = connection.client_limits = self._limits(connection, client_id)
         if limits.are_none:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)
-        self._ask_before_the_first(limits, api_key, version)
+        self._ask_before_the_first(limits, api_key, version, request_bytes)
         return MeteredContext(
             services,
             connection,
@@ -140,27 +141,40 @@ class Throttling:
             context.measure()
         return then(answer, lambda response: self._settled(response, context))
 
-    def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int) -> None:
+    def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
         """Raises PutOff where the connection has not used a quota that this request uses, and others have used too much
         of it. Fetch is asked in `serve`, each time."""
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
             limit = limits.produce
             if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
-                self._put_off(QuotaKey.PRODUCER_BYTE_RATE, limit, math.inf)
-                charged.add(QuotaKey.PRODUCER_BYTE_RATE)  # only now: until nobody else owes
+                self._ask_to_produce(limits, limit, request_bytes)
         elif version < _STRICT_SINCE.get(api_key, 0):  # newer ones are refused by their handlers
             limit = limits.mutation
             if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
-                charged.add(QuotaKey.CONTROLLER_MUTATION_RATE)
-                self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, self.mutations.window)
+                charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0
+                seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
+                self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged.add(QuotaKey.REQUEST_PERCENTAGE)  # nobody waits for this one for more than a moment, as in Kafka
-            self._put_off(QuotaKey.REQUEST_PERCENTAGE, _of_processor(limits.request), self._max_request_seconds)
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # nobody waits for this one for more than a moment, as in Kafka
+            limit = _of_processor(limits.request)
+            seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
+            self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
-    def _put_off(self, key: QuotaKey, limit: Limit, at_most: float) -> None:
-        """Raises PutOff where others have used too much."""
-        seconds = min(self.wait(key, limit), at_most)
+    def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
+        """Raises PutOff: either the request has its place behind what was used before it, or so much was used that its
+        place would be too far back, and it is asked again."""
+        key = QuotaKey.PRODUCER_BYTE_RATE
+        seconds = self.wait(key, limit)
+        if seconds < self.usage.max_debt_seconds:
+            limits.charged[key] = 0.0
+            if seconds > 0:
+                limits.charged[key] = request_bytes
+                self.use(key, limit, request_bytes, in_full=True)
+        self._put_off(key, limit, seconds)
+
+    def _put_off(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
+        """Raises PutOff where there is a time to wait."""
         if seconds > 0:
             self._tell_of_wait(key, limit, seconds)
             raise PutOff(seconds)
@@ -175,12 +189,12 @@ class Throttling:
         """Seconds to wait, as things are."""
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
-    def use(self, key: QuotaKey, limit: Limit, amount: float) -> float:
-        """Seconds to wait after that."""
+    def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
+        """Seconds to wait after that. `in_full`: see `Usage.use`."""
         now = self._clock.monotonic()
         if self.observed is not None:
             self.observed.used(key, limit.shared_by, amount, now)
-        return self._usage(key).use(key, limit, amount, now)
+        return self._usage(key).use(key, limit, amount, now, in_full=in_full)
 
     def count_processor(self, context: MeteredContext) -> float:
         """Count what the request has spent; seconds to wait, of which there are never many at once, as in Kafka."""
@@ -210,7 +224,7 @@ class Throttling:
             limit(QuotaKey.CONSUMER_BYTE_RATE),
             limit(QuotaKey.REQUEST_PERCENTAGE),
             limit(QuotaKey.CONTROLLER_MUTATION_RATE),
-            set(),
+            {},
         )
 
     # --- the answer
@@ -232,8 +246,8 @@ class Throttling:
         if seconds > 0:
             if limit is not None:
                 self._tell_of_wait(key, limit, seconds)
-            if seconds >= self._usage(key).max_debt_seconds:
-                context.limits.charged.discard(key)  # some of the debt may be forgotten: ask again
+            if seconds >= self._usage(key).window:
+                context.limits.charged.pop(key, None)  # many share it: ask again, before what they owe is forgotten
             throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = throttle_ms
@@ -247,6 +261,9 @@ class Throttling:
             key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
         elif context.api_key == ApiKey.PRODUCE and limits.produce is not None:
             key, limit, amount = QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes
+            if ahead := limits.charged.get(key):
+                limits.charged[key] = 0.0
+                amount = max(0, amount - int(ahead))
         else:
             return 0.0, QuotaKey.PRODUCER_BYTE_RATE, None
         return self.use(key, limit, amount), key, limit

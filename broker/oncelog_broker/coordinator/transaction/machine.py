@@ -83,13 +83,17 @@ class TransactionMachine:
 
     def replay(self, record: TransactionRecord, offset: int, producer_id: int) -> None:
         transactional_id, metadata = record
+        before = self._transactions.get(transactional_id)
         if metadata is None:
             self._transactions.pop(transactional_id, None)
         else:
             self._transactions[transactional_id] = metadata
         if metadata is None or metadata.state is not TransactionState.ONGOING:
             self._begun.pop(transactional_id, None)
-        elif transactional_id not in self._begun:
+            return
+        # Loading may leave out the records between two transactions: then the start says that this is another one.
+        is_same = before is not None and before.start_timestamp == metadata.start_timestamp
+        if not is_same or transactional_id not in self._begun:
             seconds_ago = max(0, self._now_ms() - metadata.start_timestamp) / 1000
             self._begun[transactional_id] = self._monotonic() - seconds_ago
 

@@ -2,16 +2,21 @@
 
 Whoever has used too much waits on the connection that used it. A connection that has used nothing yet has nothing to
 wait for, so it is asked to wait before its first request instead: else a new connection for each request would escape
-the quota (S95).
+the quota (S95). What that request uses is charged when it begins to wait, so it has its place before what others use
+meanwhile.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import sys
+from typing import Final, NamedTuple
 
 from oncelog_broker.security.principal import Principal
 from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaKey
+
+NEXT_TO_NOTHING: Final = sys.float_info.min
+"""Charged before to a request that is served at once, whatever others have used."""
 
 
 class ClientLimits(NamedTuple):
@@ -24,8 +29,14 @@ class ClientLimits(NamedTuple):
     fetch: Limit | None = None
     request: Limit | None = None
     mutation: Limit | None = None
-    charged: set[QuotaKey] = set()  # noqa: RUF012 - each connection's own, given by `Throttling`
-    """The quotas that requests of this connection have used: what these used too much, the connection waits for."""
+    charged: dict[QuotaKey, float] = {}  # noqa: RUF012 - each connection's own, given by `Throttling`
+    """The quotas that requests of this connection have used: what these used too much, the connection waits for. With
+    each, how much the next request has been charged before: it was put off, and is not asked again. Else 0."""
+
+    def serve_next(self) -> None:
+        """The next request is not put off."""
+        for key in QuotaKey:
+            self.charged[key] = self.charged.get(key) or NEXT_TO_NOTHING
 
     @property
     def are_none(self) -> bool:

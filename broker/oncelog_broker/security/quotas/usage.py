@@ -37,11 +37,13 @@ class Usage:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def use(self, key: QuotaKey, limit: Limit, amount: float, now: float) -> float:
-        """Take it, whether it is there or not; for how many seconds to wait then. What is negative is given back."""
+    def use(self, key: QuotaKey, limit: Limit, amount: float, now: float, *, in_full: bool = False) -> float:
+        """Take it, whether it is there or not; for how many seconds to wait then. What is negative is given back.
+        `in_full`: nothing of it is forgotten, whatever many owe together."""
         bucket = self._bucket(key, limit, now)
         # Those who share what is left have other rates: what is little for one of them is a long debt for another.
-        max_debt = MAX_SECONDS if bucket is self._buckets.get((key, OTHERS)) else self.max_debt_seconds
+        has_bound = not in_full and bucket is not self._buckets.get((key, OTHERS))
+        max_debt = self.max_debt_seconds if has_bound else MAX_SECONDS
         return bucket.use(amount, limit.rate, now, self.window, max_debt)
 
     def wait(self, key: QuotaKey, limit: Limit, now: float) -> float:

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from tests.support.counters import Counters
 from tests.support.groups import state_of
+from tests.support.transactions import TransactionDriver, begun
 
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.records import CoordinatorRecord, encode, group_record, offset_record
 from oncelog_broker.coordinator.loading import RECORDS_PER_STEP, replay_log
 from oncelog_broker.coordinator.shard import Shard
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.machine import TransactionMachine
 from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue, OffsetCommitValue
@@ -109,6 +112,27 @@ def test_what_is_superseded_within_a_chunk_makes_no_difference(internal_topic, s
     loaded = machine()
     assert run_steps(replay_log(Shard(0, log.partition, loaded), 0, lambda: True)) == log.partition.log.log_end_offset
     assert known(loaded) == known(log.expected)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 300, 500, 800, 1200, 10**6])
+def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_topic, chunk_bytes, monkeypatch):
+    """The records between two transactions are superseded: only the first record of the second one is replayed."""
+    monkeypatch.setattr("oncelog_broker.coordinator.loading.LOAD_CHUNK_BYTES", chunk_bytes)
+    internal_topic.lead()
+    partition, driver = internal_topic.led[0], TransactionDriver()
+    for _ in range(5):
+        driver.end(begun(driver))
+        driver.complete()
+        driver.advance(3600.0)
+    begun(driver)
+    for key, value in driver.log:
+        batch = build_batch([Record(0, 1, key, value, [])])
+        partition.append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
+    loaded = TransactionMachine(TransactionConfig(), driver.now_ms, lambda: driver.seconds)
+    run_steps(replay_log(Shard(0, partition, loaded), 0, lambda: True))
+    assert loaded.open_transactions == 1
+    assert loaded.oldest_seconds() < 1, "not the age of one before it"
+    assert loaded.timed_out() == []
 
 
 class Decodes(Counters):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
+from heapq import heappop, heappush
 from types import SimpleNamespace
 from typing import Any
 
@@ -399,6 +401,78 @@ async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same(
         except PutOff:
             pass
     assert served < 60, "those whose debt was forgotten are asked again, one after the other"
+
+
+class Sharing:
+    """Connections that share alice's quota, each of which sends its next request as soon as it may."""
+
+    SIZE = 1000
+
+    def __init__(self, rate: float, users: int, *, are_new: bool = False) -> None:
+        """`are_new`: each of them connects anew for each request, and so has no throttle time to wait for."""
+        self.broker = Broker(producer_byte_rate=rate)
+        self.served: Counter[int] = Counter()
+        self.longest_wait = 0.0
+        self._are_new = are_new
+        self._queue: list[tuple[float, int, Any]] = []
+        self._since: dict[int, float] = {}
+        for number in range(users):
+            self.add(number, 0.0)
+
+    def add(self, number: int, at: float) -> None:
+        heappush(self._queue, (at, number, self.broker.client()))
+
+    def run(self, seconds: float) -> None:
+        clock = self.broker.clock
+        while self._queue[0][0] <= seconds:
+            at, number, connection = heappop(self._queue)
+            clock.advance_ms(max(0, math.ceil((at - clock.monotonic()) * 1000)))
+            now = clock.monotonic()
+            since = self._since.setdefault(number, now)
+            try:
+                throttle_ms = self.broker.ask(connection, api=ApiKey.PRODUCE, size=self.SIZE)
+            except PutOff as put_off:
+                heappush(self._queue, (now + put_off.seconds, number, connection))
+                continue
+            self.served[number] += 1
+            self.longest_wait = max(self.longest_wait, now - since)
+            del self._since[number]
+            if self._are_new:
+                self.add(number, now + 0.001)
+            else:
+                heappush(self._queue, (now + throttle_ms / 1000 + 0.001, number, connection))
+
+
+@pytest.mark.parametrize("users", [1, 2, 10, 40])
+async def test_s95_those_who_use_a_quota_all_the_time_do_not_keep_a_new_connection_waiting(users: int) -> None:
+    """It waits for what was used before it came, and no longer."""
+    sharing = Sharing(1000, users)
+    sharing.add(users, 60.0)
+    sharing.run(60.0 + MAX_DEBT_WINDOWS * WINDOW + 1)
+    assert sharing.served[users] >= 1
+
+
+@pytest.mark.parametrize(("users", "are_new"), [(2, False), (2, True), (40, False), (40, True), (400, False)])
+async def test_s95_whoever_shares_a_quota_has_a_turn_and_the_rate_holds(users: int, are_new: bool) -> None:
+    sharing, seconds = Sharing(1000, users, are_new=are_new), 3600.0
+    sharing.run(seconds)
+    total = sharing.served.total()
+    assert total <= seconds + WINDOW + MAX_DEBT_WINDOWS * WINDOW + users, "a request each second; some are not paid yet"
+    assert total >= 0.5 * seconds, "what may be used is used"
+    assert len(sharing.served) == users
+    assert min(sharing.served.values()) >= 0.2 * total / users
+
+
+async def test_s95_what_a_waiting_request_has_been_charged_is_not_charged_again() -> None:
+    broker = Broker(producer_byte_rate=1000)
+    broker.ask(broker.client(), api=ApiKey.PRODUCE, size=15_000)
+    connection = broker.client()
+    with pytest.raises(PutOff):
+        broker.ask(connection, api=ApiKey.PRODUCE, size=2_000)
+    broker.clock.advance_ms(5000)
+    assert broker.ask(connection, api=ApiKey.PRODUCE, size=2_000) in (2000, 2001)
+    broker.clock.advance_ms(2001)
+    assert broker.ask(connection, api=ApiKey.PRODUCE, size=3_000) in range(2998, 3001)
 
 
 async def test_one_request_is_paid_for_in_full() -> None:
