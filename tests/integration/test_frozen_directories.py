@@ -46,7 +46,7 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     "checkpoint": lambda path: path.read_text().splitlines()[0],
 }
 """By the end of a file's name: what says which version it is of."""
-PASSED_OVER = ("oncelog.identity",)
+PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
 """Files that the last release did not have: it neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
 

@@ -76,19 +76,19 @@ def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFac
 
 
 UNREACHABLE_STORE = """
-from oncelog_broker.metadata.embedded import EmbeddedStore
+from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.store import ConnectionLost
 
 refusals = [1, 2, 3]
-read = EmbeddedStore.get
+claim = ProducerIdManager._claim_block
 
-async def get(self, path, *rest, **options):
-    if path == "/latest_producer_id_block" and refusals:
+async def claim_block(self):
+    if refusals:
         refusals.pop()
-        raise ConnectionLost(path, "gone")
-    return await read(self, path, *rest, **options)
+        raise ConnectionLost("/latest_producer_id_block", "gone")
+    return await claim(self)
 
-EmbeddedStore.get = get
+ProducerIdManager._claim_block = claim_block
 """
 
 

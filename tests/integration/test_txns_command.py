@@ -93,7 +93,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert f"To end it    {command}" in words
     plain = oncelog(unguarded, "explain", topic, "--output", "plain").stdout.rstrip("\n").split("\t")
     assert plain[:5] == [topic, "0", "2", "4", "2"]
-    assert plain[-1] == "not held"
+    assert "not held" in plain
 
     refused = oncelog(unguarded, "txns", "abort", f"{topic}:0", "--start-offset", "0", code=1)
     assert "INVALID_TXN_STATE" in refused.stderr

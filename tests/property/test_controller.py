@@ -23,6 +23,7 @@ from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
+from oncelog_broker.metadata.image import PartitionState as StateInImage
 from oncelog_broker.metadata.payloads import (
     BrokerRegistration,
     Endpoint,
@@ -113,6 +114,12 @@ class Judge:
             assert state.leader_epoch == before.leader_epoch + 1, "who was taken away may fetch as if it were not"
         if gone & set(was.removing_replicas) and not assignment.is_reassigned:
             assert set(was.target) <= set(before.isr), "taken away from before others had everything"
+
+
+def is_led(image: ClusterImage, state: StateInImage) -> bool:
+    """Whether the leader has been there since the state was written; one that has come back since waits for another."""
+    leader = image.brokers.get(state.leader)
+    return leader is not None and leader.epoch <= state.written
 
 
 class ControllerMachine(RuleBasedStateMachine):
@@ -310,10 +317,10 @@ class ControllerMachine(RuleBasedStateMachine):
         self.look()
         image, stopping = self.images[-1], term.view.stopping
         doubtful = {path for path, _ in self.judge.unsure}
-        """States that stay as they are while one is waited for that may have more: a write would vouch for the others."""
+        # States that stay while one is waited for that may have more: a write would vouch for the others.
         for topic in image.topics.values():
             for index, state in topic.partitions.items():
-                if state.leader not in image.brokers and paths.partition_state(topic.name, index) in doubtful:
+                if paths.partition_state(topic.name, index) in doubtful and not is_led(image, state):
                     continue
                 if state.leader != NO_LEADER:
                     assert state.leader in image.brokers
@@ -322,8 +329,9 @@ class ControllerMachine(RuleBasedStateMachine):
                 if state.leader != NO_LEADER and any(b not in stopping for b in state.isr):
                     assert not any(b in stopping and b in image.brokers for b in state.isr), "it is waited for"
         for path, broker in self.judge.unsure:
-            is_led = self.judge.states[path].leader in image.brokers
-            assert not is_led or broker not in image.brokers or broker in stopping, (
+            topic, _, partition, _ = path.removeprefix(f"{paths.TOPICS}/").split("/")
+            led = is_led(image, image.topics[topic].partitions[int(partition)])
+            assert not led or broker not in image.brokers or broker in stopping, (
                 f"{broker} may lack records of {path}, and is in its ISR"
             )
         self.everything_comes_to_its_target()

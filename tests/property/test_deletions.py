@@ -23,6 +23,7 @@ from oncelog_broker.replication import partition as partition_module
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.following import position_of
 from oncelog_broker.replication.partition import Partition
+from oncelog_protocol.records.batch import batches
 
 
 class Deletion(NamedTuple):
@@ -92,15 +93,15 @@ class DeletingMachine(ReplicationMachine):
                 continue
             for member in self.state.isr:
                 start = max(led.log.log_start_offset, self.logs[member].log_start_offset)
-                committed = content(led.log, start, led.high_watermark)
-                assert content(self.logs[member], start, led.high_watermark) == committed, (broker, member)
+                committed = self._between(broker, start, led.high_watermark)
+                assert self._between(member, start, led.high_watermark) == committed, (broker, member)
 
     @invariant()
     def nothing_acknowledged_is_lost(self) -> None:
         self._settle_committed()
         for member in self.state.isr:
             log = self.logs[member]
-            everything = content(log, log.log_start_offset, log.log_end_offset)
+            everything = self._between(member, log.log_start_offset, log.log_end_offset)
             for offset, batch in self.acknowledged.items():
                 assert batch in everything or offset < self.requested, (offset, member)
 
@@ -112,7 +113,15 @@ class DeletingMachine(ReplicationMachine):
                 if first is not None and second is not None:
                     start = max(first.log.log_start_offset, second.log.log_start_offset)
                     end = min(first.high_watermark, second.high_watermark)
-                    assert content(first.log, start, end) == content(second.log, start, end), (one, other, end)
+                    assert self._between(one, start, end) == self._between(other, start, end), (one, other, end)
+
+    def _between(self, member: int, start: int, end: int) -> bytes:
+        """All batches of a replica from `start` on and below `end`; of an offline log, those that its files hold."""
+        log = self.logs[member]
+        if not log.is_offline:
+            return content(log, start, end)
+        held = batches(self.held[member])
+        return b"".join(bytes(batch.view) for batch in held if start <= batch.base_offset < end)
 
 
 def content(log: PartitionLog, start: int, end: int) -> bytes:
