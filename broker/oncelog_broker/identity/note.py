@@ -93,8 +93,8 @@ def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
         return _parsed(json.loads(disk.read_file(path)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoteError(
-            f"{path} cannot be read: {error}. Put the file back from a copy of this directory. Or delete it, if you are "
-            "sure that this is the directory that this broker had last: the start then compares nothing"
+            f"{path} cannot be read: {error}. Put the file back from a copy of this directory; or delete it, if you "
+            "are sure that this is the directory that this broker had last: the start then compares nothing"
         ) from error
 
 

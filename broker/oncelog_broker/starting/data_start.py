@@ -134,7 +134,7 @@ class DataStart:
         return store
 
     async def cluster_id(self, store: MetadataStore) -> str:
-        """Return the id of the cluster; for a new cluster the id in the directories, else a random one. StoreUnavailable."""
+        """Return the cluster id: for a new cluster that of the directories, else a random one. StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
         agree = partial(agreed_cluster_id, store, known, is_shared=self.kind is StoreKind.ZOOKEEPER)
         return await patiently(agree, store.session_timeout, self._clock)
