@@ -108,7 +108,7 @@ DOUBT_SECONDS: Final = 2.0
 """How long a broker that is told to stop waits for its session to be confirmed: who leads the only copy in sync must
 not go because ZooKeeper answered late just then. Without ZooKeeper, it stops so much later."""
 NOTE_SECONDS: Final = 60.0
-"""How often the data directories note the last write of the metadata store."""
+"""Between two notes of the metadata store's last write in the data directories."""
 KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_DUPLICATE_CLASSIFICATION,
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
@@ -414,14 +414,14 @@ class Broker:
         self.telling.begin(self._services, self.connections, dispatcher)
 
     def _store_file(self) -> StoreFile | None:
-        """What may be seen of the embedded metadata store by other users of the machine."""
+        """The embedded metadata store, whose mode is checked at the start; None with ZooKeeper."""
         if self._is_clustered:
             return None
         path = os.path.join(self._data.home, METADATA_FILE)
         return StoreFile(path, readable_by_others(path), any(self.image.user_configs.values()))
 
     async def _until_current(self) -> None:
-        """Return when the replicas are what the store says by now."""
+        """Return when the replicas have taken over the store's present state."""
         await self.metadata.until_current()
         await self.replicas.until_settled()
 

@@ -1,4 +1,4 @@
-"""Names in the log, once for each key, what is set of Kafka's keys and changes nothing here."""
+"""Warns once of each key of Kafka's that is set and has no effect here."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class EffectlessWarnings:
         self._named: set[str] = set()
 
     def of_topic(self, names: Iterable[str]) -> None:
-        """A topic has settings of these names."""
+        """Warn of keys in the settings of a topic."""
         self._warn("topic", [name for name in names if name in _OF_TOPICS])
 
     def of_broker(self, names: Iterable[str]) -> None:
-        """This broker, or all brokers, have dynamic settings of these names."""
+        """Warn of keys in the dynamic settings of this broker or of all brokers."""
         unread = [name for name in names if name not in BROKER_KEYS]
         if unread:
             from oncelog_broker.config.effectless_keys import is_effectless

@@ -22,11 +22,11 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
 }
-"""What holds where the value of such a key cannot be read: nothing is deleted or compacted by it."""
+"""By key: the value that replaces an unreadable one. It deletes and compacts nothing."""
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
-"""In the place of all settings of a topic, where nobody can read what they are."""
+"""Replaces all settings of a topic if its node cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
-"""As UNREADABLE_TOPIC, for the settings of a broker or of all brokers."""
+"""Replaces all settings of a broker, or of all brokers, if their node cannot be read."""
 
 
 class Unreadable(NamedTuple):
@@ -44,7 +44,7 @@ def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """Those of this topic that cannot be read."""
+    """Return the settings of a topic that cannot be read."""
     return list(_faults(overrides, _topic_key))
 
 

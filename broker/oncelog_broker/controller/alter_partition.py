@@ -51,9 +51,9 @@ class Proposal(NamedTuple):
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
-    """Of the sender, who is alone in sync: it gives the partition up."""
+    """Whether the sender, the only replica in sync, gives the partition up since its log is offline."""
     log_epoch: int = -1
-    """-1, or the last leader epoch of the sender's log, which asks for one above that and proposes nothing."""
+    """The last leader epoch of a sender that asks for a higher one and proposes no ISR; else -1."""
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
@@ -115,7 +115,7 @@ def decide(
 
 
 def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Nobody leads a partition whose only replica in sync has no log to lead with."""
+    """Remove the leader of a partition whose only replica in sync has an offline log."""
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     state, epoch = known.state, known.state.leader_epoch + 1

@@ -1,13 +1,13 @@
-"""Asks brokers what an election must know: up to where the logs of its candidates go, and whether they are open.
+"""Asks brokers, before an election, how far the logs of the candidates go and whether they are open.
 
-`election.py` says what is missing; here it is asked for, in the background, while the controller goes on with all else.
-Each wait has an end:
+`election.py` says which answers are missing. This module asks for them in the background, while the controller does
+other work. Each wait has an end:
 
-- A broker that is registered and does not answer counts as one that knows nothing after ANSWER_SECONDS. One that hangs
-  loses its session before that.
-- Replicas that may have lost records and are away again are waited for ABSENT_SECONDS: what they have may be more than
-  what those have that are there. Then the most complete log that is there leads, and the log of the controller says so.
-- A replica whose log is offline is asked again each OFFLINE_SECONDS, as long as nobody leads its partition.
+- A registered broker that does not answer within ANSWER_SECONDS counts as the least complete. A broker that hangs loses
+  its session before that.
+- Replicas that came back, may have lost records, and are away again may have more records than the present replicas.
+  They are waited for ABSENT_SECONDS. Then the most complete present log leads, and the controller logs an error.
+- A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from oncelog_broker.runtime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 30.0
-"""How long a registered broker may take to say what its logs hold; it may still be starting."""
+"""How long a registered broker may take to report its log ends; it may still be starting."""
 RETRY_SECONDS: Final = 0.2
 """Before a broker that could not be asked, or did not answer everything, is asked again."""
 ABSENT_SECONDS: Final = 60.0
@@ -41,7 +41,7 @@ ABSENT_SECONDS: Final = 60.0
 OFFLINE_SECONDS: Final = 10.0
 """Between two questions to a broker whose log is offline, as long as nobody leads the partition."""
 LOOK_SECONDS: Final = 1.0
-"""Between two looks whether one of these times is over."""
+"""Between two checks whether one of these times is over."""
 
 
 class AskedBrokers(Protocol):
@@ -53,12 +53,12 @@ class AskedBrokers(Protocol):
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
     ) -> Mapping[PartitionKey, LogEnd]:
-        """Up to where a broker's logs of these partitions go: OFFLINE, UNKNOWN, or an end. Those that it does not know
-        yet are missing. Raises PeerUnavailable."""
+        """Ask a broker for the ends of its logs: each is OFFLINE, UNKNOWN, or an end. Partitions that the broker does
+        not know yet are missing. Raises PeerUnavailable."""
 
 
 class Term(Protocol):
-    """A term as controller (`settling.Settling`)."""
+    """The part of a term as controller that this module uses (`settling.Settling`)."""
 
     view: ClusterView
     undecided: set[PartitionKey]
@@ -70,7 +70,7 @@ class Term(Protocol):
 
 
 class CandidateQuestions:
-    """Of one term as controller, to be closed at its end."""
+    """The questions of one term as controller. Close it at the end of the term."""
 
     def __init__(self, brokers: AskedBrokers, clock: Clock, tasks: Tasks) -> None:
         self._brokers = brokers
@@ -83,22 +83,22 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """Partitions of which the log says that they wait."""
+        """Partitions whose wait has been logged."""
 
     def look_at(self, term: Term) -> None:
-        """Some partitions of the term are undecided."""
+        """Begin to ask for the undecided partitions of the term."""
         self._stirred.set()
         if self._work is None or self._work.done():
             self._work = self._tasks.spawn("ask candidates", self._work_off(term), is_awaited=True)
 
     def close(self) -> None:
-        """The term is over: nothing is asked any more."""
+        """Stop asking, at the end of the term."""
         for task in (self._work, *self._asking):
             if task is not None:
                 task.cancel()
 
     async def ask(self, asked: Collection[Question]) -> list[Answers]:
-        """Ask all that at once, and return what was answered."""
+        """Ask all these questions, all brokers at the same time, and return the answers."""
         by_broker = defaultdict(list)
         for question in asked:
             by_broker[question.broker].append(question)
@@ -146,8 +146,8 @@ class CandidateQuestions:
                 wanted += questions(term.view, key, undecided(term.view, key) or found)
         if stuck:
             logger.warning(
-                "nobody leads: the replicas in sync that are there may have lost records, others may have them all; "
-                "start their brokers, or accept the loss (oncelog leaders elect --unclean)",
+                "partitions have no leader: the present replicas in sync may have lost records, and absent ones may "
+                "have them all; start their brokers, or accept the loss (oncelog leaders elect --unclean)",
                 extra={"count": len(stuck), "partitions": _names(stuck)},
             )
         self._tell(waiting)
@@ -161,7 +161,7 @@ class CandidateQuestions:
             task.add_done_callback(self._asking.discard)
         if due:
             logger.error(
-                "replicas that may have more records stay away: the most complete log that is there leads",
+                "replicas that may have more records stay away: the most complete present log leads",
                 extra={
                     "count": len(due),
                     "seconds": ABSENT_SECONDS,
@@ -181,7 +181,7 @@ class CandidateQuestions:
         self._told.update(new)
         if new:
             logger.warning(
-                "nobody leads yet: all replicas in sync may have lost records, and some of them are away",
+                "partitions have no leader yet: all replicas in sync may have lost records, and some of them are away",
                 extra={
                     "count": len(new),
                     "seconds": ABSENT_SECONDS,
@@ -201,7 +201,7 @@ class CandidateQuestions:
             self._stirred.set()
 
     async def _ask_one(self, asked: Sequence[Question]) -> Answers:
-        """Ask one broker, until it has answered everything or its time is over."""
+        """Ask one broker until it has answered all questions, or ANSWER_SECONDS are over."""
         broker, ends = asked[0].broker, dict[Question, LogEnd]()
         deadline = self._clock.monotonic() + ANSWER_SECONDS
         while (left := [question for question in asked if question not in ends]) and self._clock.monotonic() < deadline:
@@ -216,7 +216,7 @@ class CandidateQuestions:
                 await asyncio.sleep(RETRY_SECONDS)
         if left:
             logger.warning(
-                "a broker does not say what its logs hold: elections do without",
+                "a broker does not report the ends of its logs: elections count it as the least complete",
                 extra={"broker": broker, "partitions": len(left), "seconds": ANSWER_SECONDS},
             )
         ends.update(dict.fromkeys(left, UNKNOWN))

@@ -39,7 +39,7 @@ RECOVERING: Final = 1
 """Values of `leader_recovery_state`: elected from outside the ISR, and not yet said to be whole again (KIP-704)."""
 
 LogEndOf = Callable[[int], LogEnd | None]
-"""What a broker has said of its replica; None: it is still to be asked."""
+"""The log end that a broker has reported for its replica; None if it has not answered yet."""
 
 
 class Decision(NamedTuple):
@@ -63,11 +63,11 @@ class Undecided(NamedTuple):
     """Nobody leads the partition, and the state stays until more is known."""
 
     ask: tuple[int, ...] = ()
-    """Brokers that are there: up to where their logs go must be known first."""
+    """Present brokers that must report their log ends first."""
     absent: tuple[int, ...] = ()
-    """Replicas that may have lost records and are away, or offline: they may have more than those that are there."""
+    """Replicas that are away or offline, and may have lost records: they may still have more than the present ones."""
     offline: tuple[int, ...] = ()
-    """Brokers whose logs are offline: to be asked again now and then, as they may come back."""
+    """Present brokers whose logs are offline; they are asked again from time to time."""
 
 
 def _not_asked(_: int) -> LogEnd | None:
@@ -86,7 +86,7 @@ def next_state(
     *,
     waits_for_absent: bool = False,
 ) -> Decision | None:
-    """What the partition's state becomes while these brokers live; None if it stays. See `outcome`."""
+    """Return the new state of the partition while these brokers live; None if it stays. See `outcome`."""
     decided = outcome(
         replicas,
         known,
@@ -131,10 +131,10 @@ def outcome(
         unclean = unclean and not steady
         live = {broker: there for broker, there in live.items() if broker not in stopping}
     if len(replicas) == 1:
-        log_end_of = _not_asked  # it leads whatever it has
+        log_end_of = _not_asked  # the only replica leads, whatever its log has
     unsure = tuple(broker for broker in state.isr if unsure_since.get(broker, -1) > known.written)
     present = [broker for broker in state.isr if broker in live and broker in replicas and broker not in unsure]
-    # Where somebody was there all the time, no question holds up the election; unless it has just been given up.
+    # A replica that was there all the time is elected without questions, unless its partition was just given up.
     must_ask = state.leader == NO_LEADER or (not staying and len(state.isr) > 1)
     ends = {broker: log_end_of(broker) if must_ask else UNKNOWN for broker in present}
     said = {broker: end for broker, end in ends.items() if end is not None}
@@ -145,7 +145,7 @@ def outcome(
         candidates = tuple(broker for broker in sure if broker in staying) or sure
         known_ends = {said[broker] for broker in candidates}
         if UNKNOWN not in known_ends:
-            # Each has what was acknowledged. If one has lost its log and nobody has noticed, it is the shortest.
+            # Each has all acknowledged records. A log that was lost unnoticed is the shortest one.
             candidates = tuple(broker for broker in candidates if said[broker] == max(known_ends))
         return _elected(state, replicas, candidates, sure, controller_epoch)
     those_left = Candidates(state, replicas, unsure, live, log_end_of)
@@ -188,7 +188,7 @@ class Candidates(NamedTuple):
 
     @property
     def awaited(self) -> bool:
-        """Whether one of the ISR may have everything: it is away, or its log is offline."""
+        """Whether a replica of the ISR that is away or offline may have all records."""
         return any(broker not in self.unsure for broker in self.state.isr)
 
     def present(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
@@ -200,7 +200,7 @@ class Candidates(NamedTuple):
 
     @property
     def offline(self) -> tuple[int, ...]:
-        """Those that are there and have said that their logs are offline."""
+        """The present replicas whose brokers have reported that their logs are offline."""
         return tuple(broker for broker in self.replicas if broker in self.live and self.log_end_of(broker) == OFFLINE)
 
 
@@ -216,7 +216,7 @@ def _without_a_sure_replica(
         in_sync, all_present = candidates.present(unsure), candidates.present(candidates.replicas)
         contenders = all_present if in_sync or unclean else {}
         if UNKNOWN in in_sync.values():
-            contenders = in_sync  # it may have more than any replica outside the ISR
+            contenders = in_sync  # the offline log may have more records than any replica outside the ISR
         unasked = tuple(broker for broker, end in contenders.items() if end is None)
         if unasked:
             return Undecided(ask=unasked)

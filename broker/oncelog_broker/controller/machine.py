@@ -93,8 +93,8 @@ def partition_outcome(
 
 
 def is_led(view: ClusterView, key: PartitionKey) -> bool:
-    """Whether the leader of a partition that has a state has been there since it was elected. A broker that was away
-    since leads nothing by that state, though the state names it."""
+    """Whether the leader in a partition's state has been registered without a break since its election. If not, it does
+    not lead, although the state names it."""
     known = view.states[key]
     leader = view.brokers.get(known.state.leader)
     return leader is not None and leader.epoch <= known.written
@@ -112,7 +112,7 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 
 def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
-    """What is to be asked, and of whom."""
+    """Return the questions for brokers that an election needs."""
     version = view.states[key].version
     return [Question(broker, view.brokers[broker].epoch, key, version) for broker in found.ask]
 

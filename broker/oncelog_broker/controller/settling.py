@@ -58,14 +58,14 @@ class Settling:
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions that nobody leads, and whose election waits for something else than a change of the cluster."""
+        """Partitions without a leader whose election waits for answers of brokers, or for time."""
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
         self.pause = pause
         self._turn = asyncio.Lock()
         self._too_large: set[PartitionKey] = set()
-        """Partitions of which a change did not fit into one write."""
+        """Partitions whose change did not fit into one write."""
         self._must_read_all = True
         self._has_missed = False
         """Whether something may have been missed since everything began to be read."""
@@ -135,19 +135,19 @@ class Settling:
             await self._guarded(self._default_changed())
 
     async def look_again(self, keys: Collection[PartitionKey]) -> None:
-        """Something else than the cluster has changed for these partitions: the time, say."""
+        """Decide these partitions again, although the cluster has not changed: a wait is over, for example."""
         async with self._turn:
             await self._guarded(self._settle(keys))
 
     async def note_log_ends(self, answers: Answers) -> None:
-        """A broker has said up to where its logs go: what follows from that is written."""
+        """Note the log ends that a broker has reported, and write the elections that follow."""
         async with self._turn:
             await self._guarded(self._settle(self._noted(answers)))
 
     # --- with the turn taken
 
     def _noted(self, answers: Answers) -> list[PartitionKey]:
-        """The partitions of which the answers still say something: it is the same broker, and nobody has led since."""
+        """Return the partitions for which the answers are still valid: same registration, and no leader since."""
         registered = self.view.brokers.get(answers.broker)
         if registered is None or registered.epoch != answers.broker_epoch:
             return []

@@ -1,8 +1,8 @@
-"""How much of one write a topic's node takes. All assignments of a topic are one node, and a node is one write (S78).
+"""Checks that a topic's node fits into one write of the store (S78). The node has all assignments of the topic.
 
 A partition on three brokers takes some 25 bytes there, three times as much while all its replicas are being replaced.
-So a topic may have some 30,000 partitions, and a third of them can be reassigned at once. What does not fit is refused
-before it is written, with a word on how to go on.
+So a topic may have some 30,000 partitions, and a third of them can be reassigned at once. A larger change is refused
+before it is written, with a message that says how to go on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 MAX_TOPIC_BYTES: Final = 800_000
 """Of a topic's node, so that the states of some partitions fit into the same write."""
 FIXED_BYTES: Final = 150
-"""What is in the node beside its partitions, generously."""
+"""Upper bound of the bytes in the node beside its partitions."""
 
 assert MAX_TOPIC_BYTES < MAX_REQUEST_BYTES
 
@@ -42,10 +42,10 @@ class TopicRoom:
         self._view = view
         self._pause = pause
         self._taken: dict[str, int] = {}
-        """Bytes by topic, what was granted here included."""
+        """Size of each topic's node in bytes, with the reassignments that were granted here."""
 
     async def take(self, key: PartitionKey, wanted: ReplicaAssignment) -> None:
-        """Have room for another assignment of a partition. Raises KafkaError POLICY_VIOLATION: there is none."""
+        """Reserve room for a new assignment of a partition. Raises KafkaError POLICY_VIOLATION if there is none."""
         topic = self._view.topics[key.topic]
         if key.topic not in self._taken:
             self._taken[key.topic] = await self._bytes_of(topic.partitions)
@@ -70,7 +70,7 @@ class TopicRoom:
 
 
 def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
-    """What an assignment takes: `"7":[1,2,3],`, and so in each of the lists that name it."""
+    """Return the bytes of an assignment, `"7":[1,2,3],`, in all lists of the node that have it."""
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]
     digits = len(str(partition)) + 5  # beside the brokers, each with a comma

@@ -52,12 +52,12 @@ class ClusterView:
         """Of the topics' nodes: what a change of an assignment must name."""
         self.states: dict[PartitionKey, KnownState] = {}
         self.unreadable: set[PartitionKey] = set()
-        """Partitions whose state holds nonsense: they stay as they are, whoever leads them."""
+        """Partitions whose state cannot be read: the controller does not change them."""
         self.unclean_by_default = unclean_by_default
         self.unclean: dict[str, bool] = {}
         """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
         self.candidates = CandidateLogs()
-        """What brokers have said of replicas that may be elected."""
+        """The log ends that brokers have reported for replicas that may be elected."""
         self.doomed: set[str] = set()
         """Topics whose deletion has begun: nothing of them is led any more."""
         self._names: dict[bytes, str] = {}
@@ -83,7 +83,7 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """Empty for a partition that does not exist, or of which nobody can read the state: nothing is to be done."""
+        """Empty for a partition that does not exist, or whose state cannot be read: nothing must be done."""
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas
 
@@ -196,7 +196,7 @@ class ClusterView:
         return any(self.unsure.get(broker, -1) > known.written for broker in known.state.isr)
 
     def put_unreadable(self, key: PartitionKey) -> None:
-        """The partition has a state, and nobody can read it."""
+        """Note that the partition has a state that cannot be read."""
         self.states.pop(key, None)
         self.unreadable.add(key)
 

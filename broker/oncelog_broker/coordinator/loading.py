@@ -21,7 +21,7 @@ from oncelog_protocol.records.control import ControlType, read_marker
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """Read from the log at once while loading."""
 RECORDS_PER_STEP: Final = 32
-"""Records read or replayed before others may have their turn."""
+"""Records that are read or replayed before other work gets its turn."""
 
 
 class _Logged(NamedTuple):
@@ -41,7 +41,7 @@ class _Ended(NamedTuple):
 
 
 class _Chunk:
-    """What a chunk of the log holds for the machine, in order. None stands for a superseded record."""
+    """The records and markers of a chunk of the log, in order. None stands for a superseded record."""
 
     __slots__ = ("_latest", "entries")
 

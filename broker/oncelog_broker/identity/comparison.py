@@ -1,8 +1,9 @@
-"""Compares what a start finds with what its data directories remember: facts in, a verdict out.
+"""Compares the directories and the store of a starting broker with the notes in its directories: facts in, verdict out.
 
-The rule: where going on could lose or split records, the start is refused, with a sentence and the setting that says
-"yes, I mean it". Where the logs suffice to make it right, the start goes on, and the verdict has what is to be logged.
-docs/design/identity.md has the table of cases. Pure: no I/O, no clock.
+The rule: a start that could lose records, or split them between two clusters, is refused, with a sentence and the
+setting that accepts it. A difference that can be corrected from the logs, or from a copy of the metadata, is corrected,
+and the verdict has the warnings and errors to be logged. docs/design/identity.md has the table of cases. Pure: no I/O,
+no clock.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Findings:
 
 
 MAX_NAMES: Final = 10
-"""Of partitions in one message."""
+"""Partitions that one message names."""
 RECORDS_AGAIN: Final = (
     "the logs of this broker are taken over; what only other brokers had, settings, users and ACLs are not"
 )
@@ -43,9 +44,9 @@ FROM_COPY: Final = (
 
 
 def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
-    """The verdict on a start. `accept`: the entries of `start.accept`.
+    """Return the verdict on a start. `accept`: the entries of `start.accept`.
 
-    That all directories and the store name the same cluster and node was looked at before (`meta_properties.py`).
+    `meta_properties.py` has checked before that all directories and the store name the same cluster and node.
     """
     past = past_of(facts)
     ages = _ages(facts)
@@ -79,7 +80,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 
 def past_of(facts: StartFacts) -> Past:
-    """What the directories belonged to, by their notes; by what else lies there, where they have none."""
+    """Return what the directories belonged to: by their notes or, without notes, by the other files in them."""
     kinds = {each.note.store_kind for each in facts.directories if each.note is not None and _has_registered(each)}
     if StoreKind.ZOOKEEPER in kinds:
         return Past.MEMBER
@@ -95,7 +96,7 @@ def past_of(facts: StartFacts) -> Past:
 
 
 def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
-    """One directory with a note, beside a store that is not empty."""
+    """Compare the note of one directory with a store that is not empty."""
     if note is None or store.cluster_id is None:
         return Age.UNKNOWN
     is_same_store = not note.store_id or not store.store_id or note.store_id == store.store_id
@@ -107,12 +108,12 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if store.registration < note.registration:
         return Age.STORE_OLDER
     if not store.nonce:
-        return Age.UNKNOWN  # a release before 0.2 has registered, or nobody has
+        return Age.UNKNOWN  # an earlier release, which writes no nonce, has registered, or nobody has
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
 def _ages(facts: StartFacts) -> dict[str, Age]:
-    """Path -> age of each directory that a broker has registered with."""
+    """Return the age, by path, of each directory that a broker has registered with."""
     ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
     for each in facts.directories:
         lost = _lost_in(facts, ages, each.directory_id)
@@ -122,7 +123,7 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """What the current directories have noted of one that was lost."""
+    """Return the entry for this lost directory in the notes of the current directories; None if there is none."""
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
     return found[0] if found else None
@@ -133,7 +134,7 @@ def _has_registered(directory: DirectoryFacts) -> bool:
 
 
 def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
-    """What the cluster begins with, and whether it is one that had other members."""
+    """Return what the cluster is founded with, and whether it is an earlier cluster that had other members."""
     store, logs = facts.store, any(each.has_logs for each in facts.directories)
     is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
     if store.founded_by and not is_continued:
@@ -331,7 +332,7 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
 def _look_for_sisters(
     facts: StartFacts, past: Past, ages: dict[str, Age], accept: Collection[str], found: _Findings
 ) -> None:
-    """Directories that the broker had when it registered last, and has no more."""
+    """Find the directories that the broker had at its last registration and that are missing now."""
     registered = [each for each in facts.directories if _has_registered(each)]
     newest = [each.note for each in registered if ages[each.path] is Age.CURRENT and each.note is not None]
     present = {each.directory_id for each in facts.directories}
@@ -367,7 +368,7 @@ def _look_for_sisters(
 
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
-    """Accepted by its ids alone: the loss stays the same one at each start."""
+    """The digest has only ids of node, cluster and directories, so the same loss has the same digest at each start."""
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
@@ -410,7 +411,7 @@ def _owners(facts: StartFacts) -> str:
 
 
 def _noted_place(facts: StartFacts) -> str:
-    """Where the store was when the broker registered last; "" where nothing says so."""
+    """Return where the store was at the broker's last registration; "" if no note says it."""
     return next((note.store_place for note in _notes(facts) if note.store_place), "")
 
 
@@ -420,7 +421,7 @@ def _noted(facts: StartFacts) -> str:
 
 
 def _store_file(facts: StartFacts) -> str | None:
-    """The directory with an embedded store."""
+    """Return the path of the directory with an embedded store; None if there is none."""
     return next((each.path for each in facts.directories if each.has_store_file), None)
 
 

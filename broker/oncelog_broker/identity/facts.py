@@ -1,4 +1,4 @@
-"""What a start looks at, and what the comparison makes of it: plain values."""
+"""The values that a start finds in its directories and its store, and the verdict of the comparison. No behaviour."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class DirectoryFacts(NamedTuple):
 
     path: str
     cluster_id: str | None = None
-    """Of meta.properties; None where there is none, or it has no cluster id."""
+    """As in meta.properties; None if there is no such file, or no cluster id in it."""
     directory_id: str | None = None
     note: DirectoryNote | None = None
     has_logs: bool = False
     has_trace: bool = False
-    """Whether a member of a cluster has left its session there: `metadata/incarnation.py`."""
+    """Whether it has the session file of a member of a cluster: `metadata/incarnation.py`."""
     has_store_file: bool = False
-    """Whether an embedded metadata store lies in it."""
+    """Whether it has an embedded metadata store."""
 
 
 class StoreFacts(NamedTuple):
@@ -31,112 +31,113 @@ class StoreFacts(NamedTuple):
 
     kind: StoreKind
     place: str
-    """For people."""
+    """The path of the store or `zookeeper.connect`, for messages."""
     cluster_id: str | None = None
     """None: the store is empty."""
     store_id: str = ""
-    """"" where no broker of this release has registered yet."""
+    """"" if no broker whose release has identity notes has registered yet."""
     registration: int = NEVER
-    """Of this broker: version of its incarnation node; -1 where it was never registered."""
+    """Version of this broker's incarnation node, which counts its registrations from 0; NEVER if it has none."""
     nonce: str = ""
-    """Of the process that registered last; "" where that was one of a release before 0.2, or nobody."""
+    """Nonce of the process of this broker that registered last; "" if there is none, or its release writes no nonce."""
     zxid: int = 0
-    """Of the store's last write."""
+    """Id of the store's last write."""
     founded_by: str = ""
-    """Nonce of the process of this broker that has begun to found the cluster and did not finish; "": none."""
+    """Nonce of the process of this broker that began to found the cluster and did not finish; "" if there is none."""
     replaces: str = ""
-    """Id of the store that was lost, where the cluster was founded again from a copy of its metadata."""
+    """Id of the lost store that this one replaces, if the cluster was founded again from a copy; else ""."""
 
 
 class StartFacts(NamedTuple):
-    """All that a start looks at."""
+    """Everything that the comparison of a start takes into account."""
 
     node_id: int
     directories: Sequence[DirectoryFacts]
     store: StoreFacts
     has_rights: bool = False
-    """Whether users or ACLs, which logs cannot give back, decide who may do what here."""
+    """Whether an authorizer or SCRAM is configured: users and ACLs cannot be restored from logs."""
     store_file: StoreFacts | None = None
-    """The embedded store of a broker that moves to ZooKeeper; None where there is none, or it cannot be read."""
+    """The embedded store of a broker that moves to ZooKeeper; None if there is none, or it cannot be read."""
     store_file_fault: str = ""
-    """Why it cannot be read; "" where it can."""
+    """Why the embedded store cannot be read; "" if it can, or if there is none."""
     alone_in_sync: Sequence[str] = ()
-    """Partitions of a member of which no other replica is in sync. Asked for where a directory is older."""
+    """Partitions whose only replica in sync is this member. Filled in only if a directory is older."""
     copied: str = ""
-    """When the copy of the cluster's metadata was written that lies in the directories, for people; "" without one."""
+    """When the copy of the metadata in the directories was written, as text for messages; "" without a copy."""
 
 
 class Past(Enum):
-    """What the data directories belonged to."""
+    """The owner of the data directories before this start."""
 
     NEW = auto()
-    """To nobody yet."""
+    """No broker has used them."""
     ALONE = auto()
-    """To a broker alone."""
+    """A broker with an embedded store."""
     MEMBER = auto()
-    """To a member of a cluster with ZooKeeper."""
+    """A member of a cluster with ZooKeeper."""
     UNKNOWN = auto()
-    """They do not say: Apache Kafka's, or those of a release before 0.2."""
+    """The directories have no notes: they are Apache Kafka's, or those of an earlier release."""
 
 
 class Adoption(Enum):
-    """What a cluster that is founded begins with."""
+    """The source of the first nodes of a cluster that this start founds."""
 
     NONE = auto()
     LOGS = auto()
-    """The topics whose logs are found."""
+    """The logs in the data directories."""
     COPY = auto()
-    """What the copy of the lost store's metadata says, which the broker keeps in a data directory."""
+    """The copy of the lost store's metadata in a data directory."""
     STORE_FILE = auto()
-    """What the embedded store says; this broker moves to ZooKeeper with it."""
+    """The broker's embedded store: the broker moves from it to ZooKeeper."""
 
 
 class Age(Enum):
-    """One data directory beside the store."""
+    """The age of one data directory compared with the store."""
 
     CURRENT = auto()
-    """The process that registered last had it."""
+    """The process that registered last had the directory."""
     UNKNOWN = auto()
-    """Nothing says so, and nothing says otherwise."""
+    """The note and the store do not say."""
     OLDER = auto()
-    """The broker has registered since."""
+    """The broker has registered since with a later state of the directory: this is a copy."""
     STORE_OLDER = auto()
-    """The directory knows more than the store."""
+    """The note names a registration or a write that the store does not have."""
     OTHER_STORE = auto()
+    """The directory belongs to another store of the same cluster id."""
     REFOUNDED = auto()
-    """The store that the directory belonged to was lost, and this one was founded in its place."""
+    """The store of the directory was lost, and the present store was founded in its place."""
     RETURNED = auto()
-    """The broker has registered since, without the directory, which is as it was when it went."""
+    """The directory was missing at later registrations, and came back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of the start."""
+    """Whether and how the start goes on."""
 
     past: Past
     refusals: tuple[Refusal, ...] = ()
-    """Those that were not accepted. With any, the start ends here."""
+    """Differences that `start.accept` does not accept. If there is one, the broker does not start."""
     accepted: tuple[Refusal, ...] = ()
+    """Differences that `start.accept` accepts."""
     unused: tuple[str, ...] = ()
-    """Entries of `start.accept` that accept nothing of this start."""
+    """Entries of `start.accept` that match no difference of this start."""
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """To be logged: what is wrong, and was made right."""
+    """Differences that the broker corrects and logs as errors."""
     adoption: Adoption = Adoption.NONE
-    """What the store is to begin with, if it is empty."""
+    """What this start founds the cluster with, if the store is empty."""
     may_found: bool = False
-    """Whether the store is empty, and this broker may found the cluster there."""
+    """Whether the store is empty, so that this broker may found the cluster."""
     is_refounded: bool = False
-    """A cluster that had other members begins anew: others may have been given higher leader epochs than the logs
-    here have."""
+    """Whether this start founds a cluster again that had other members: these may have led with higher leader epochs
+    than the logs here have."""
     is_unsure: bool = False
-    """Records that this broker had may be missing from its logs."""
+    """Whether records that this broker acknowledged may be missing from its logs."""
     adopts_unknown: bool = False
-    """Logs of topics that the store does not know are taken over, since the store is older."""
+    """Whether logs of topics that the older store does not have are taken over instead of set aside."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """By directory id, those that the broker had and has no more. What has no log may have been there."""
+    """The missing data directories by id. A partition that has no log here may have been in one of them."""
     has_older_store: bool = False
-    """The metadata store is an earlier state of what the directories know: leader epochs may have been given out since
-    then."""
+    """Whether the metadata store is older than the directories: it may give out leader epochs for the second time."""
     has_older_directories: bool = False
-    """Ask for `alone_in_sync`, and compare again."""
+    """Whether a data directory is older: the caller must fill in `StartFacts.alone_in_sync` and compare again."""

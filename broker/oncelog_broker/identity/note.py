@@ -1,7 +1,7 @@
-"""The file `oncelog.identity` in each data directory: what the directory was when a broker last registered with it.
+"""The file `oncelog.identity` in each data directory: its metadata store, sister directories and last registration.
 
-`meta.properties` says which cluster and node a directory belongs to. This file says the rest that a start must know to
-tell whether it finds what was there: which metadata store, which sister directories, and which registration.
+`meta.properties` names the cluster and the node of a directory. With this file a start can tell whether its directories
+and its store are the ones of the last registration, or older, or others.
 
 A *nonce* is a random id that a process draws once. The store's incarnation node of a broker holds the nonce of the
 process that registered last; the note holds it too. So a directory is the newest one if its note has the store's nonce:
@@ -9,7 +9,7 @@ process that registered last; the note holds it too. So a directory is the newes
 - before a process registers, it writes its nonce as `pending` into every directory, durably;
 - when it has registered, it writes its nonce as `process`, with the number of the registration.
 
-A process that is killed between the two leaves both nonces, and either may be the one that the store has.
+A process that is killed between these two writes leaves both nonces, and the store may have either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEVER: Final = -1
 
 
 class NoteError(ValueError):
-    """The file cannot be read. The message says what to do."""
+    """The file exists and cannot be read. The message says what to do."""
 
 
 class StoreKind(Enum):
@@ -46,7 +46,7 @@ class LostDirectory(NamedTuple):
 
     path: str
     process: str
-    """Nonce of the last process that had it: if it comes back as that one left it, nothing of it is missing."""
+    """Nonce of the last process that had the directory. If the directory comes back with this nonce, it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class DirectoryNote:
     """What one data directory remembers."""
 
     directory_id: str
-    """Of the directory that the note lies in."""
+    """Id of the directory that has this note."""
     directories: Mapping[str, str] = field(default_factory=dict)
     """Directory id -> absolute path of all directories of the broker, this one included."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """Of those that were not there when the broker registered last, and whose loss nobody has accepted."""
+    """By directory id: directories that were missing at the last registration and whose loss nobody has accepted."""
     store_kind: StoreKind | None = None
     """None: no broker has registered with this directory yet."""
     store_id: str = ""
     store_place: str = ""
-    """Where the store is, for people: a path, or `zookeeper.connect`."""
+    """Where the store is, for messages: a path, or `zookeeper.connect`."""
     process: str = ""
-    """Nonce of the process that registered last; "" where none has."""
+    """Nonce of the process that registered last; "" if none has."""
     pending: str = ""
     """Nonce of the process that was about to register."""
     registration: int = NEVER
@@ -88,7 +88,7 @@ class DirectoryNote:
 
 
 def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
-    """None if there is none: a new directory, one of Apache Kafka's, or of a release before 0.2. NoteError, OSError."""
+    """Read the note. None for a directory that is new, Apache Kafka's, or of an earlier release. NoteError, OSError."""
     path = os.path.join(directory, NOTE_FILE)
     if not disk.exists(path):
         return None
@@ -97,12 +97,12 @@ def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoteError(
             f"{path} cannot be read: {error}. Put the file back from a copy of this directory; or delete it, if you "
-            "are sure that the directory is the one that this broker had last: then nothing is compared"
+            "are sure that this is the directory that this broker had last: the start then compares nothing"
         ) from error
 
 
 def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
-    """Durable when this returns. OSError."""
+    """Replace the note atomically; it is durable when this returns. OSError."""
     document = {
         "version": FORMAT_VERSION,
         "directory_id": note.directory_id,
@@ -123,8 +123,8 @@ def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
 
 
 def has_lost_sister(disk: Disk, directory: str) -> bool:
-    """Whether one of the directories that are noted in `directory` is not what it was, where it was: it is gone, or has
-    another id now. OSError, NoteError."""
+    """Whether a sister directory in the note of `directory` is missing at its path, or has another id now. OSError,
+    NoteError."""
     note = read_note(disk, directory)
     if note is None:
         return False

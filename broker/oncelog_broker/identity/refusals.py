@@ -1,6 +1,6 @@
-"""Why a start is refused, in words, with the setting `start.accept` that lets it go on.
+"""The refusal of a start: its sentence, and the entry of `start.accept` that accepts it.
 
-What is accepted is named by a digest of the facts: a setting that is left in a file accepts nothing else later.
+The entry has a digest of the facts, so an entry that stays in the configuration accepts no other difference later.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ class Kind(Enum):
     OTHER_STORE = "other-store"
     """The metadata store is not the one that the directories belong to."""
     OLDER_DIRECTORY = "older-directory"
-    """A data directory of a broker that is alone is older than its metadata."""
+    """A data directory is older than the metadata store, and no other replica in sync has the missing records."""
     LOST_DIRECTORY = "lost-directory"
-    """A data directory of a broker that is alone is missing."""
+    """A data directory is missing, or came back empty."""
 
 
 class Refusal(NamedTuple):
-    """One difference that a start does not go over by itself."""
+    """One difference that a start does not accept without being told."""
 
     kind: Kind
     difference: str
     """What differs, and what may have happened."""
     remedy: str
-    """What to do if it was a mistake."""
+    """What to do if the difference is a mistake."""
     consequence: str
-    """What happens to records where it is accepted."""
+    """What happens to records and metadata if the difference is accepted."""
     facts: tuple[str, ...]
-    """What the digest is made of."""
+    """The texts that the digest is computed from."""
 
     @property
     def accept(self) -> str:
-        """What `start.accept` must have."""
+        """The entry of `start.accept` that accepts this difference: `<kind>:<digest>`."""
         text = "\0".join((self.kind.value, *self.facts))
         return f"{self.kind.value}:{hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]}"
 
@@ -56,7 +56,7 @@ class Refusal(NamedTuple):
 
 
 class StartRefused(Exception):
-    """The broker does not start with what it found; nothing was changed. The message says why and how to go on."""
+    """The start is refused and has changed nothing. The message says why, and how to go on."""
 
     def __init__(self, refusals: Iterable[Refusal]) -> None:
         self.refusals = tuple(refusals)

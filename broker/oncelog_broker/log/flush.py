@@ -73,8 +73,8 @@ class PendingFlush:
         return self._directory is not None
 
     def sync(self) -> None:
-        """fsync all. Raises OSError: nothing is known of the files after that, and there is no trying again. A flush
-        that comes after a failed one of the same log raises that one's error, and touches no file."""
+        """fsync all files. Raises OSError: the content of the files on the disk is then unknown, and a retry proves
+        nothing. A later flush of the same log raises the same error and touches no file."""
         with self._of_this_log.guard:
             try:
                 self._of_this_log.raise_failure()
@@ -91,11 +91,11 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # its segment was deleted meanwhile: nothing of it is to be durable
+            with suppress(FileClosed):  # its segment was deleted in the meantime and need not be durable
                 file.sync()
         for file in self._indexes:
             file.sync()
-        for snapshot in self._snapshots:  # after what they speak of
+        for snapshot in self._snapshots:  # after the records that they describe
             try:
                 snapshot.write()
             except OSError as error:
@@ -121,7 +121,7 @@ class FlushesUnderWay:
         self.guard = Lock()
         """One syncs at a time: two would write the same snapshot, and one would not hear of the other's failure."""
         self.failure: OSError | None = None
-        """Why a flush failed, the first one that did. None: none has."""
+        """The error of the first flush that failed; None if none has."""
 
     def begin(
         self,

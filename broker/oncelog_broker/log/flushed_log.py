@@ -146,7 +146,7 @@ class FlushedLog(TrimmedLog):
         self._delete_below_start()
 
     def flush_failed(self, error: OSError) -> KafkaError:
-        """`PendingFlush.sync` raised: the log goes offline, unless it is. Returns what is to be raised."""
+        """Take the log offline after `PendingFlush.sync` has raised. Returns the error that the caller must raise."""
         return self._offline_error() if self.is_offline else self._fail("flush", error)
 
     def note_failed_flush(self) -> None:

@@ -45,7 +45,7 @@ class NameSyncs:
         self.guard = Lock()
         """Held during an fsync, until whoever counts on its outcome has noted it."""
         self.failures = 0
-        """How many fsyncs have failed: a name that was made before one of them is not known to be durable."""
+        """How many fsyncs have failed: a name created before a failed one may be lost in a power cut."""
         self.failure: OSError | None = None
         """Why the last of them failed."""
 
@@ -55,7 +55,7 @@ class NameSyncs:
             self.sync_guarded()
 
     def sync_guarded(self) -> None:
-        """`sync`, where the guard is held. Raises OSError."""
+        """As `sync`, for a caller that holds the guard. Raises OSError."""
         try:
             self._disk.sync_directory(self.path)
         except OSError as error:
@@ -63,7 +63,7 @@ class NameSyncs:
             raise
 
     def note_failure(self, error: OSError) -> None:
-        """Something else that syncs this directory has failed, the write of a checkpoint, say."""
+        """Note that an fsync of this directory has failed elsewhere, for example in the write of a checkpoint."""
         if not (is_descriptor_limit(error) or is_out_of_space(error)):
             self.failures, self.failure = self.failures + 1, error
 

@@ -1,7 +1,7 @@
-"""No two live brokers are reached at the same address: clients and brokers would ask one for what the other leads.
+"""Checks that no two live brokers advertise one address: clients would ask one for partitions that the other leads.
 
-A broker looks before it registers, and again when it has. Of two that register at the same moment the later one sees
-the earlier one then, since its session reads nothing older than its own registration. It withdraws.
+A broker checks before it registers, and again afterwards. If two register at the same moment, the later one then sees
+the earlier one, since its session reads nothing older than its own registration; it withdraws its registration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EndpointInUse(Exception):
 
 
 class Conflict(NamedTuple):
-    """Who has an address of ours."""
+    """Another live broker and the address that it shares with this one."""
 
     broker_id: int
     host: str
@@ -44,8 +44,8 @@ class Conflict(NamedTuple):
 async def endpoint_conflict(
     store: MetadataStore, broker_id: int, endpoints: Iterable[Endpoint], before: int | None = None
 ) -> Conflict | None:
-    """Another live broker with an address of `endpoints`, None if there is none. `before`: the broker epoch of our
-    registration; then only those count that were registered before us. StoreUnavailable."""
+    """Find another live broker with an address of `endpoints`; None if there is none. `before`: the broker epoch of our
+    registration; then only brokers that registered before us count. StoreUnavailable."""
     ours = {_address(endpoint) for endpoint in endpoints}
     others = [other for other in await _registered(store) if other != broker_id]
     for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():

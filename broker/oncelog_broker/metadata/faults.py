@@ -1,5 +1,5 @@
-"""Values in the metadata store that cannot be read, each told once: whoever reads a node reads it again, after each
-loss of the connection for example, and a bad value stays bad until somebody sets it right."""
+"""Logs each value in the metadata store that cannot be read once, although nodes are read again and again, for example
+after each loss of the connection."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from weakref import WeakKeyDictionary
 from oncelog_broker.metadata.store import MetadataStore
 
 MAX_TOLD: Final = 10_000
-"""Of one store; then all may be told again."""
+"""Faults of one store that are remembered; beyond that all are forgotten, and may be logged again."""
 
 _told: WeakKeyDictionary[MetadataStore, set[tuple[str, str]]] = WeakKeyDictionary()
 
 
 def tell_fault(log: logging.Logger, store: MetadataStore, path: str, fault: str, instead: str) -> None:
-    """Log, for the first time in this store, that the node at `path` has this `fault`, and what holds `instead`."""
+    """Log that the node at `path` has this `fault`, and what holds `instead`, unless it was logged for this store."""
     told = _told.setdefault(store, set())
     entry = path, f"{log.name} {fault}"
     if entry in told:

@@ -1,12 +1,13 @@
-"""What a cluster begins with when a broker founds it on data directories that have a past.
+"""Writes the first nodes of a cluster that a broker founds with data directories that have been used before.
 
-The nodes of topics that are found in the log directories, or all that an embedded store says, where a broker that was
-alone moves to ZooKeeper. Few of them are written together with the cluster id, at once (`registration.py`). Of more
-than one write can take, the cluster id is the last: before it stands `/oncelog/founding`, which names the founder, so
-that nobody joins a cluster that is there by half, and a founding that was cut short is continued by the same broker.
+The nodes come from the logs (`FoundTopic`), from the embedded store of a broker that moves to ZooKeeper, or from a copy
+of lost metadata (`restoring.py`). Nodes that fit into one write are written together with the cluster id
+(`registration.py`). Otherwise they are written in chunks, in this order:
 
-Each write of a founding also sets that node's data at the version that the writer has seen: of two processes of one
-broker, the earlier one's next write fails.
+1. `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a crash;
+2. the nodes. Each write also sets `/oncelog/founding` at the version that the writer has seen, so that the next write
+   of an earlier process of the same broker fails;
+3. the cluster id. From then on the cluster exists.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from oncelog_broker.metadata.store import ConnectionLost, Create, MetadataStore,
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 
 MAX_CHUNK_BYTES: Final = 500_000
-"""Of the nodes in one write: well below the limit of one request, since chroot and ACLs come to it."""
+"""Of the nodes in one write: well below the limit of a request, which also has the chroot and the ACLs."""
 NODE_OVERHEAD: Final = 100
 NODES_PER_READ: Final = 5000
 MAX_LEADER_EPOCH: Final = 2**31 - 1
@@ -46,8 +47,9 @@ UNKNOWN_STORE: Final = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """A topic that lies in our log directories. `leader_epochs`: partition -> last leader epoch in its log, -1 without
-    any. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8). `config`: valid settings."""
+    """A topic whose logs are in our data directories. `leader_epochs`: partition -> last leader epoch in its log, -1 if
+    it has none. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8). `config`: valid
+    settings."""
 
     name: str
     leader_epochs: Mapping[int, int]
@@ -58,20 +60,20 @@ class FoundTopic:
 @dataclass(frozen=True, slots=True)
 class FoundLogs:
     """What the data directories hold at start. `cluster_id`: from `meta.properties`. `highest_producer_id`: the highest
-    that any log knows, -1 for none; given out again it would be taken for the producer that had it before."""
+    in any log, -1 for none; the new cluster must not give it out again."""
 
     cluster_id: str | None = None
     topics: tuple[FoundTopic, ...] = field(default=())
     highest_producer_id: int = -1
     epoch_leap: int = 0
-    """How far above the last epoch in their logs the leader epochs of partitions begin."""
+    """How far the first leader epochs of partitions are above the last epochs in their logs."""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
-    """Path -> data of what an embedded store or a copy of the metadata had, parents first. Topics that it has are not
-    taken from logs."""
+    """Path -> data of the nodes of an embedded store or a copy of the metadata, parents first. A topic among them is
+    not taken from logs."""
     replaces_store: str = ""
-    """The id of the store that was lost, where the cluster is founded again from a copy of its metadata; UNKNOWN_STORE
-    where nothing says it. Its states are then written before this broker registers: so it does not count as one that
-    has been there ever since."""
+    """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if nothing
+    says which one it was; else "". The partition states are then written before this broker registers, so that it
+    counts as one that was away."""
 
 
 NOT_TAKEN_OVER: Final = (
@@ -83,12 +85,12 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""With all beneath: what an embedded store says of itself and of processes, not of the cluster."""
+"""These nodes, and all beneath them, belong to the old store and to processes, not to the cluster."""
 
 
 def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
-    """The nodes that a cluster begins with, each once, parents first. What a store or a copy says of a topic that was
-    found in the logs alone (its settings, say) holds."""
+    """Yield the first nodes of the cluster, each once, parents first. The settings that a store or a copy has for a
+    topic win over those that its logs would give it."""
     made: set[str] = set()
     for node in _adopted(logs, broker_id, entropy):
         if node.path not in made:
@@ -112,8 +114,8 @@ def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Crea
 
 
 def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_leap: int = 0) -> Iterator[Create]:
-    """The nodes of a topic that this broker alone holds. Its partitions are offline with the leader epoch that their
-    log ends with, so the first election gives them a higher one."""
+    """Yield the nodes of a topic whose only replica is this broker. Its partitions have no leader, and the leader epoch
+    at the end of their log, so that the first election raises it."""
     replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
     assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)
     yield Create(paths.topic(topic.name), encode_topic(assignment))
@@ -128,7 +130,7 @@ def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_lea
 
 
 def _taken_over(path: str, data: bytes) -> bytes:
-    """Partitions begin without a leader, as after a restart."""
+    """Remove the leader from the state of a partition; return the data of any other node as it is."""
     found = paths.parse_topic_path(path)
     if found is None or found.partition is None:
         return data
@@ -137,12 +139,12 @@ def _taken_over(path: str, data: bytes) -> bytes:
 
 
 def size_of(operations: Iterable[Create]) -> int:
-    """About how many bytes a write of these takes."""
+    """Estimate the bytes of one write of these nodes."""
     return sum(len(each.path) + len(each.data) + NODE_OVERHEAD for each in operations)
 
 
 async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> list[Create]:
-    """Those that the store has not: an earlier founding that was cut short may have made some."""
+    """Return the nodes that the store does not have yet: an earlier, incomplete founding may have created some."""
     missing: list[Create] = []
     for start in range(0, len(nodes), NODES_PER_READ):
         some = nodes[start : start + NODES_PER_READ]
@@ -152,10 +154,10 @@ async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> lis
 
 
 async def begin_founding(store: MetadataStore, broker_id: int, process: str, parents: Sequence[Create]) -> int:
-    """Have `/oncelog/founding` say that this broker founds the cluster; the node's version. `parents`: the nodes above
-    all others that are missing.
+    """Write to `/oncelog/founding` that this broker founds the cluster, and return the node's version. `parents`: those
+    top-level nodes that are missing.
 
-    ConnectionLost while another broker founds it. NodeExists, BadVersion: somebody else was here.
+    ConnectionLost while another broker founds the cluster. NodeExists, BadVersion: another process wrote first.
     """
     data = encode_founding(Founding(broker_id, process))
     try:
@@ -168,7 +170,7 @@ async def begin_founding(store: MetadataStore, broker_id: int, process: str, par
 
 
 def check_founder(data: bytes, broker_id: int) -> None:
-    """Raises ConnectionLost, which is tried again, if another broker founds the cluster."""
+    """Raise ConnectionLost, so that the caller tries again, if another broker founds the cluster."""
     founder = parse_founding(data, paths.FOUNDING).broker_id
     if founder != broker_id:
         raise ConnectionLost(
@@ -180,8 +182,8 @@ def check_founder(data: bytes, broker_id: int) -> None:
 async def write_chunks(
     store: MetadataStore, nodes: Iterable[Create], broker_id: int, process: str, version: int
 ) -> int:
-    """Write the nodes, as many at once as one write takes. `version` of the founding node, which is returned as it is
-    then. BadVersion: another process of this broker founds the cluster now."""
+    """Write the nodes in chunks. `version`: that of `/oncelog/founding`; returns its version after the last chunk.
+    BadVersion: a later process of this broker founds the cluster now."""
     fence = encode_founding(Founding(broker_id, process))
     for chunk in chunks(nodes):
         operations: list[Operation] = [Set(paths.FOUNDING, fence, version), *chunk]
@@ -192,7 +194,7 @@ async def write_chunks(
 
 
 def chunks(nodes: Iterable[Create]) -> Iterator[list[Create]]:
-    """As many as one write takes, in order."""
+    """Yield the nodes in order, in lists that fit into one write."""
     chunk: list[Create] = []
     room = MAX_CHUNK_BYTES
     for node in nodes:

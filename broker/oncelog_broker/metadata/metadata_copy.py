@@ -1,18 +1,18 @@
 """The copy of the cluster's metadata that each broker keeps in its first data directory.
 
-It is read on one day only: when the metadata store was lost, and a cluster is founded again from the data directories
-of its brokers. Without it the settings, users, ACLs and quotas would be lost, and nobody could tell which brokers hold
-a partition.
+It is read only when the metadata store was lost and a cluster is founded again from the data directories of its
+brokers (`restoring.py`). Without it settings, users, ACLs and quotas would be lost, and so would the assignment of
+partitions to brokers.
 
     metadata-copy.jsonl            written a second after a change, at most every ten seconds, and at a clean stop
     metadata-copy.previous.jsonl   the last copy of the process before this one
 
-The first line says which cluster it is and when it was written, the last one how many nodes there are: a copy without
-it was cut short, and is not read. Each line between is a node as it lies in the store, path and data. Users' SCRAM keys
-are among them, so only the broker may read the file.
+The first line has the cluster id and the time of writing, the last line the number of nodes: a copy without the last
+line was cut short, and is not used. Each line between is a node of the store, path and data. SCRAM keys of users are
+among them, so only the broker's user may read the file.
 
-What the copy leaves out: registrations, the controller and incarnations, which belong to sessions; producer ids, which
-the logs know better. States of partitions may be seconds old: leader and ISR are hints, never evidence.
+The copy leaves out registrations, the controller and incarnations, since they belong to sessions, and producer ids,
+since the logs have them. States of partitions may be seconds old: leader and ISR are hints, never evidence.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ FILE: Final = "metadata-copy.jsonl"
 PREVIOUS_FILE: Final = "metadata-copy.previous.jsonl"
 FORMAT_VERSION: Final = 1
 SETTLE_SECONDS: Final = 1.0
-"""From a change to the copy that has it: changes come in groups."""
+"""Between a change and the copy of it: changes come in groups."""
 REST_SECONDS: Final = 9.0
-"""After a copy was written, or could not be."""
+"""Between two attempts to write a copy."""
 STATES_PER_STEP: Final = 200
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataCopy:
-    """A copy that was read. `nodes`: path -> data, parents without data left out. `written_ms`: wall clock."""
+    """A copy that was read. `nodes`: path -> data, without parents that have no data. `written_ms`: wall clock."""
 
     cluster_id: str
     written_ms: int
@@ -74,7 +74,7 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """The persistent nodes that would make this image. Runs in steps: there may be thousands of partitions."""
+    """Return the persistent nodes that this image was read from, in steps: there may be thousands of partitions."""
     nodes: list[Node] = []
     for topic in image.topics.values():
         yield from _nodes_of_topic(topic, nodes)
@@ -86,7 +86,7 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         nodes.append(Node(path, encode_config(settings)))
         yield None
     for pattern, entries in image.acls.items():
-        if entries:  # a pattern without entries is a node that nobody could read
+        if entries:  # a pattern without entries stands for a node that could not be read
             nodes.append(Node(paths.acls(pattern), encode_acls(entries)))
         yield None
     return nodes
@@ -109,7 +109,8 @@ def _nodes_of_topic(topic: Topic, nodes: list[Node]) -> Steps[None]:
 
 
 def _entity_settings(image: ClusterImage) -> dict[str, dict[str, str]]:
-    """Settings of users, client ids and addresses by the path of their node. Users have quotas beside credentials."""
+    """Return the settings of users, client ids and addresses by the path of their node. A user's node has credentials
+    and quotas."""
     settings = {paths.user_config(user): dict(found) for user, found in image.user_configs.items()}
     for entity, values in image.quotas.items():
         of_entity = settings.setdefault(paths.quotas(entity), {})
@@ -119,7 +120,7 @@ def _entity_settings(image: ClusterImage) -> dict[str, dict[str, str]]:
 
 
 def encode_copy(cluster_id: str, written_ms: int, nodes: list[Node]) -> Steps[bytes]:
-    """The content of the file."""
+    """Return the content of the file."""
     lines = [_line({"version": FORMAT_VERSION, "cluster_id": cluster_id, "written_ms": written_ms})]
     for number, node in enumerate(nodes):
         lines.append(_line({"path": node.path, "data": node.data.decode()}))
@@ -134,15 +135,15 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """The copy in a data directory, else the one before it; None where there is none that is whole and can be read,
-    which the log says. It is of no use at most starts, so it never keeps a broker from one."""
+    """Read the newest copy in a data directory that is whole: the last one, else the one before. None if there is
+    none. A damaged copy is a warning: it keeps no broker from starting."""
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)
         try:
             if disk.exists(path):
                 return _parsed(disk.read_file(path))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            _log.warning("%s is no whole copy of a cluster's metadata, and is not used: %s", path, error)
+            _log.warning("%s is no whole copy of the cluster's metadata and is not used: %s", path, error)
     return None
 
 
@@ -183,17 +184,17 @@ class MetadataCopier:
         self._slices = slices
         self._changed = asyncio.Event()
         self._is_first = True
-        """The copy that is there is the one of the process before."""
+        """Whether the present copy was written by the previous process."""
         self._has_failed = False
 
     def start(self) -> None:
-        """From now on, and once at the beginning; ends with the broker's tasks."""
+        """Write a copy now and after each change, until the broker's tasks end."""
         self._changed.set()
         self._metadata.subscribe(self._on_image)
         self._tasks.supervise("copy of the metadata", self._follow)
 
     async def finish(self) -> None:
-        """Write what has changed since the last copy: at a stop, when the tasks have ended."""
+        """Write a last copy if something has changed. Call it at a stop, when the tasks have ended."""
         if self._changed.is_set():
             await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))
 
@@ -218,7 +219,7 @@ class MetadataCopier:
             await self._written(answer)
 
     async def _written(self, answer: Awaitable[None]) -> None:
-        """Wait for a copy; a failure is logged once, and the copy tried again."""
+        """Wait for a copy. Log the first of several failures; the next attempt follows after REST_SECONDS."""
         try:
             await answer
         except OSError as error:

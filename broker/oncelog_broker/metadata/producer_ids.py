@@ -41,11 +41,10 @@ _log = logging.getLogger(__name__)
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 UNKNOWN_IDS = 1_000_000
-"""Ids left out above the highest one that the logs know, where the store is older than the logs: what was handed out
-last and never written with. A thousand starts of a broker take so many."""
+"""Ids skipped above the highest one in the logs, if the store is older than the logs: ids that were given out last and
+have no record yet. A thousand starts of a broker use so many."""
 MAX_KNOWN_ID = 2**62
-"""Ids above are not believed where a log has them: brokers give out no such numbers, only a client makes them up, and
-one record of it must not use up all ids that there are."""
+"""Higher ids in a log are ignored: a client has invented them, and one such record must not use up all ids."""
 MAX_CLAIM_ATTEMPTS = 100
 """Brokers that race for a block lose in turns; whoever loses this often meets something else than a race."""
 
@@ -58,8 +57,8 @@ class ProducerIdsExhausted(Exception):
 
 
 def next_block(latest: ProducerIdBlock | None, broker_id: int, known: int = -1) -> ProducerIdBlock:
-    """The block after `latest`, 0..999 if there is none. Where an id above that is `known` to have been in use, the
-    block begins UNKNOWN_IDS above that one. ProducerIdsExhausted."""
+    """Return the block after `latest`, 0..999 if there is none. If `known`, the highest id in use, is above that, the
+    block begins UNKNOWN_IDS above it. ProducerIdsExhausted."""
     end = -1 if latest is None else latest.end
     if end < known:
         end = known + UNKNOWN_IDS
@@ -74,29 +73,29 @@ class _Latest(NamedTuple):
     version: int
     """Of the node; -1 if there is none yet."""
     fault: MalformedPayload | None = None
-    """Why the node cannot be read."""
+    """Why the node cannot be read; None if it can."""
 
 
 class ProducerIdManager:
     """Hands out producer ids of this broker's block, and takes the next block when it is used up."""
 
     def __init__(self, store: MetadataStore, broker_id: int, *, is_alone: bool = False) -> None:
-        """`is_alone`: this broker has all logs, so it knows which ids may come next where the node holds nonsense."""
+        """`is_alone`: this broker has all logs, so it may ignore a node that cannot be read."""
         self._store = store
         self._broker_id = broker_id
         self._is_alone = is_alone
         self._next = 0
         self._end = -1
         self._known = -1
-        """The highest id that a log here is known to have."""
+        """The highest id in the logs of this broker, as far as they have been read."""
         self._last_end = -1
-        """Where the last block ended that this process has seen in the store."""
+        """The end of the last block that this process has read from the store."""
         self._told: tuple[int, int] | None = None
         """The store's last id and the highest known one of the last line about an older store."""
         self._fault_told = ""
         self._lock = asyncio.Lock()
         self._may_be_raised = False
-        """Whether somebody has taken a block since ours was compared with the last one."""
+        """Whether another broker has taken a block since ours was compared with the last one."""
         self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, self._on_block)
         self.blocks_taken = 0
         """Since the start."""
@@ -107,7 +106,7 @@ class ProducerIdManager:
         self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
-        """A log has records of this id, or a transactional id has it: nothing up to it is handed out from now on."""
+        """Note an id that a log or a transactional id has: from now on only higher ids are given out."""
         if producer_id <= MAX_KNOWN_ID:
             self._known = max(self._known, producer_id)
 
@@ -119,7 +118,7 @@ class ProducerIdManager:
             if latest.block is not None and latest.block.end >= self._known:
                 return
             if latest.fault is None and self._known < 0:
-                return  # nobody has ever had an id
+                return  # no producer id has ever been given out
             try:
                 await self._take_block()
             except (ProducerIdsExhausted, KafkaError) as error:
@@ -145,8 +144,8 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Give up our block where another broker has raised the last one far above: its logs know ids up to there, and
-        ours may be among them. Without the store our block is ours, as before."""
+        """Give up our block if another broker has moved the last one far above it: that broker's logs have higher ids,
+        maybe some of ours. If the store cannot be reached, the block stays ours."""
         self._may_be_raised = False
         try:
             latest = await self._read_latest()

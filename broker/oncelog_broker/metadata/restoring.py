@@ -1,11 +1,13 @@
-"""What a cluster is founded with when its metadata store was lost: the nodes of a broker's copy of the metadata.
+"""Makes the nodes of a cluster whose metadata store was lost from a broker's copy of the metadata.
 
-The copy may be seconds old, and its states are hints. So no partition begins with a leader, all its replicas are in its
-ISR, and its leader epoch lies far above any that may have been given out since. Each broker registers unsure of its
-logs; an election asks all replicas how far they go, and the one with the most records leads (`controller/election.py`).
+The copy may be seconds old, and its states are hints. So each partition begins without a leader, with all replicas in
+its ISR, and with a leader epoch far above any that may have been given out since the copy. Each broker registers unsure
+of its logs; elections ask all replicas how far their logs go, and the replica with the most records leads
+(`controller/election.py`).
 
-Those that a reassignment adds are not in the ISR: with all of its target there it would be completed, and what it
-removes would be deleted, though it may be all that there is. They are asked all the same, and may lead.
+Replicas that a reassignment adds are not in the ISR. With its whole target in the ISR the reassignment would complete,
+and the removed replicas' logs would be deleted, though they may be the only ones with records. Elections ask the added
+replicas too.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ from oncelog_broker.metadata.store import parent_of
 MAX_LEADER_EPOCH: Final = 2**31 - 2
 
 EpochOf = Callable[[str, int], int]
-"""Topic, partition -> the last leader epoch in this broker's log, -1 where it has none."""
+"""Topic, partition -> the last leader epoch in this broker's log of it; -1 if there is none."""
 
 
 def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> dict[str, bytes]:
-    """Path -> data, parents first. A topic whose node cannot be read is left out, with its partitions: its logs are
-    found as those of a topic that nobody knows."""
+    """Return path -> data, parents first. A topic whose node cannot be read is left out with its partitions: it is then
+    taken over from its logs."""
     nodes: dict[str, bytes] = {}
     for path, data in sorted(copy.nodes.items()):
         found = paths.parse_topic_path(path)
@@ -42,7 +44,7 @@ def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> di
             _put(nodes, path, data)
             continue
         if path != paths.topic(found.topic):
-            continue  # states are made with their topic
+            continue  # partition states are made together with their topic
         try:
             assignment = parse_topic(data, path)
         except MalformedPayload:
@@ -70,7 +72,7 @@ def _states(
 
 
 def _put(nodes: dict[str, bytes], path: str, data: bytes) -> None:
-    """With those above it that nobody has put before."""
+    """Add a node, after those of its parents that are missing."""
     missing = []
     above = parent_of(path)
     while above != "/" and above not in nodes and above not in paths.PERSISTENT:

@@ -1,4 +1,4 @@
-"""What a metadata store says of itself and of one broker, for the comparison at its start: `identity/comparison.py`."""
+"""Reads a metadata store's id and a broker's last registration, for the comparison at a start (`identity`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind, place: str) -> StoreFacts:
-    """Reads only. StoreUnavailable, also while another broker founds the cluster; MalformedPayload."""
+    """Read the facts; nothing is written. StoreUnavailable, also while another broker founds the cluster;
+    MalformedPayload."""
     incarnation_path = paths.incarnation(broker_id)
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path]
     cluster_id, store_id, founding, incarnation = await store.get_many(asked)
@@ -47,7 +48,7 @@ async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind
 
 
 def readable_store_identity(data: bytes) -> StoreIdentity:
-    """Its id is "" where it cannot be read: then the registrations alone are compared."""
+    """Parse the identity; one with the id "" if it cannot be read: a start then compares only the registrations."""
     try:
         return parse_store_identity(data, paths.STORE_ID)
     except MalformedPayload as error:
@@ -56,7 +57,7 @@ def readable_store_identity(data: bytes) -> StoreIdentity:
 
 
 def _process_of(data: bytes, path: str) -> str:
-    """The nonce; "", as of a release that writes none, where the node cannot be read."""
+    """Return the nonce in an incarnation; "" if the node cannot be read, as for a release that writes no nonce."""
     try:
         return parse_incarnation(data, path).process
     except MalformedPayload as error:
@@ -65,7 +66,7 @@ def _process_of(data: bytes, path: str) -> str:
 
 
 async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:
-    """The partitions of which this broker is the only replica in sync: nobody else must have all that was acknowledged.
+    """Return the partitions whose only replica in sync is this broker: other replicas may lack acknowledged records.
     Nodes that cannot be read are left out. StoreUnavailable."""
     try:
         topics = await store.children(paths.TOPICS)

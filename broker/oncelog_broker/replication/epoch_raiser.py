@@ -1,7 +1,7 @@
-"""Asks the controller for leader epochs above those that the logs of this broker have (`lost_epochs`).
+"""Asks the controller for leader epochs above those in the logs of this broker (`lost_epochs`).
 
-With AlterPartition, which names the last epoch of the log beside the state as this broker knows it. The controller
-answers with a new epoch, and the image shows it to everybody.
+It sends AlterPartition with the last epoch of the log and an unchanged state. The controller writes a state with a new
+epoch, which all brokers then see in the image.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ BrokerState = PartitionData.BrokerState
 
 LOOK_SECONDS: Final = 0.5
 FIRST_REST_SECONDS: Final = 0.5
-"""Before the same epochs are asked for again; twice as long each time."""
+"""Before the first repetition of a request for the same epochs; each further pause is twice as long."""
 MAX_REST_SECONDS: Final = 30.0
 MAX_PARTITIONS: Final = 1000
-"""In one request."""
+"""Partitions in one AlterPartition request."""
 START_ATTEMPTS: Final = 20
-"""How often a broker that is alone asks before it serves."""
+"""Requests of a broker alone before it serves."""
 ATTEMPT_SECONDS: Final = 0.1
-"""Between those."""
+"""Between two of these requests."""
 NAMES_IN_A_LINE: Final = 10
-"""Of the log."""
+"""Partitions that one log line names."""
 
 
 class EpochRaiser:
-    """Of one broker."""
+    """Asks for the leader epochs of one broker's partitions."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class EpochRaiser:
         """When the same epochs may be asked for again: monotonic, in seconds."""
 
     def start(self) -> None:
-        """From now on; ends with the broker's tasks."""
+        """Look for such partitions from time to time, until the broker's tasks end."""
         self._tasks.every("leader epochs below those of logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Ask for what is below its log now, unless the same was asked for just before."""
+        """Ask for epochs of the partitions that are below their logs, unless the same request was sent just before."""
         lost = set(self._replicas.lost_epochs)
         self._told &= lost
         if not lost:
@@ -89,14 +89,14 @@ class EpochRaiser:
             await self._ask(some)
 
     def doubt_all(self) -> None:
-        """The store is known to be older than the logs: ask for new epochs of all partitions that this broker leads."""
+        """Ask for new epochs of all partitions that this broker leads, since the store is older than the logs."""
         for partition in self._replicas.led():
             self._replicas.lost_epochs.doubt(partition)
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
-        """Return when no partition here is below its log: for a broker alone, before it serves. `until_shown` returns
-        when the replicas have followed what was written. What cannot be raised stays without a leader, and `start`
-        goes on with it."""
+        """Return when no partition here is below its log. For a broker alone, before it serves. `until_shown` returns
+        when the replicas have taken over the written states. Partitions whose epoch cannot be raised stay without a
+        leader; the task of `start` keeps asking for them."""
         if self._replicas.lost_epochs:
             self.doubt_all()
         for _ in range(START_ATTEMPTS):
@@ -113,10 +113,13 @@ class EpochRaiser:
         try:
             response = await self._alter_partition(self._request(lost))
         except PeerUnavailable as error:
-            logger.warning("the controller does not answer", extra={"reason": error})
+            logger.warning("the controller does not answer a request for leader epochs", extra={"reason": error})
             return
         if response.error_code:
-            logger.warning("the controller refuses", extra={"error": ErrorCode.of(response.error_code).name})
+            logger.warning(
+                "the controller refuses a request for leader epochs",
+                extra={"error": ErrorCode.of(response.error_code).name},
+            )
         for name, count in _refusals(response).items():
             logger.warning("leader epochs were not raised", extra={"error": name, "count": count})
 
@@ -168,7 +171,7 @@ def _in_parts(lost: Iterable[LostEpoch]) -> Iterable[list[LostEpoch]]:
 
 
 def _refusals(response: AlterPartitionResponse) -> dict[str, int]:
-    """How many partitions were refused, by error."""
+    """Count the refused partitions by error."""
     counts: dict[str, int] = {}
     for topic in response.topics:
         for answer in topic.partitions:
@@ -179,6 +182,6 @@ def _refusals(response: AlterPartitionResponse) -> dict[str, int]:
 
 
 def _shown(lost: list[LostEpoch]) -> dict[str, object]:
-    """For the log: the first ones by name, with the epoch of the state and of the log."""
+    """Return fields for the log: the first partitions by name, with the epochs of their state and of their log."""
     named = [f"{topic}-{index}: {epoch} < {last}" for topic, index, epoch, last, *_ in sorted(lost)[:NAMES_IN_A_LINE]]
     return {"count": len(lost), "partitions": ", ".join(named) + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}

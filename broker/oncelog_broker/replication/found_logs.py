@@ -24,12 +24,12 @@ ADOPTED_PRODUCER_IDS: Final = 2**40
 """Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
 out twice makes two producers one. Nobody has initialised that many producers."""
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of topics of which none are known."""
+"""Settings of a topic whose own settings are not known: all records are kept."""
 EPOCH_LEAP: Final = 1000
-"""A cluster that had other members is founded anew: they may have been given higher leader epochs than the logs here
-have. With as many fewer elections since, no epoch comes twice."""
+"""Added to the leader epochs of a cluster that had other members and is founded again: they may have led with higher
+epochs than the logs here have. No epoch is given out twice if there were fewer elections than this."""
 MAX_PARTITIONS: Final = 100_000
-"""Of a topic whose missing partitions are made: a directory may have any number in its name."""
+"""Partitions of a topic whose missing partitions are created: the name of a directory may have any number."""
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 
 Needed = Callable[[str], Mapping[str, str]]
@@ -74,7 +74,7 @@ def found_topics(
 
 
 def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
-    """A topic has its partitions from 0 on, without a gap: else clients wait for a leader that there never is."""
+    """Add missing partitions below the highest one: clients would wait for their leaders for ever."""
     if max(partitions) >= MAX_PARTITIONS:
         logger.error("a partition's number is too high to be one", extra={"topic": topic, "partition": max(partitions)})
         return
@@ -96,7 +96,7 @@ def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | No
 
 
 def highest_producer_id(logs: LogManager) -> int:
-    """What the ids of the new cluster begin above. From the second time on that a directory is adopted, its logs know
-    ids above the constant."""
+    """Return the producer id above which the new cluster begins. Logs that were taken over before may have ids above
+    the constant."""
     known = max((log.producers.state.highest_id(MAX_KNOWN_ID) for log in logs.logs()), default=-1)
     return max(ADOPTED_PRODUCER_IDS, known + UNKNOWN_IDS)

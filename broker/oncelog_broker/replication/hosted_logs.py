@@ -50,7 +50,7 @@ Opened = list[tuple[WantedLog, PartitionLog | KafkaError]]
 
 
 class _Lane:
-    """The changes of the logs of one data directory that are not done."""
+    """The logs of one data directory that wait to be opened or deleted."""
 
     def __init__(self) -> None:
         self.asked: deque[WantedLog | UnwantedLog] = deque()
@@ -58,7 +58,7 @@ class _Lane:
         self.work: asyncio.Task[None] | None = None
 
     def take(self, kind: type[Change]) -> list[Change]:
-        """The next ones of that kind."""
+        """Take the next changes of one kind."""
         taken: list[Change] = []
         while self.asked and len(taken) < LOGS_AT_A_TIME and isinstance(change := self.asked[0], kind):
             taken.append(change)
@@ -97,13 +97,13 @@ class HostedLogs:
         return self._pending[key] > 0 or key in self._undeleted
 
     def open(self, wanted: WantedLog) -> None:
-        """Open or make a log, soon; what is left of one that could not be deleted goes first."""
+        """Queue a log to be opened or created, after the deletion of remains of an earlier log of that name."""
         if wanted.key in self._undeleted:
             self._ask(UnwantedLog(wanted.key))
         self._ask(wanted)
 
     def delete(self, key: TopicPartition) -> None:
-        """Delete a log, soon; a failure is logged, and it is tried again. The next start would set the log aside."""
+        """Queue a log to be deleted. A failure is logged and retried; the next start would set the log aside."""
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:

@@ -1,15 +1,15 @@
-"""Partitions whose log knows a newer leader epoch than the cluster does: the metadata store is older than the log.
+"""Keeps partitions from being led or fetched whose log has a newer leader epoch than the cluster's state.
 
-It was put back from a backup, or is another one. An epoch has one leader, and gave each offset once: all that compares
-logs counts on it (`truncation`). So no epoch may be given out a second time:
+The metadata store is then older than the log: it was put back from a backup, or is another store. Truncation counts on
+each leader epoch having one leader, which gave each offset once. So no epoch may be given out for the second time:
 
-- Who is elected with an epoch that its log has already, or with an older one, does not lead.
-- Who follows a leader of an older epoch than its log's last one does not fetch: the leader could not tell where the
-  two logs part.
+- A broker that is elected with an epoch that its log has already, or with an older one, does not lead.
+- A follower whose log has a newer epoch than its leader does not fetch: the leader could not tell where the two logs
+  diverge.
 
-Both ask the controller for an epoch far above their log's (`epoch_raiser`). In that one the leader that the controller
-has chosen leads, and a follower cuts what this leader lacks, as after any election. What cannot be seen from here: that
-another leader had the follower's last epoch, if it is just the one of the leader now.
+Both ask the controller for an epoch far above their log's (`epoch_raiser`). In the new epoch the chosen leader leads,
+and the follower cuts off records that this leader lacks, as after any election. One case cannot be seen from here: the
+follower's last epoch is the present leader's, but another broker led in it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from oncelog_broker.replication.roles import LOST_EPOCHS, Follow, Lead
 from oncelog_broker.runtime.slices import Pause
 
 LOGS_AT_A_TIME: Final = 200
-"""Compared with the store before others have their turn."""
+"""Logs that are compared with the store before other work gets its turn."""
 MAX_EPOCH: Final = 2**31 - 1
 
 
 async def epochs_above_store(
     store: MetadataStore, logs: Sequence[PartitionLog], pause: Pause
 ) -> dict[TopicPartition, int]:
-    """The last epochs of those logs that are newer than the store's state of their partition. To be asked before this
-    broker registers: each election after that raises the state's epoch, until it seems to be right. StoreUnavailable.
-    """
+    """Return the last epochs of the logs that are newer than the store's state of their partition. Call it before this
+    broker registers: each election after that raises the state's epoch, and hides that the store is older.
+    StoreUnavailable."""
     above: dict[TopicPartition, int] = {}
     for start in range(0, len(logs), LOGS_AT_A_TIME):
         some = logs[start : start + LOGS_AT_A_TIME]
@@ -50,7 +50,7 @@ async def epochs_above_store(
 
 
 def _epoch_in(data: bytes, path: str) -> int:
-    """Of a state that cannot be read nothing is known: it is told by whoever reads the image."""
+    """Return the epoch in a state; MAX_EPOCH if it cannot be read, which the reader of the image logs."""
     try:
         return parse_partition_state(data, path).leader_epoch
     except MalformedPayload:
@@ -63,22 +63,22 @@ class LostEpoch(NamedTuple):
     topic: str
     partition: int
     leader_epoch: int
-    """As the cluster's state says."""
+    """The epoch in the cluster's state."""
     log_epoch: int
-    """The last one that is known here, from the log as a rule."""
+    """The last epoch known to this broker, normally the last one in its log."""
     is_to_lead: bool
     """Whether this broker was elected; else it is a follower."""
     is_seen: bool = True
-    """Whether the log has a newer epoch; else only something else says that the store is older (`doubt`)."""
+    """Whether this log has the newer epoch. If not, another log has shown that the store is older (`doubt`)."""
 
 
 class LostEpochs:
-    """Those of one broker."""
+    """The partitions of one broker whose leader epoch must be raised."""
 
     def __init__(self) -> None:
         self._lost: dict[tuple[str, int], LostEpoch] = {}
         self._expected: dict[tuple[str, int], int] = {}
-        """The last epochs of logs that were above the store's at the start, and have not been looked at since."""
+        """The last epochs of logs that were above the store's at the start and whose partitions have no role yet."""
 
     def __iter__(self) -> Iterator[LostEpoch]:
         return iter(tuple(self._lost.values()))
@@ -87,17 +87,17 @@ class LostEpochs:
         return bool(self._lost)
 
     def expect(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """The store is known to be older than these logs, whatever it says when their partitions get their roles."""
+        """Note that the store was older than these logs at the start, although elections may have raised its epochs."""
         self._expected |= epochs
 
     def allowed_role(self, partition: Partition, role: Lead | Follow) -> Lead | Follow:
-        """The role that the state gives, where the log has no newer epoch; otherwise one without a leader, and the
-        epoch is noted as lost."""
+        """Return the role in the state if the log has no newer epoch. Otherwise note the partition, and return the role
+        of a follower without a leader."""
         key, log_epoch = (partition.topic, partition.index), partition.log.latest_epoch
-        # The store may also go back while this broker runs, which then knows of an epoch without a record.
+        # If the store goes back while this broker runs, the broker knows an epoch that has no record in the log.
         known = max(log_epoch, partition.leader_epoch)
         noted = self._lost.get(key)
-        # Not of the log of a topic that was deleted since, and made again.
+        # A topic that was deleted and created again since the start has another log.
         is_expected = self._expected.pop(key, None) == log_epoch
         is_waited_for = is_expected or (noted is not None and noted.is_seen)
         is_lost = role.leader_epoch < known + (LOST_EPOCHS if is_waited_for else 0)
@@ -112,12 +112,12 @@ class LostEpochs:
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """The store is known to be older than some log: the epoch in which this broker leads may have been given out
-        before, to leaders that wrote nothing here. Clients would take one that they know for outdated."""
+        """Note a partition whose epoch must be raised since the store is older than some other log: this epoch may have
+        been given out before, to a leader that wrote nothing here, and clients may know later ones."""
         epoch = partition.leader_epoch
         lost = LostEpoch(partition.topic, partition.index, epoch, epoch, is_to_lead=True, is_seen=False)
         self._lost.setdefault((partition.topic, partition.index), lost)
 
     def forget(self, topic: str, index: int) -> None:
-        """The partition is not hosted any more."""
+        """Forget a partition that this broker no longer hosts."""
         self._lost.pop((topic, index), None)

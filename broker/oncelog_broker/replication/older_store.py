@@ -1,7 +1,7 @@
-"""Takes over logs that the embedded metadata store does not know, since it is older than the logs.
+"""Adds topics and partitions that only the logs have to an embedded metadata store that is older than the logs.
 
-The broker is alone: nobody else writes to its store, and it does so before it registers. A start that is cut short in
-between finds the store as old as before, and goes on.
+The broker is alone, and does this before it registers, so nobody else writes to its store. If the start is killed in
+between, the next start finds the store older again and continues.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from oncelog_broker.runtime.entropy import Entropy, system_entropy
 logger = logging.getLogger(__name__)
 
 MAX_NAMES: Final = 20
-"""Of topics in one line of the log."""
+"""Topics that one log line names."""
 
 
 async def adopt_unknown(
     store: MetadataStore, topics: Iterable[FoundTopic], broker_id: int, entropy: Entropy = system_entropy
 ) -> None:
-    """Have the store know every topic, and every partition, that has a log here. StoreUnavailable, MalformedPayload."""
+    """Add every topic and partition that has a log here to the store. StoreUnavailable, MalformedPayload."""
     topics = list(topics)
     known = await store.get_many([paths.topic(topic.name) for topic in topics])
     taken = []
@@ -62,7 +62,7 @@ async def adopt_unknown(
 def _more_partitions(
     topic: FoundTopic, assignment: TopicAssignment, added: Sequence[int], broker_id: int, version: int
 ) -> list[Operation]:
-    """The topic had more partitions than the store knows."""
+    """Return the writes that add partitions to a topic of the store."""
     partitions = {**assignment.partitions, **dict.fromkeys(added, ReplicaAssignment((broker_id,)))}
     grown = encode_topic(TopicAssignment(assignment.topic_id, partitions))
     operations: list[Operation] = [Set(paths.topic(topic.name), grown, version)]

@@ -51,7 +51,7 @@ class Fetching(Protocol):
         """Fetch it no more."""
 
     def begin_anew(self, partition: Partition) -> None:
-        """Give its log up, in the background, and then say so to `Replicas.on_truncated`."""
+        """Delete and create the replica's log again, in the background, and then call `Replicas.on_truncated`."""
 
     def hears(self, partition: Partition) -> bool:
         """Whether its leader answers: if not, nothing is known here of what is new."""
@@ -112,7 +112,7 @@ class Replicas:
         expected to."""
 
     def doubt_logs(self) -> None:
-        """The machine went down before this start: all logs that are there may lack their ends."""
+        """Note that the machine lost its power before this start: all present logs may lack their ends."""
         self._doubted.update(self._logs.partitions())
 
     # --- asked by the request handlers
@@ -274,7 +274,7 @@ class Replicas:
                     self.fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
-        """Try to open such a log again, or to make it; it is followed from where it was synced."""
+        """Try to open or create such a log again. The replica then fetches from the last synced offset on."""
         key, topic = (name, index), self._image.topics[name]
         partition = self._hosts.get(key)
         high_watermark = 0 if partition is None else partition.high_watermark

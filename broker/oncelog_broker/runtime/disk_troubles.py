@@ -1,7 +1,7 @@
-"""What a full or failing disk does again and again is one line when it begins, a count now and then, and one when it is
-over: each append, each checkpoint and each fetch of each partition would write a line otherwise.
+"""Limits the log lines of a full or failing disk: one when a failure begins, one with a count now and then, and one
+when it is over. Otherwise each append, checkpoint and fetch of each partition would log a line.
 
-A trouble is one kind of work that fails with one error in one data directory. It is over when it has not come again for
+A trouble is one kind of work that fails with one error in one data directory. It is over when that has not happened for
 QUIET_SECONDS.
 """
 
@@ -17,9 +17,9 @@ from oncelog_broker.runtime.clock import Clock, SystemClock
 logger = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 30.0
-"""Without the failure, until it is said to be over."""
+"""Time without the failure after which it counts as over."""
 COUNT_SECONDS: Final = 60.0
-"""Between two lines that count a failure which goes on."""
+"""Between two log lines that count a continuing failure."""
 
 KNOWN_ERRORS: Final = frozenset(
     {
@@ -36,12 +36,12 @@ KNOWN_ERRORS: Final = frozenset(
         errno.ESTALE,
     }
 )
-"""Of a disk that is full, failing, gone or not ours, or of a limit of the system. Where in the code it was met says
-nothing more, so there is no stack trace of it."""
+"""Errors of a disk that is full, failing, gone or not ours, or of a system limit. Their message says everything, so
+they are logged without a stack trace."""
 
 
 def is_known_disk_error(error: BaseException | None) -> TypeGuard[OSError]:
-    """Whether the message of the error says all that there is to be said."""
+    """Whether this is an error whose message says everything, so that it needs no stack trace."""
     return isinstance(error, OSError) and error.errno in KNOWN_ERRORS
 
 
@@ -52,7 +52,7 @@ class _Key(NamedTuple):
 
 
 class _Trouble:
-    """Times are monotonic, in seconds."""
+    """One trouble: since when (monotonic seconds), how often, and when it was logged last."""
 
     __slots__ = ("began", "count", "last", "reason", "told")
 
@@ -63,7 +63,7 @@ class _Trouble:
 
 
 class DiskTroubles:
-    """May be used in any thread. `report` is to be called from time to time."""
+    """The troubles of a process, usable from any thread. Call `report` from time to time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -71,8 +71,8 @@ class DiskTroubles:
         self._troubles: dict[_Key, _Trouble] = {}
 
     def is_news(self, directory: str, what: str, error: BaseException) -> bool:
-        """A piece of work, `what`, has failed in a data directory. Whether to log it: it has not failed so just now.
-        What is no known error of a disk is always news."""
+        """Note that `what` failed in a data directory, and return whether to log it: True if it did not fail likewise
+        within QUIET_SECONDS, and for every error that is no known error of a disk."""
         if not is_known_disk_error(error):
             return True
         now, key = self._clock.monotonic(), _Key(directory, what, error.errno)
@@ -86,7 +86,7 @@ class DiskTroubles:
             return False
 
     def report(self) -> None:
-        """Log what goes on, with a count, and what is over."""
+        """Log the continuing troubles with their counts, and those that are over."""
         now = self._clock.monotonic()
         with self._guard:
             over = {key: each for key, each in self._troubles.items() if now - each.last > QUIET_SECONDS}
@@ -112,4 +112,4 @@ def _extra(key: _Key, trouble: _Trouble, seconds: float) -> dict[str, object]:
 
 
 DISK_TROUBLES: Final = DiskTroubles(SystemClock())
-"""Of this process."""
+"""The troubles of this process."""

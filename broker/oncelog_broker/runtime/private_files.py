@@ -1,7 +1,7 @@
-"""Who may read what a broker makes, whatever the umask is (S96).
+"""Modes of the files and directories that a broker creates, whatever the umask is (S96).
 
-A directory that we make is its owner's alone, so whatever lies in it is, too. Files in a directory that somebody else
-has made (a volume, systemd's state directory) may be read by its group at most, and secrets by nobody but their owner.
+Only its owner may enter a directory that we create, so only the owner can read the files in it. In a directory that
+somebody else created (a volume, systemd's state directory), the group may read files too, but not secrets.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import IO, Any, Final
 
 DIRECTORY_MODE: Final = 0o700
 ABOVE_MODE: Final = 0o755
-"""Of directories that are made because one of ours lies in them: others may pass, and not write."""
+"""Of missing parents of our directories: other users may pass through them, and not write."""
 FILE_MODE: Final = 0o640
 SECRET_MODE: Final = 0o600
 CHILD_UMASK: Final = 0o077
-"""Of processes that we start and whose files we do not open ourselves."""
+"""For processes that we start and that create files themselves."""
 
 
 def make_private_directory(path: str | Path) -> bool:
-    """Make a directory that is its owner's alone, and those that it lies in; False if it is there. Raises OSError."""
+    """Create a directory that only its owner may enter, and missing parents. Returns False if it exists. OSError."""
     path = os.path.abspath(path)
     missing: list[str] = []
     above = os.path.dirname(path)
@@ -43,19 +43,19 @@ def _make(path: str, mode: int) -> bool:
 
 
 def opened_privately(path: Path, mode: str) -> IO[Any]:
-    """`open`; a file that this makes may be read by its group at most. Raises OSError."""
+    """As `open`; only the owner and the group may read a file that this creates. Raises OSError."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE_MODE))
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Set the content of a file, as `opened_privately` makes it. Raises OSError."""
+    """Write a file with the mode that `opened_privately` gives. Raises OSError."""
     with opened_privately(path, "w") as file:
         file.write(text)
 
 
 def readable_by_others(path: str | Path) -> bool:
-    """Whether any user of the machine may read the file, which takes every directory above it, too; False where there
-    is none."""
+    """Whether any user of the machine can read the file, by its mode and those of all directories above it. False if
+    there is no such file."""
     path = Path(os.path.abspath(path))
     try:
         return bool(path.stat().st_mode & 0o004) and all(above.stat().st_mode & 0o001 for above in path.parents)

@@ -113,8 +113,8 @@ class Tasks:
 
 
 class _Failures:
-    """Those of one periodic task. Of a disk that fails it each time there is a line when that begins, one now and then,
-    and one when it works again; what else is raised has a stack trace each time."""
+    """The failures of one periodic task. A failing disk is logged when it begins to fail, from time to time, and when
+    it works again; every other error is logged with its stack trace."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -123,7 +123,7 @@ class _Failures:
         self._told = 0.0
 
     def note(self, error: Exception) -> None:
-        """It has failed."""
+        """Log a failure of the task, if it must be logged."""
         if not is_known_disk_error(error):
             logger.error("background task failed", exc_info=error, extra={"task": self._name})
             return
@@ -136,7 +136,7 @@ class _Failures:
             logger.error("background task failed, and is tried again", extra=extra)
 
     def end(self) -> None:
-        """It has worked."""
+        """Log that the task works again, if its failure was logged."""
         if self._count:
             logger.warning("background task works again", extra={"task": self._name, "failed_times": self._count})
         self._count = 0
@@ -175,7 +175,7 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # who was cancelled has to look for it where the job leaves it
+            running.exception()  # a cancelled caller does not learn of the error here
         raise
     finally:
         del running  # else an error of the job, whose traceback has this frame, would be kept by itself
@@ -228,7 +228,7 @@ class Deadlines:
                 try:
                     callback()
                 except Exception:
-                    logger.exception("a timer failed")  # the others of this tick are nobody's but its own
+                    logger.exception("a timer failed")  # the other timers of this tick still fire
                 fired += 1
                 if fired == FIRED_PER_TURN or self._monotonic() >= end:
                     asyncio.get_running_loop().call_soon(self._fire_some)

@@ -21,7 +21,7 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READABLE: Final = {keys.PLAIN: "passwords", keys.OAUTHBEARER: "tokens"}
-"""What clients send as it is, by mechanism. SCRAM sends nothing with which somebody else could log in."""
+"""By mechanism: the secret that clients send in clear text. SCRAM sends none."""
 SCRAM: Final = frozenset({keys.SCRAM_SHA_256, keys.SCRAM_SHA_512})
 
 
@@ -43,7 +43,7 @@ class StoreFile(NamedTuple):
 
 
 def weak_settings(config: BrokerConfig, store: StoreFile | None = None) -> Iterator[Weakness]:
-    """All that is weak in `config`. `store`: None where the metadata is in ZooKeeper."""
+    """Return the weak settings in `config`. `store`: None if the metadata is in ZooKeeper."""
     mechanisms: set[str] = set()
     for listener in listeners(config):
         settings = ListenerConfig(config, listener.name)

@@ -1,11 +1,11 @@
-"""Passes on to the controller what only the controller may do, where a client asked another broker (KIP-590).
+"""Forwards requests that only the controller can serve to the controller, for clients of another broker (KIP-590).
 
 - The broker that the client asked authorizes the client, counts its quotas and writes the audit log. The controller
   trusts the broker that passes a request on, so Envelopes are served on the listener of brokers alone.
-- A request is passed on once: what comes in an Envelope is never passed on again. Two brokers that take each other for
-  the controller answer NOT_CONTROLLER, and the client asks again.
-- A request is sent once. Where it may have been sent and no answer came, nobody knows whether it was done: the client
-  is told REQUEST_TIMED_OUT. Where it surely was not sent, NOT_CONTROLLER.
+- A request from an Envelope is never forwarded again. Two brokers that take each other for the controller answer
+  NOT_CONTROLLER, and the client asks again.
+- A request is sent at most once. If it may have been sent and no answer came, the outcome is unknown, and the client
+  gets REQUEST_TIMED_OUT. If it surely was not sent, the client gets NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ FORWARDED: Final = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""What the controller alone serves. Configurations, quotas, users and ACLs are changed by any broker."""
+"""The APIs that only the controller serves. Any broker changes configurations, quotas, users and ACLs."""
 GRACE_SECONDS: Final = 5.0
-"""Beyond the client's timeout: the controller gives up by itself within that, and says more than a missing answer."""
+"""Added to the client's timeout: the controller gives up by then, and its answer says more than none."""
 MAX_WAIT_SECONDS: Final = 600.0
-"""However long a client says that it would wait."""
+"""Upper limit of the wait, however long the client's timeout is."""
 ENVELOPE_BYTES: Final = 64 * 1024
 """The most that an Envelope adds to a request, its principal and host included."""
 
 
 def controller_elsewhere(context: RequestContext) -> int | None:
-    """The broker to which the request is to be passed on; None where this broker is the controller.
+    """Return the broker to which the request must be forwarded; None if this broker is the controller.
 
-    Raises KafkaError NOT_CONTROLLER where no other broker is known to be controller, and for a request that was passed
-    on once already.
+    Raises KafkaError NOT_CONTROLLER if no other broker is known to be the controller, and for a request that was
+    forwarded already.
     """
     services = context.services
     try:
@@ -74,9 +74,9 @@ def controller_elsewhere(context: RequestContext) -> int | None:
 
 
 async def pass_on(request: Request[R], controller: int, context: RequestContext, timeout_ms: float) -> R:
-    """What the controller answers to `request`, in the version of the client's request.
+    """Forward `request` in the client's version and return the controller's answer.
 
-    Raises KafkaError: NOT_CONTROLLER where it was not sent, REQUEST_TIMED_OUT where nobody knows whether it was done.
+    Raises KafkaError: NOT_CONTROLLER if it was not sent, REQUEST_TIMED_OUT if the outcome is unknown.
     """
     from oncelog.errors import UnsupportedVersion  # a broker alone passes nothing on
     from oncelog_protocol.messages.envelope import EnvelopeRequest
@@ -97,7 +97,9 @@ async def pass_on(request: Request[R], controller: int, context: RequestContext,
     except PeerUnavailable as error:
         if isinstance(error.__cause__, UnsupportedVersion):
             raise KafkaError(
-                ErrorCode.NOT_CONTROLLER, f"Broker {controller} is the controller and takes no request from another one"
+                ErrorCode.NOT_CONTROLLER,
+                f"Broker {controller} is the controller, and its release accepts no forwarded requests: "
+                "ask that broker.",
             ) from error
         if not error.may_be_sent:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller cannot be reached: {error}") from error

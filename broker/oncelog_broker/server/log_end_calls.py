@@ -1,4 +1,4 @@
-"""What a controller asks of brokers before an election: up to where their logs go. It asks its own broker directly."""
+"""Asks brokers, as the controller before an election, for the ends of their logs. Its own broker is asked directly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS_PER_REQUEST: Final = 1000
 
 
 class LogEndCalls:
-    """`AskedBrokers` of a broker. Nobody is asked before `begin`: a broker may be controller while it starts."""
+    """The `AskedBrokers` of a controller. It asks nobody before `begin`: a broker may be controller while it starts."""
 
     def __init__(self, node_id: int, pause: Pause) -> None:
         self._node_id = node_id
@@ -31,7 +31,7 @@ class LogEndCalls:
         self._replicas: Replicas
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """This broker knows its logs, and can reach the others."""
+        """Begin to ask: from now on this broker knows its logs and can reach the others."""
         self._peers, self._replicas = peers, replicas
         self._is_ready.set()
 
@@ -75,7 +75,7 @@ def _request(keys: Sequence[PartitionKey]) -> OffsetForLeaderEpochRequest:
 
 
 def _ends(response: OffsetForLeaderEpochResponse) -> dict[PartitionKey, LogEnd]:
-    """What is not known yet is missing."""
+    """Return the log ends in a response, without partitions that the broker does not know yet."""
     ends: dict[PartitionKey, LogEnd] = {}
     for topic in response.topics:
         for each in topic.partitions:

@@ -1,5 +1,5 @@
-"""How a start finds out whether its data directories and its metadata store are what they were.
+"""The first part of a start: are the data directories and the metadata store the ones that this broker had before?
 
-`data_start` locks the directories, opens the store, has the package `identity` compare the two, and notes in the
-directories what the broker has registered as.
+`data_start` locks the directories, opens the store, has the package `identity` compare the two, and writes each
+registration into the notes of the directories.
 """

@@ -1,9 +1,9 @@
-"""One start's data directories and metadata store: locked, opened, compared, and noted.
+"""Locks the data directories of a start, opens its metadata store, compares the two, and notes the registration.
 
 The order, which `broker.py` keeps:
 
-1. lock the directories, and read what they remember;
-2. open the store, and read what it says of itself and of this broker;
+1. lock the directories, and read their notes;
+2. open the store, and read its id and the last registration of this broker;
 3. compare; a start that is refused has changed nothing in a directory and nothing in a store;
 4. claim the directories, open the logs;
 5. note this process as pending in every directory, register, note the registration.
@@ -54,13 +54,13 @@ from oncelog_protocol.uuids import uuid_to_string
 logger = logging.getLogger(__name__)
 
 MOVED_SUFFIX: Final = ".moved"
-"""Of an embedded store whose broker has moved to ZooKeeper with all that it says."""
+"""Appended to the name of an embedded store whose broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
 """Accepted differences with which the metadata store does not know what this broker had."""
 
 
 class DataStart:
-    """Made by `lock`; `open_store` must follow, then the rest."""
+    """The directories and the store of one start. Made by `lock`; call `open_store` next, before all other methods."""
 
     def __init__(
         self, config: BrokerConfig, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], entropy: Entropy
@@ -75,17 +75,17 @@ class DataStart:
         """The nonce of this process."""
         self._is_locked_by_us = True
         self._taken_over: Mapping[str, bytes] = {}
-        """The nodes of the embedded store, where the broker moves to ZooKeeper with it."""
+        """The nodes of the embedded store of a broker that moves to ZooKeeper, by path."""
         self.facts: StartFacts
         self.verdict: Verdict
         self._copy = self._newest_copy()
-        """The copy of the cluster's metadata, of use only where the store is empty."""
+        """The newest copy of the cluster's metadata. Used only if the store is empty."""
         connect = config[zookeeper_keys.ZOOKEEPER_CONNECT]
         self.kind = StoreKind.EMBEDDED if connect is None else StoreKind.ZOOKEEPER
         self.home = self._store_home()
-        """The data directory in which the embedded store lies, or is to lie."""
+        """The data directory that has the embedded store, or in which it will be created."""
         self.place = os.path.join(self.home, METADATA_FILE) if connect is None else connect
-        """Where the metadata are, for people."""
+        """Where the metadata store is, for messages."""
 
     @classmethod
     def lock(cls, config: BrokerConfig, disk: Disk, clock: Clock, entropy: Entropy = system_entropy) -> DataStart:
@@ -100,11 +100,11 @@ class DataStart:
 
     @property
     def described_store(self) -> str:
-        """For messages."""
+        """The name of the metadata store for messages."""
         return self.place if self.kind is StoreKind.EMBEDDED else f"ZooKeeper at {self.place}"
 
     def unlock(self) -> None:
-        """Unless the logs have been opened, which unlock the directories when they are closed."""
+        """Unlock the directories, unless the logs were opened: then the logs unlock them when they are closed."""
         if self._is_locked_by_us:
             self._is_locked_by_us = False
             for each in self.directories:
@@ -136,13 +136,13 @@ class DataStart:
         return store
 
     async def cluster_id(self, store: MetadataStore) -> str:
-        """The id of the cluster. In a new one that which the directories know, or a new one; StoreUnavailable."""
+        """Return the cluster id: for a new cluster that of the directories, else a random one. StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
         agree = partial(agreed_cluster_id, store, known, is_shared=self.kind is StoreKind.ZOOKEEPER)
         return await patiently(agree, store.session_timeout, self._clock)
 
     def _store_home(self) -> str:
-        """Raises StoreFileError where several directories have an embedded store."""
+        """Return the directory of the embedded store. StoreFileError if several directories have one."""
         found = [each.path for each in self.directories if self._disk.exists(each.join(METADATA_FILE))]
         if len(found) > 1 and self._needs_store_file():
             raise StoreFileError(
@@ -152,7 +152,7 @@ class DataStart:
         return found[0] if found else self.directories[0].path
 
     def _newest_copy(self) -> MetadataCopy | None:
-        """Of those in the data directories that are of their cluster."""
+        """Return the newest copy of this cluster's metadata in the data directories; None if there is none."""
         clusters = {each.cluster_id for each in self.directories}
         copies = [read_copy(self._disk, each.path) for each in self.directories]
         of_cluster = [each for each in copies if each is not None and each.cluster_id in clusters]
@@ -165,7 +165,7 @@ class DataStart:
         return past_of(facts) is Past.ALONE
 
     async def _read_store_file(self, found: StoreFacts) -> None:
-        """The store is empty: a broker that was alone may move to it with what its embedded store says."""
+        """Compare with an empty ZooKeeper, to which a broker alone may move with the content of its embedded store."""
         path = os.path.join(self.home, METADATA_FILE)
         if not os.path.exists(path) or past_of(self._facts(found)) is not Past.ALONE:
             self._judge(found)
@@ -185,7 +185,8 @@ class DataStart:
             await store.close()
 
     async def _judge_with(self, store: MetadataStore, found: StoreFacts) -> None:
-        """Where a directory is older, what only this broker has decides. StartRefused, StoreUnavailable."""
+        """Compare with a store that is not empty. If a directory is older, first look up the partitions whose only
+        replica in sync is this broker. StartRefused, StoreUnavailable."""
         alone: Sequence[str] = ()
         if self.kind is StoreKind.ZOOKEEPER and compare(self._facts(found)).has_older_directories:
             ask = partial(alone_in_sync, store, self._config.node_id)
@@ -214,7 +215,7 @@ class DataStart:
     def _judge(
         self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
     ) -> None:
-        """Raises StartRefused."""
+        """Make the verdict and log its messages. StartRefused."""
         self.facts = self._facts(found, inside, fault, alone)
         self.verdict = compare(self.facts, self._config[START_ACCEPT])
         if self.verdict.refusals:
@@ -226,22 +227,22 @@ class DataStart:
         for refusal in self.verdict.accepted:
             logger.warning("start.accept=%s: %s: %s", refusal.accept, refusal.difference, refusal.consequence)
         for each in self.verdict.unused:
-            logger.info("start.accept=%s accepts nothing of this start", each)
+            logger.info("start.accept=%s matches no difference of this start and was ignored", each)
 
     # --- the logs
 
     def open_logs(self, open_locked: Callable[[Sequence[DataDirectory]], LogManager]) -> LogManager:
-        """What `open_locked` makes of the directories, which it has from now on."""
+        """Have `open_locked` open the logs; from now on the LogManager owns the directories and their locks."""
         self._is_locked_by_us = False
         return open_locked(self.directories)
 
     @property
     def trace_directory(self) -> str:
-        """Where the process before this one has left its session. OSError."""
+        """The directory with the session file of the previous process. OSError."""
         return trace_directory(self._disk, [each.path for each in self.directories])
 
     def found_logs(self, logs: LogManager, needed: Needed) -> FoundLogs:
-        """What the cluster begins with, if this broker founds it. OSError."""
+        """Return the content that this broker founds the cluster with, if it does. OSError."""
         paths = [each.path for each in self.directories]
         if self.verdict.adoption is Adoption.COPY:
             return self._restored(logs, needed)
@@ -251,7 +252,7 @@ class DataStart:
         return FoundLogs(logs.cluster_id, topics, nodes=self._taken_over)
 
     def _restored(self, logs: LogManager, needed: Needed) -> FoundLogs:
-        """OSError."""
+        """Return the content of a cluster that is founded again from the copy of its metadata. OSError."""
         assert self._copy is not None
         paths = [each.path for each in self.directories]
         found = found_logs(logs, paths, self._disk, needed, is_refounded=self.verdict.is_refounded)
@@ -267,8 +268,8 @@ class DataStart:
         )
 
     async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
-        """Before the broker registers: logs of topics that an older embedded store does not know. StoreUnavailable,
-        OSError."""
+        """Add the topics that only the logs have to an older embedded store. Call it before the broker registers.
+        StoreUnavailable, OSError."""
         if self.verdict.adopts_unknown and not self.verdict.may_found:
             paths = [each.path for each in self.directories]
             await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)
@@ -276,7 +277,7 @@ class DataStart:
     # --- the notes
 
     async def note_pending(self) -> None:
-        """Before the first registration. OSError."""
+        """Write this process's nonce as `pending` into all notes. Call it before the first registration. OSError."""
         nonce, keeps = self.facts.store.nonce, self.keeps_left_over
         await asyncio.to_thread(self._note, lambda note: replace(
             note,
@@ -286,8 +287,8 @@ class DataStart:
         ))  # fmt: skip
 
     async def note_registered(self, membership: Membership, zxid: int) -> None:
-        """After each registration. Where a note cannot be written, the next start takes the directory for an older one:
-        it is unsure of what lies there."""
+        """Write a registration into all notes. Call it after each registration. If a note cannot be written, the next
+        start finds the directory older than the store, and the broker is unsure of its logs."""
         sisters = {each.directory_id: each.path for each in self.directories if each.directory_id is not None}
 
         def registered(note: DirectoryNote) -> DirectoryNote:
@@ -311,10 +312,13 @@ class DataStart:
             try:
                 await asyncio.to_thread(self._put_store_files_away)
             except OSError as error:
-                logger.error("the embedded metadata store could not be renamed", extra={"reason": error})
+                logger.error(
+                    "metadata.db could not be renamed: move it away before this broker is started without ZooKeeper",
+                    extra={"reason": error},
+                )
 
     async def note_seen(self, zxid: int) -> None:
-        """From time to time, and at an orderly stop: the store's last write that this broker has seen."""
+        """Note the id of the store's last write. Call it from time to time, and at a controlled shutdown."""
         if any(each.note is not None and each.note.zxid < zxid for each in self.directories):
             await self._note_or_say(lambda note: replace(note, zxid=max(note.zxid, zxid)))
 
@@ -336,7 +340,7 @@ class DataStart:
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 
     async def forget_lost(self) -> None:
-        """The directories that were lost are missed no more: what was there is elsewhere now."""
+        """Remove the lost directories from the notes: every partition that was in them has a log elsewhere now."""
         if self.verdict.lost:
             self.verdict = replace(self.verdict, lost={})
             await self._note_or_say(lambda note: replace(note, lost={}))
@@ -345,10 +349,13 @@ class DataStart:
         try:
             await asyncio.to_thread(self._note, change)
         except OSError as error:
-            logger.error("the identity of a data directory could not be written down", extra={"reason": error})
+            logger.error(
+                "oncelog.identity could not be written in a data directory: the next start will find it older",
+                extra={"reason": error},
+            )
 
     def _note(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
-        """In every directory, also where it fails in one. OSError."""
+        """Change the note in every directory, and raise the first OSError after the last one."""
         failure: OSError | None = None
         for each in self.directories:
             if each.directory_id is None:
@@ -361,7 +368,8 @@ class DataStart:
             raise failure
 
     def _put_store_files_away(self) -> None:
-        """A broker in ZooKeeper that is started without it must not find what it had before. OSError."""
+        """Rename embedded stores of a broker that is registered in ZooKeeper: if it is started without ZooKeeper one
+        day, it must not find its old metadata. OSError."""
         for each in self.directories:
             path = each.join(METADATA_FILE)
             if not self._disk.exists(path):
@@ -372,7 +380,7 @@ class DataStart:
                 target = f"{path}{MOVED_SUFFIX}-{number}"
             self._disk.rename(path, target)
             self._disk.sync_directory(each.path)
-            logger.warning("the metadata of this broker are in ZooKeeper now: %s is kept as %s", path, target)
+            logger.warning("the metadata of this broker is in ZooKeeper now: %s was renamed to %s", path, target)
 
 
 def utc_time(milliseconds: int) -> str:

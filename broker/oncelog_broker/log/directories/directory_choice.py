@@ -1,7 +1,7 @@
-"""In which data directory a new log is made: not in one that has just refused a log or has little room left, as long as
-there is another one; of those that are left, in the one with the fewest logs.
+"""Chooses the data directory of a new log: the one with the fewest logs, but, if there is another one, none that has
+just refused a log or has little free space.
 
-Nothing here touches a disk, since a disk may hang: how much room there is, worker threads note.
+Nothing here touches a disk, since a disk may hang: worker threads note the free space.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.runtime.clock import Clock
 
 REFUSAL_SECONDS: Final = 60.0
-"""For so long after a data directory has refused a log, new logs go to others."""
+"""How long new logs go to other data directories after one has refused a log."""
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
-"""With less free than that, a data directory gets a new log only if no other one has more."""
+"""A data directory with less free space gets a new log only if no other directory has more."""
 
 
 class DirectoryChoice:
-    """Of one `LogManager`, whose mapping `homes` is."""
+    """The choices of one `LogManager`. `homes`: its mapping from logs to data directories."""
 
     def __init__(
         self, directories: Sequence[DataDirectory], homes: Mapping[TopicPartition, DataDirectory], clock: Clock
@@ -33,16 +33,17 @@ class DirectoryChoice:
         """When a data directory last refused a log: monotonic, in seconds."""
         self._free_bytes: dict[DataDirectory, int] = {}
         self._planned: dict[TopicPartition, DataDirectory] = {}
-        """For logs that are to be made: chosen, and not used yet."""
+        """The chosen directories of logs that are not created yet."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
-        """Where a part of a log was left that could not be made: in another directory it would be there twice."""
+        """Directories with the remains of a log that could not be created: it must be created there, or it would exist
+        twice."""
 
     def counts(self) -> Counter[DataDirectory]:
-        """How many logs each data directory has, or is to have: what `place` wants to know, for many logs at a time."""
+        """Count the logs of each data directory, planned ones included: the argument of `place`, once for many logs."""
         return Counter(self._homes.values()) + Counter(self._planned.values())
 
     def place(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """Where the log is, or is to be made."""
+        """Return the data directory that has the log, or in which it will be created."""
         home = self._homes.get(key) or self._planned.get(key)
         if home is None:
             home = self._planned[key] = self._left_in.get(key) or self._best(counts)
@@ -50,7 +51,7 @@ class DirectoryChoice:
         return home
 
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """As `place`, for a log that is about to be made there."""
+        """As `place`, for a log that the caller creates now."""
         home = self.place(key, counts)
         self._planned.pop(key, None)
         return home
@@ -69,11 +70,11 @@ class DirectoryChoice:
         self._left_in.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """A log could not be made here. `is_left`: a part of it is there."""
+        """Note that a log could not be created in a directory. `is_left`: remains of it are there."""
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:
             self._left_in[key] = directory
 
     def note_room(self, directory: DataDirectory, free_bytes: int) -> None:
-        """May be called in any thread."""
+        """Note the free space of a directory. May be called in any thread."""
         self._free_bytes[directory] = free_bytes

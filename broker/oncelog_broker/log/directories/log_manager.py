@@ -81,7 +81,7 @@ def lock_directories(
 
 
 def _note_sisters(directories: Sequence[DataDirectory]) -> None:
-    """Have each directory without a note remember which ones there are. OSError."""
+    """Write a note with all sister directories into each directory that has none. OSError."""
     sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
     for each in directories:
         if each.note is None and each.directory_id is not None:
@@ -361,7 +361,7 @@ class LogManager:
         return key not in self._homes
 
     def place_of(self, key: TopicPartition) -> str | None:
-        """The data directory in which a log is; None if there is none."""
+        """Return the data directory that has a log; None if there is no such log."""
         home = self._homes.get(key)
         return None if home is None else home.path
 

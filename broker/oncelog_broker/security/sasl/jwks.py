@@ -15,9 +15,9 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_SECONDS: Final = 10.0
-"""For one reading as a whole, however slowly the provider answers."""
+"""Deadline of one reading of the keys, however slowly the provider answers."""
 MAX_BYTES: Final = 1024 * 1024
-"""Of the document."""
+"""Limit of the document with the keys."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
 """No sooner than this after the last reading are the keys read again because a token names an unknown one."""
 
