@@ -178,10 +178,18 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
         return Adoption.STORE_FILE, False
     lost = f"the metadata store of this broker is not there ({facts.store_file_fault or _noted_place(facts)})"
     if facts.copied:
-        found.errors.append(
-            f"{lost}: topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at "
-            f"{facts.copied}; what was changed after that moment is lost"
+        taken = (
+            f"topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {facts.copied}"
         )
+        if facts.has_rights:
+            _refuse(
+                found, facts, Kind.NEW_STORE,
+                f"{lost}, and it had the users and ACLs: a right that was taken away after {facts.copied} would be back",
+                "Put metadata.db (with its -wal file) back",
+                f"{taken}; what was changed after that moment is lost",
+            )  # fmt: skip
+        else:
+            found.errors.append(f"{lost}: {taken}; what was changed after that moment is lost")
         return Adoption.COPY, False
     if facts.has_rights:
         _refuse(

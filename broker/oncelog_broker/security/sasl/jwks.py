@@ -119,4 +119,4 @@ def _read_keys(url: str) -> dict[str | None, Any]:
     """To be called in a worker thread: parsing a large set takes a while, too."""
     from oncelog_broker.security.sasl.timed_get import timed_get  # HTTP, which most brokers do without
 
-    return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES))
+    return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES, check_url))

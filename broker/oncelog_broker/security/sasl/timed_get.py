@@ -9,10 +9,11 @@ from __future__ import annotations
 import io
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import IO, Any
-from urllib.request import FileHandler, HTTPHandler, HTTPSHandler, build_opener
+from urllib.request import FileHandler, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 
 class _Deadline:
@@ -83,11 +84,26 @@ class _Https(HTTPSHandler):
         return self.do_open(partial(_connection, HTTPSConnection, self._deadline), request)
 
 
-def timed_get(url: str, seconds: float, max_bytes: int) -> bytes:
-    """The document. Raises OSError, whatever is wrong with the server or its answer; ValueError where the document has
-    more than `max_bytes`. Blocks for `seconds` at most, beside the lookup of the host's name."""
+class _Redirects(HTTPRedirectHandler):
+    """Follows a redirect to wherever the first URL could have been."""
+
+    def __init__(self, check: Callable[[str], None]) -> None:
+        self._check = check
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
+        self._check(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def timed_get(url: str, seconds: float, max_bytes: int, check: Callable[[str], None]) -> bytes:
+    """Return the document at `url`. `check` is called with the URL of each redirect and raises if it must not be
+    followed.
+
+    Raises OSError, whatever is wrong with the server or its answer; ValueError if the document has more than
+    `max_bytes`; what `check` raises. Blocks for `seconds` at most, beside the lookup of the host's name.
+    """
     deadline = _Deadline(seconds)
-    opener = build_opener(_Http(deadline), _Https(deadline), FileHandler())
+    opener = build_opener(_Http(deadline), _Https(deadline), FileHandler(), _Redirects(check))
     try:
         with opener.open(url, timeout=seconds) as answer:
             content: bytes = answer.read(max_bytes + 1)

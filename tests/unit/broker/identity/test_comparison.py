@@ -239,6 +239,16 @@ REFUSED: list[Any] = [
         {"adoption": Adoption.LOGS}, "it had the users and ACLs", id="metadata.db with users was moved away",
     ),
     pytest.param(
+        empty(EMBEDDED), [ALONE._replace(has_store_file=False)], {"has_rights": True, "copied": "yesterday"},
+        [Kind.NEW_STORE], {"adoption": Adoption.COPY}, "a right that was taken away after yesterday would be back",
+        id="metadata.db with users was moved away, beside a copy of the metadata",
+    ),
+    pytest.param(
+        empty(ZOOKEEPER), [MEMBER], {"copied": "yesterday"}, [Kind.NEW_STORE],
+        {"adoption": Adoption.COPY, "is_refounded": True, "is_unsure": True}, "the copy that this broker wrote at yesterday",
+        id="ZooKeeper was lost, beside a copy of the metadata",
+    ),
+    pytest.param(
         empty(ZOOKEEPER), [ALONE], {"has_rights": True, "store_file_fault": "it is damaged"}, [Kind.NEW_STORE],
         {"adoption": Adoption.LOGS}, "it is damaged", id="a move with a damaged metadata.db with users",
     ),

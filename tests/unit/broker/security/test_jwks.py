@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.security.sasl import jwks as jwks_module
-from oncelog_broker.security.sasl.jwks import Jwks, parse_keys
+from oncelog_broker.security.sasl.jwks import Jwks, check_url, parse_keys
 from oncelog_broker.security.sasl.timed_get import timed_get
 
 KEY = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key()))
@@ -156,7 +156,7 @@ def test_s93_a_provider_that_drips_holds_nobody_longer_than_one_reading_may_take
         provider.serve = drip
         began = time.monotonic()
         with pytest.raises(OSError):
-            timed_get(provider.url, 0.5, 1000)
+            timed_get(provider.url, 0.5, 1000, check_url)
         assert time.monotonic() - began < 20
 
 
@@ -215,3 +215,19 @@ def test_e56_http_is_taken_on_loopback(host: str) -> None:
 def test_e56_http_and_what_is_no_url_are_refused_elsewhere(url: str) -> None:
     with pytest.raises(InvalidConfig, match="https://"):
         Jwks(url, 1)
+
+
+def test_e56_a_redirect_is_held_to_the_rule_for_urls() -> None:
+    """Else an https address whose server redirects to http:// would have keys believed from whoever is on the line."""
+    with providing() as first, providing() as second:
+        first.answer = f"HTTP/1.1 302 Found\r\nLocation: {second.url}\r\nContent-Length: 0\r\n\r\n".encode()
+        second.answer = http(document("a"))
+
+        def refuse(url: str) -> None:
+            assert url == second.url
+            raise InvalidConfig("over http://")
+
+        with pytest.raises(InvalidConfig, match="over http://"):
+            timed_get(first.url, 30, 100_000, refuse)
+        assert not second.asked.acquire(blocking=False)
+        assert timed_get(first.url, 30, 100_000, check_url) == document("a")
