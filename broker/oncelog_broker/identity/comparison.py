@@ -184,7 +184,7 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
         if facts.has_rights:
             _refuse(
                 found, facts, Kind.NEW_STORE,
-                f"{lost}, and it had the users and ACLs: a right that was taken away after {facts.copied} would be back",
+                f"{lost}, and it had the users and ACLs: a right taken away after {facts.copied} would be back",
                 "Put metadata.db (with its -wal file) back",
                 f"{taken}; what was changed after that moment is lost",
             )  # fmt: skip

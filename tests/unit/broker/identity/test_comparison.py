@@ -240,12 +240,12 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         empty(EMBEDDED), [ALONE._replace(has_store_file=False)], {"has_rights": True, "copied": "yesterday"},
-        [Kind.NEW_STORE], {"adoption": Adoption.COPY}, "a right that was taken away after yesterday would be back",
+        [Kind.NEW_STORE], {"adoption": Adoption.COPY}, "a right taken away after yesterday would be back",
         id="metadata.db with users was moved away, beside a copy of the metadata",
     ),
     pytest.param(
         empty(ZOOKEEPER), [MEMBER], {"copied": "yesterday"}, [Kind.NEW_STORE],
-        {"adoption": Adoption.COPY, "is_refounded": True, "is_unsure": True}, "the copy that this broker wrote at yesterday",
+        {"adoption": Adoption.COPY, "is_refounded": True, "is_unsure": True}, "copy that this broker wrote at yesterday",
         id="ZooKeeper was lost, beside a copy of the metadata",
     ),
     pytest.param(
