@@ -327,6 +327,14 @@ def test_what_was_accepted_once_accepts_no_later_mistake() -> None:
     assert second.accept != first.accept
 
 
+def test_s70_an_empty_store_that_was_accepted_accepts_no_empty_store_elsewhere() -> None:
+    for directories in (MEMBER, UNKNOWN._replace(cluster_id="c")):
+        (first,) = judge(empty(ZOOKEEPER), directories).refusals
+        assert not judge(empty(ZOOKEEPER), directories, accept=(first.accept,)).refusals
+        (second,) = judge(empty(ZOOKEEPER, place="elsewhere"), directories, accept=(first.accept,)).refusals
+        assert second.accept != first.accept
+
+
 def test_a_past_is_known_by_the_notes_and_without_them_by_what_lies_there() -> None:
     assert judge(store(ZOOKEEPER), MEMBER).past is Past.MEMBER
     assert judge(store(ZOOKEEPER), MEMBER_OF_0_1).past is Past.MEMBER
