@@ -49,6 +49,8 @@ FORMS: dict[str, Callable[[Path], Any]] = {
 PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
 """Files that the last release did not have: it neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
+COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"
+"""Of last_write, by name, which the last release neither reads nor changes."""
 
 
 def embedded(data: Path) -> BrokerProcess:
@@ -128,6 +130,7 @@ def _forms_of_store(path: Path) -> Any:
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         tables = connection.execute("SELECT sql FROM sqlite_master ORDER BY sql").fetchall()
+        tables = [(sql.replace(COLUMNS_PASSED_OVER, ""),) for (sql,) in tables if sql is not None]
         nodes = connection.execute("SELECT path, data FROM node").fetchall()
     versions = {}
     for node, content in nodes:

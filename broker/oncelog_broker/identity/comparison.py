@@ -400,6 +400,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
+        f"at {store.place if store.cluster_id is None else ''}",  # nothing else tells two empty stores apart
         *more,
     )
     found.refusals.append(Refusal(kind, difference, remedy, consequence, what))

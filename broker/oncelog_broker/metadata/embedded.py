@@ -8,6 +8,7 @@
 - SQLite runs with a write-ahead log, synchronous=FULL, and holds its lock from open to close: a second process is told.
   So the last writes are in the -wal file, synced; `kill -9` or a power cut take none away. Who loses or cuts that file
   by other means gets an older store, and nothing in the file says so: see `Broker` for the logs that it does not know.
+  A -wal file of another state of the store is refused: `write_ahead_log.py`.
 
 `sqlite3` is imported when a store is opened, not with this module: it is most of the cost of opening one.
 """
@@ -46,6 +47,7 @@ from oncelog_broker.metadata.store import (
 )
 from oncelog_broker.metadata.tree import Transaction, Tree, TreeNode
 from oncelog_broker.metadata.watches import Subscribers, Watches
+from oncelog_broker.metadata.write_ahead_log import LogBase, LogOfAnotherFile, check
 from oncelog_broker.runtime.private_files import SECRET_MODE
 
 if TYPE_CHECKING:
@@ -62,8 +64,8 @@ SESSION_ID = 1
 _SCHEMA = """
 CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
     WITHOUT ROWID;
-CREATE TABLE last_write(zxid INTEGER NOT NULL);
-INSERT INTO last_write VALUES (0);
+CREATE TABLE last_write(zxid INTEGER NOT NULL, base TEXT, previous_base TEXT);
+INSERT INTO last_write VALUES (0, NULL, NULL);
 """
 _UPSERT = "INSERT OR REPLACE INTO node(path, data, version, czxid) VALUES (?, ?, ?, ?)"
 _DELETE = "DELETE FROM node WHERE path = ?"
@@ -79,8 +81,9 @@ class StoreFileError(Exception):
 class EmbeddedStore:
     """A `MetadataStore` in one file. Open it with `EmbeddedStore.open`; one event loop uses it."""
 
-    def __init__(self, connection: sqlite3.Connection, tree: Tree, zxid: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, log_base: LogBase, tree: Tree, zxid: int) -> None:
         self._connection = connection
+        self._log_base = log_base
         self._tree = tree
         self._zxid = zxid
         self._session = SessionState.CONNECTED
@@ -103,20 +106,26 @@ class EmbeddedStore:
 
         connection: sqlite3.Connection | None = None
         try:
+            check(path)
             if not path.exists():
                 _create_file(path)
+            elif path.stat().st_size == 0:
+                raise ValueError("it is empty")  # SQLite would make a database of it
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which exclusive mode then keeps
             connection.execute("COMMIT")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a crash left in the write-ahead log
+            log_base = LogBase(connection, path)
             tree, zxid = _load(connection)
+        except LogOfAnotherFile as error:
+            raise StoreFileError(str(error)) from None
         except (sqlite3.Error, OSError, ValueError, TypeError, AttributeError) as error:
             if connection is not None:
                 connection.close()
             raise _open_failure(path, error) from error
-        return cls(connection, tree, zxid)
+        return cls(connection, log_base, tree, zxid)
 
     @property
     def session(self) -> SessionState:
@@ -292,7 +301,7 @@ class EmbeddedStore:
 
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, _commit_rows, self._connection, rows, zxid)
+            await loop.run_in_executor(self._executor, self._commit_in_thread, rows, zxid)
         except Exception as error:  # whatever it is, nobody may wait for ever for an outcome
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 _log.error("metadata store: the disk is full, nothing was written")
@@ -302,6 +311,10 @@ class EmbeddedStore:
             self._lose_session()
             return self._failure
         return None
+
+    def _commit_in_thread(self, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
+        self._log_base.renew_if_due()
+        _commit_rows(self._connection, rows, zxid)
 
     def _lose_session(self) -> None:
         self._session = SessionState.LOST
@@ -368,7 +381,7 @@ def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode 
         kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral_owner]
         connection.executemany(_DELETE, [(path,) for path, node in rows if node is None or node.ephemeral_owner])
         connection.executemany(_UPSERT, kept)
-        connection.execute("UPDATE last_write SET zxid = ?", (zxid,))
+        connection.execute("UPDATE last_write SET zxid = ?, previous_base = NULL", (zxid,))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -388,7 +401,8 @@ def _open_failure(path: Path, error: Exception) -> StoreFileError:
     if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
         return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")
     return StoreFileError(
-        f"{path} is not a readable metadata store: {reason}. Restore it (with its -wal file) from a backup. Without "
-        "one, move it away and start again: topics are found again in the log directories and keep their records for "
-        "ever, since their settings are lost; users, ACLs and quotas are lost, too"
+        f"{path} is not a readable metadata store: {reason}. Put it back from a backup, with the -wal file that was "
+        f"beside it then, or with none. Without a backup, move it and its -wal file away and start again: what the "
+        "broker's copy of the metadata has is taken from there. Without that copy, too, topics are found again in the "
+        "log directories and keep their records for ever, since their settings, users, ACLs and quotas are lost"
     )

@@ -476,19 +476,27 @@ class FileLock:
     """fcntl.lockf on a file, the kind of lock that Kafka's FileLock takes, so the two exclude each other.
 
     Such locks belong to the process: a second attempt of the same process would succeed, and closing any descriptor
-    of the file would drop the lock. So locks held here are remembered, and asked before the file is opened at all.
+    of the file would drop the lock. So locks held here are remembered, and asked before the file is opened at all: by
+    path, and by device and inode, which stay the same where a directory is mounted in two places.
     """
 
-    _held: set[str] = set()  # noqa: RUF012 - shared on purpose, see above
+    _held: dict[str | tuple[int, int], str] = {}  # noqa: RUF012 - shared on purpose, see above
+    """Real path of the file, and (device, inode) of it -> the path of its directory, as it was named."""
 
-    __slots__ = ("_descriptor", "_key")
+    __slots__ = ("_descriptor", "_keys")
 
     def __init__(self, path: str) -> None:
-        self._key = os.path.realpath(path)
-        directory = os.path.dirname(self._key)
-        if self._key in self._held:
+        directory = os.path.dirname(path)
+        real = os.path.realpath(path)
+        keys: list[str | tuple[int, int]] = [real]
+        with suppress(FileNotFoundError):
+            keys.append(_identity(os.stat(path)))
+        other = next((self._held[key] for key in keys if key in self._held), None)
+        if other is not None:
             raise LockHeld(
-                f"{directory} is already open in this process: each broker needs a data directory of its own"
+                f"{directory} is already open in this process as {other}: log.dirs must name each directory once, "
+                "also where it is found by two names (a symbolic link, a volume that is mounted twice), and each "
+                "broker needs a data directory of its own"
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -496,14 +504,22 @@ class FileLock:
         except OSError as error:
             os.close(descriptor)
             raise LockHeld(
-                f"{directory} is locked by another process: stop the broker that uses it "
-                f"(`fuser {self._key}` names it), or give this one another data directory"
+                f"{os.path.dirname(real)} is locked by another process: stop the broker that uses it "
+                f"(`fuser {real}` names it), or give this one another data directory"
             ) from error
-        self._held.add(self._key)
+        self._keys = (real, _identity(os.fstat(descriptor)))
+        for key in self._keys:
+            self._held[key] = directory
         self._descriptor = descriptor
 
     def release(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-            self._held.discard(self._key)
+            for key in self._keys:
+                self._held.pop(key, None)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """The same for all names of a file, while it is open somewhere."""
+    return status.st_dev, status.st_ino

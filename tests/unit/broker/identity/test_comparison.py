@@ -245,7 +245,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         empty(ZOOKEEPER), [MEMBER], {"copied": "yesterday"}, [Kind.NEW_STORE],
-        {"adoption": Adoption.COPY, "is_refounded": True, "is_unsure": True}, "copy that this broker wrote at yesterday",
+        {"adoption": Adoption.COPY, "is_refounded": True, "is_unsure": True}, "this broker wrote at yesterday",
         id="ZooKeeper was lost, beside a copy of the metadata",
     ),
     pytest.param(
@@ -335,6 +335,14 @@ def test_what_was_accepted_once_accepts_no_later_mistake() -> None:
     (second,) = judge(empty(ZOOKEEPER), later, accept=(first.accept,)).refusals
     assert second.kind is first.kind
     assert second.accept != first.accept
+
+
+def test_s70_an_empty_store_that_was_accepted_accepts_no_empty_store_elsewhere() -> None:
+    for directories in (MEMBER, UNKNOWN._replace(cluster_id="c")):
+        (first,) = judge(empty(ZOOKEEPER), directories).refusals
+        assert not judge(empty(ZOOKEEPER), directories, accept=(first.accept,)).refusals
+        (second,) = judge(empty(ZOOKEEPER, place="elsewhere"), directories, accept=(first.accept,)).refusals
+        assert second.accept != first.accept
 
 
 def test_a_past_is_known_by_the_notes_and_without_them_by_what_lies_there() -> None:

@@ -188,6 +188,22 @@ def test_a_lock_is_not_given_twice_in_one_process(disk, tmp_path):
     disk.lock(path).release()
 
 
+@pytest.mark.parametrize("how", ["symbolic link", "mount"])
+def test_a_lock_is_not_given_by_two_names_of_its_directory(disk, tmp_path, how):
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    lock = disk.lock(str(one / ".lock"))
+    if how == "symbolic link":
+        two.symlink_to(one)
+    else:
+        two.mkdir()
+        (two / ".lock").hardlink_to(one / ".lock")  # as in a volume that is mounted twice: the same file
+    with pytest.raises(LockHeld, match=f"{two} is already open in this process as {one}: log.dirs must name"):
+        disk.lock(str(two / ".lock"))
+    lock.release()
+    disk.lock(str(two / ".lock")).release()
+
+
 def test_a_lock_excludes_another_process(disk, tmp_path):
     path = str(tmp_path / ".lock")
     program = (
