@@ -31,6 +31,7 @@ from oncelog_broker.local_cluster.ports import is_free
 from oncelog_broker.local_cluster.process import LocalProcess
 from oncelog_broker.local_cluster.state import ClusterState, Member, load_state
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
+from oncelog_broker.log.directories.meta_properties import META_PROPERTIES_FILE
 from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
 
 SERVE_SECONDS: Final = 60.0
@@ -90,6 +91,11 @@ class LocalCluster:
             self._check_ports(state)
             state.save(self.directory)
             self._start_zookeeper(state)
+            with_data = [broker for broker in state.brokers if self._has_data(broker)]
+            for broker in with_data:
+                self._start_broker(state, broker)
+            if with_data:  # a new broker must not found the cluster before one that moves to it with its data
+                self._wait_for(with_data, state)
             for broker in state.brokers:
                 self._start_broker(state, broker)
             self._wait_for(state.brokers, state)
@@ -288,6 +294,10 @@ class LocalCluster:
                     f"the port {broker.port}, for broker {broker.number}, is taken by another process: --port gives a "
                     "new cluster other ports"
                 )
+
+    def _has_data(self, broker: Member) -> bool:
+        """Whether its data directory belongs to a cluster, maybe one that it had alone."""
+        return (self.directory / f"broker-{broker.number}" / META_PROPERTIES_FILE).exists()
 
     def _start_broker(self, state: ClusterState, broker: Member) -> None:
         process = broker.process

@@ -155,3 +155,23 @@ def test_only_brokers_that_run_are_restarted(tmp_path: Path) -> None:
         cluster.restart()
     with pytest.raises(ClusterError, match="broker-2 is not running"):
         cluster.restart(["2"])
+
+
+@pytest.mark.parametrize(("with_data", "started"), [((), "1 2 3 wait"), ((2,), "2 wait 1 3 wait")])
+def test_brokers_with_data_are_up_before_a_new_one_could_found_the_cluster(
+    with_data: tuple[int, ...], started: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in with_data:
+        (tmp_path / f"broker-{number}").mkdir()
+        (tmp_path / f"broker-{number}" / "meta.properties").touch()
+    said: list[str] = []
+
+    def start(_: LocalCluster, state: ClusterState, broker: Member) -> None:
+        if str(broker.number) not in said:
+            said.append(str(broker.number))
+
+    monkeypatch.setattr(LocalCluster, "_start_broker", start)
+    monkeypatch.setattr(LocalCluster, "_start_zookeeper", lambda *_: None)
+    monkeypatch.setattr(LocalCluster, "_wait_for", lambda *_: said.append("wait"))
+    LocalCluster(tmp_path, said.append).up(Wanted(3))
+    assert " ".join(said) == started
