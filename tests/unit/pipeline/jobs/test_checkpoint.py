@@ -17,6 +17,7 @@ HEAD = 'v1\n{"batchWatermarkMs":0}\n'
     ("lines", "inputs"),
     [
         ('{"orders":{"0":5},"_from":{"orders":{"0":0}}}', [ORDERS]),
+        ('{"orders":{"0":5},"_ids":{"orders":"abc"}}', [ORDERS]),
         ('{"orders":{"0":5},"refunds":{"0":1}}\n{"rate-eur":{"0":5}}', [ORDERS, RATES]),
         ('-\n{"rate-eur":{"0":5}}', [ORDERS, RATES]),
         ("no JSON", [ORDERS]),  # Spark says what it thinks of that
