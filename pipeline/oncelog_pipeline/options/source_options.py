@@ -31,6 +31,7 @@ KNOWN: Final = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -88,6 +89,8 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    """An estimate: of the bytes in the brokers' logs, by the mean of each partition."""
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = DEFAULT_TRIGGER_DELAY_S
     min_partitions: int | None = None
@@ -119,6 +122,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         starting=_starting(options, is_stream=is_stream),
         ending=_ending(options),
         max_offsets_per_trigger=options.number("maxOffsetsPerTrigger", None),
+        max_bytes_per_trigger=options.size("maxBytesPerTrigger", None),
         min_offsets_per_trigger=options.number("minOffsetsPerTrigger", None),
         max_trigger_delay_s=options.seconds("maxTriggerDelay", DEFAULT_TRIGGER_DELAY_S),
         min_partitions=options.number("minPartitions", None),
