@@ -143,6 +143,19 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
     return made
 
 
+def check_source_options(given: Mapping[str, str]) -> None:
+    """Raises OptionError for what can be right neither for a stream nor for a batch query."""
+    try:
+        source_options(given, is_stream=True)
+    except OptionError as of_stream:
+        try:
+            source_options(given, is_stream=False)
+        except OptionError as of_batch:
+            names = {name.lower() for name in given}
+            is_batch = any(name.lower() in names for name in FOR_BATCHES)
+            raise (of_batch if is_batch else of_stream) from None
+
+
 def _subscription(options: Options) -> Subscription:
     given = [name for name in SUBSCRIPTIONS if name in options]
     if len(given) != 1:
