@@ -249,7 +249,7 @@ OF_PRODUCERS: Final = (
     ConnectorOption("kafka.max.block.ms", SINK, SAME, "also for the first connection", "60000"),
     ConnectorOption("kafka.max.request.size", SINK, SAME, "", "1048576"),
     ConnectorOption("kafka.metadata.max.idle.ms", SINK, SAME, "", "300000"),
-    ConnectorOption("kafka.partitioner.ignore.keys", SINK, REFUSED, "leave the column key out, or set partition"),
+    ConnectorOption("kafka.partitioner.ignore.keys", SINK, SAME, "", "true"),
     ConnectorOption(
         "kafka.partitioner.class", SINK, REFUSED, "partitioners are classes of Java: compute a column partition"
     ),
