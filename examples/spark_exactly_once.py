@@ -90,9 +90,9 @@ async def check(servers: str, records: int, target: str = TARGET) -> str:
 def run(servers: str, checkpoint: str, delivery: str) -> None:
     from pyspark.sql import SparkSession
 
-    from oncelog_pipeline.spark.java import set_java_home
+    from oncelog_pipeline.spark.environment import set_environment
 
-    set_java_home()
+    set_environment()
     spark = SparkSession.builder.master("local[2]").appName("squares").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     pid = spark.sparkContext._gateway.proc.pid

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_HEAD: Final = re.compile(r"\s*[\w.$]+\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
+_HEAD: Final = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _OPTION: Final = re.compile(
     r"\s*(?P<name>[\w.@+-]+)\s*=\s*(?:\"(?P<quoted>(?:\\.|[^\"\\])*)\"|(?P<plain>[^\s\";]+))", re.DOTALL
 )
 
 
+def jaas_module(text: str) -> str:
+    """The name of the login module. Raises ValueError, which repeats nothing of the text."""
+    return _head(text)["module"]
+
+
 def jaas_options(text: str) -> dict[str, str]:
     """Raises ValueError, which repeats nothing of what there is."""
-    head = _HEAD.match(text)
-    if head is None:
-        raise ValueError("expected a login module, `required` and options, and a semicolon at the end")
+    head = _head(text)
     options = {}
     position = head.end()
     while match := _OPTION.match(text, position):
@@ -25,3 +28,10 @@ def jaas_options(text: str) -> dict[str, str]:
     if text[position:].strip() != ";":
         raise ValueError(f'after {len(options)} options: expected name="value", or a semicolon at the end')
     return options
+
+
+def _head(text: str) -> re.Match[str]:
+    head = _HEAD.match(text)
+    if head is None:
+        raise ValueError("expected a login module, `required` and options, and a semicolon at the end")
+    return head

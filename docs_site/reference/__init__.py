@@ -7,6 +7,7 @@ are written with.
 
 - `rules`: what exactly once means, rule by rule, each with its tests (`rules.toml` has the words)
 - `configuration`: the keys of brokers, topics and clients
+- `spark_options`: what becomes of each option of Spark's Kafka connector
 - `commands`: `oncelog` and all below it
 - `typed_options`: the module of the client that gives its options types
 - `apis`: the protocol's APIs and versions

@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs_site.reference import apis, commands, configuration, faults, python_api, rights, rules, tools, typed_options
+from docs_site.reference import (
+    apis,
+    commands,
+    configuration,
+    faults,
+    python_api,
+    rights,
+    rules,
+    spark_options,
+    tools,
+    typed_options,
+)
 from docs_site.reference.markdown import with_section
 from oncelog_broker.web.document import document as metrics
 
@@ -20,6 +31,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/commands.md": commands.document,
     "reference/python.md": python_api.document,
     "reference/rules.md": rules.document,
+    "reference/spark-options.md": spark_options.document,
     "reference/tools.md": tools.document,
     "reference/topic-configuration.md": configuration.of_topics,
 }

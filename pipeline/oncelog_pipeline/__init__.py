@@ -1,6 +1,7 @@
 """The data pipeline: exactly once into and out of Spark, in pure PySpark.
 
 opening.py  clients that wait for a broker which is away, also at first
+security/ truststores, keystores and tokens
 options/  what a user sets
 source/   reading topics
 sink/     writing to topics exactly once

@@ -136,9 +136,12 @@ class DyingWriter:
     async def cluster(self) -> Any:
         return DyingCluster(await super().cluster(), self.death)  # type: ignore[misc]
 
-    async def send(self, sender: Any, rows: Iterator[Any], task: int) -> None:
+    async def send(self, sender: Any, rows: Iterator[Any], task: int, batch: int) -> None:
+        if not hasattr(sender, "producer"):  # the rows of a replay are counted, not sent
+            await super().send(sender, rows, task, batch)  # type: ignore[misc]
+            return
         self.death.strike("before the rows")
-        await super().send(sender, rows, task)  # type: ignore[misc]
+        await super().send(sender, rows, task, batch)  # type: ignore[misc]
         self.death.strike("rows sent")
         if not isinstance(sender, RowCounter):  # a RowCounter has nothing to flush
             await sender.producer.flush()
@@ -162,7 +165,7 @@ class DyingReader:
             self.death.strike("reading")
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_log": None}
+        return self.__dict__ | {"_ends": None}
 
 
 class DyingStreamReader(DyingReader, StreamReader):

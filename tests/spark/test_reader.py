@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from streams import create, produce, values
 
 from oncelog import Admin, NewTopic
@@ -93,7 +93,7 @@ def test_a_topic_that_comes_later_is_read_from_its_beginning(address: str, fille
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     create(address, f"{filled}-b")
     produce(address, f"{filled}-b", values(6))
-    reader._log = None
+    reader._ends.forget()
     later = reader.latestOffset(through(end), ReadAllAvailable())
     assert later[f"{filled}-b"] == {"0": 3, "1": 3}
     assert ranges(reader, end, later) == [(f"{filled}-b", 0, 0, 3), (f"{filled}-b", 1, 0, 3)]
@@ -170,3 +170,13 @@ def test_what_is_not_there_is_told(address: str, filled: str) -> None:
         stream(address, subscribe=filled, startingOffsets=json.dumps({filled: {"0": 1}})).initialOffset()
     with pytest.raises(OptionError, match="endingOffsets is for batch queries"):
         stream(address, subscribe=filled, endingOffsets="latest")
+
+
+def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> None:
+    create(address, topic)
+    for _ in range(10):  # batches of their own, so that compression and headers of batches do not blur the mean
+        produce(address, topic, [b"x" * 1000] * 2)
+    reader = stream(address, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="5500")
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(5500)
+    end = reader.latestOffset(through(reader.initialOffset()), ReadMaxBytes(5500))
+    assert sum(end[topic].values()) in (4, 5)

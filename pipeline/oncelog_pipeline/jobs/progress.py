@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from oncelog_pipeline.source.offsets import BadOffsets, offsets_from
+from oncelog_pipeline.source.lag import read_offsets
 
 HEADINGS: Final = ("Batch", "Begun", "Rows", "Rows/s", "Lag", "Seconds", "Transaction")
 NOTHING: Final = "nothing to commit"
@@ -82,7 +82,7 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
     """Over all sources, how many offsets lay between where the batch ended and where the partitions did."""
     total = None
     for source in sources:
-        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
         if end is None or latest is None:
             continue
         behind = sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
@@ -96,12 +96,3 @@ def total_line(rows: Sequence[BatchRow]) -> str:
     seconds = sum(row.seconds for row in rows)
     rate = f", {written / seconds:.0f} rows/s" if seconds else ""
     return f"{count} {'batch' if count == 1 else 'batches'}, {written} rows{rate}"
-
-
-def _offsets(value: Any) -> Any:
-    """Offsets of partitions, as Spark has them: JSON, or what was made of it; None for what is something else."""
-    try:
-        read = json.loads(value) if isinstance(value, str) else value
-        return offsets_from(read) if isinstance(read, Mapping) else None
-    except (ValueError, BadOffsets):
-        return None

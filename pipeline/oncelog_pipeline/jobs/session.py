@@ -39,14 +39,16 @@ def session(
     """
     from pyspark.sql import SparkSession
 
+    from oncelog_pipeline.spark.environment import set_environment
     from oncelog_pipeline.spark.java import set_java_home
 
-    set_java_home()
     chosen = SETTINGS | dict(settings)
     if chosen["spark.master"].startswith(LOCAL):
         chosen = {**LOOPBACK, **chosen}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        set_environment()
+    else:
+        set_java_home()
     if folder is not None:
         sys.path.insert(0, folder)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))

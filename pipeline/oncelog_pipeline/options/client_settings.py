@@ -9,22 +9,14 @@ from typing import Any, Final
 
 from oncelog.config import ClientConfig, ConsumerConfig, ProducerConfig
 from oncelog.errors import ConfigError
+from oncelog_pipeline.options import security_settings
+from oncelog_pipeline.options.connector import REFUSALS
 from oncelog_pipeline.options.reading import PREFIX, OptionError, Options, as_setting
 
 SERVERS: Final = "kafka.bootstrap.servers"
 
-REFUSED: Final[Mapping[str, str]] = {
-    "kafka.auto.offset.reset": "where a query begins is said with startingOffsets",
-    "kafka.key.deserializer": "keys come as binary: cast or decode the column",
-    "kafka.value.deserializer": "values come as binary: cast or decode the column",
-    "kafka.key.serializer": "keys are binary or strings: encode the column",
-    "kafka.value.serializer": "values are binary or strings: encode the column",
-    "kafka.enable.auto.commit": "the progress of a query is in its checkpoint",
-    "kafka.interceptor.classes": "interceptors are Java classes",
-    "kafka.transactional.id": "each task has one of its own; a batch job has its writeId",
-}
-LABELS: Final = ("kafka.group.id", "kafka.client.id")
-"""No group is joined: they only say in the broker's log who asks."""
+GROUP_ID: Final = PREFIX + "group.id"
+CLIENT_ID: Final = PREFIX + "client.id"
 
 
 def bootstrap_servers(options: Options) -> str:
@@ -41,20 +33,20 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
     known = {PREFIX + name.replace("_", "."): name for name in defaults}
     found: dict[str, Any] = {}
     for name, value in options.kafka.items():
-        if name in REFUSED:
-            raise OptionError(f"{name} is not for you to set: {REFUSED[name]}")
-        if name == SERVERS:
-            continue
-        if name in LABELS:
-            found.setdefault("client_id", value)
+        if name in REFUSALS:
+            raise OptionError(f"{name} cannot be set here: {REFUSALS[name]}")
+        if name in (SERVERS, GROUP_ID) or name in security_settings.KNOWN:
             continue
         if name not in known:
-            near = get_close_matches(name, [*known, SERVERS], n=1)
+            near = get_close_matches(name, [*known, SERVERS, *security_settings.KNOWN], n=1)
             raise OptionError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         default = defaults[known[name]]
         # What is None or several by default: a flag where it says so, else text.
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
+    if GROUP_ID in options.kafka and CLIENT_ID not in options.kafka:
+        found["client_id"] = options.kafka[GROUP_ID]  # a label: no group is joined
+    found |= security_settings.security_settings(options.kafka)
     check_together(options, config, found)
     return found
 

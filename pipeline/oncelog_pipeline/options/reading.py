@@ -10,12 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
+from oncelog_pipeline.options.connector import connector_options
+
 T = TypeVar("T")
 
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName")
 """What Spark puts among a source's or sink's options, or passes through."""
 PREFIX: Final = "kafka."
+CLIENT_KEYS: Final = frozenset(each.name for each in connector_options() if each.name.startswith(PREFIX))
 
+_SIZE: Final = re.compile(r"\s*(\d+)\s*([kmgt]?)b?\s*")
+_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _TIME: Final = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
 _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -39,8 +44,7 @@ class Options:
             elif lower in names:
                 self._values[names[lower]] = value
             else:
-                near = get_close_matches(lower, names, n=1)
-                hint = f": did you mean {names[near[0]]!r}?" if near else ""
+                hint = _hint(lower, names)
                 raise OptionError(f"unknown option {name!r}{hint}")
 
     def __contains__(self, name: str) -> bool:
@@ -66,6 +70,16 @@ class Options:
         value = self._values.get(name)
         return default if value is None else number(name, value, least)
 
+    def size(self, name: str, default: T) -> int | T:
+        """Bytes as Spark writes them: 1000, 100k, 10m, 1g. Raises OptionError."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        match = _SIZE.fullmatch(value.lower())
+        if match is None or not int(match[1]):
+            raise OptionError(f"{name}={value!r}: must be a size such as 1000, 100k, 10m or 1g")
+        return int(match[1]) << _SHIFTS[match[2] or ""]
+
     def seconds(self, name: str, default: float) -> float:
         """A time as Spark writes it: 15m, 200ms, 10s; a bare number is milliseconds. Raises OptionError."""
         value = self._values.get(name)
@@ -83,6 +97,14 @@ class Options:
             return parse(value)
         except ValueError as error:
             raise OptionError(f"{name}: {error}") from error
+
+
+def _hint(lower: str, names: Mapping[str, str]) -> str:
+    """Which option may be meant: a key of Kafka's without its prefix, or a name much like it."""
+    if PREFIX + lower in CLIENT_KEYS:
+        return f": did you mean {PREFIX + lower!r}? Keys of Kafka's clients begin with {PREFIX!r}"
+    near = get_close_matches(lower, names, n=1)
+    return f": did you mean {names[near[0]]!r}?" if near else ""
 
 
 def number(name: str, value: str, least: int) -> int:

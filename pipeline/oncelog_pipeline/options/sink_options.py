@@ -15,7 +15,7 @@ from oncelog_pipeline.options.reading import OptionError, Options
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 
 STATE_OPTION: Final = "stateTopic"
-KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId")
+KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId", "includeHeaders")
 DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
 """As long as brokers allow by default (transaction.max.timeout.ms): a batch, and a restart, must be done by then."""
 
@@ -58,6 +58,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     # Said when the query is planned, not by each task: without it the client would do without idempotence.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
+    options.flag("includeHeaders", False)  # as in Spark's connector, a column of headers is written with and without it
     write_id = options.text("writeId", None)
     if write_id is not None:
         options.parsed("writeId", Query)

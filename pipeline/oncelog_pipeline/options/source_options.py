@@ -31,6 +31,7 @@ KNOWN: Final = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
@@ -88,6 +89,8 @@ class SourceOptions:
     starting: Bound
     ending: Bound
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    """An estimate: of the bytes in the brokers' logs, by the mean of each partition."""
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = DEFAULT_TRIGGER_DELAY_S
     min_partitions: int | None = None
@@ -119,6 +122,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         starting=_starting(options, is_stream=is_stream),
         ending=_ending(options),
         max_offsets_per_trigger=options.number("maxOffsetsPerTrigger", None),
+        max_bytes_per_trigger=options.size("maxBytesPerTrigger", None),
         min_offsets_per_trigger=options.number("minOffsetsPerTrigger", None),
         max_trigger_delay_s=options.seconds("maxTriggerDelay", DEFAULT_TRIGGER_DELAY_S),
         min_partitions=options.number("minPartitions", None),
@@ -137,6 +141,19 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
             f" maxOffsetsPerTrigger={made.max_offsets_per_trigger}"
         )
     return made
+
+
+def check_source_options(given: Mapping[str, str]) -> None:
+    """Raises OptionError for what can be right neither for a stream nor for a batch query."""
+    try:
+        source_options(given, is_stream=True)
+    except OptionError as of_stream:
+        try:
+            source_options(given, is_stream=False)
+        except OptionError as of_batch:
+            names = {name.lower() for name in given}
+            is_batch = any(name.lower() in names for name in FOR_BATCHES)
+            raise (of_batch if is_batch else of_stream) from None
 
 
 def _subscription(options: Options) -> Subscription:

@@ -1,4 +1,4 @@
-"""How much of what there is goes into the next batch: maxOffsetsPerTrigger and its kind. Pure.
+"""How much of what there is goes into the next batch: maxOffsetsPerTrigger, maxBytesPerTrigger and their kind. Pure.
 
 Offsets are counted, not records: markers, aborted and compacted records leave gaps, and nobody can know them before.
 """
@@ -51,6 +51,27 @@ def _level(granted: Offsets, exact: Mapping[TopicPartition, float], there: Offse
         able.sort(key=lambda partition: (step * (granted[partition] - exact[partition]), partition))
         for partition in able[: abs(spare)]:
             granted[partition] += step
+
+
+def offsets_in(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    mean_bytes: Mapping[TopicPartition, float],
+    most_bytes: int,
+) -> int:
+    """maxBytesPerTrigger: how many offsets have about `most_bytes`, one at least.
+
+    An estimate: `mean_bytes` is what an offset of each partition takes in the log on average. A partition of which
+    nothing is known counts as the others do.
+    """
+    there = sizes(start, end)
+    total = sum(there.values())
+    known = {partition: size for partition, size in there.items() if partition in mean_bytes}
+    if not known:
+        return max(1, total)
+    known_bytes = sum(size * mean_bytes[partition] for partition, size in known.items())
+    expected = known_bytes * total / sum(known.values())
+    return max(1, total if expected <= most_bytes else int(total * most_bytes / expected))
 
 
 def is_worth_a_batch(

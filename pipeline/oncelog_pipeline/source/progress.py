@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oncelog import TopicPartition
-from oncelog_pipeline.source.admission import is_worth_a_batch, limited
+from oncelog_pipeline.source.admission import is_worth_a_batch, limited, offsets_in
 from oncelog_pipeline.source.data_loss import check, losses, made_anew, readable
 from oncelog_pipeline.source.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`least` and `longest_s` count for streams that go on, `most` for every batch."""
+    """`least` and `longest_s` count for streams that go on, `most` (offsets) and `most_bytes` for every batch."""
 
     most: int | None = None
+    most_bytes: int | None = None
     least: int | None = None
     longest_s: float = 0.0
     fails_on_data_loss: bool = True
@@ -29,6 +30,8 @@ class Log:
     latest: Offsets
     ids: Mapping[str, str] = field(default_factory=dict)
     """The id of each topic, where the cluster has one (from Kafka 2.8 on)."""
+    mean_bytes: Mapping[TopicPartition, float] = field(default_factory=dict)
+    """How many bytes an offset of each partition takes on average, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,11 @@ def next_batch(
         begin, end, least=limits.least, waited_s=waited_s, longest_s=limits.longest_s
     ):
         return NextBatch(begin, dict(begin), lost)
-    return NextBatch(begin, limited(begin, end, limits.most), lost)
+    most = limits.most
+    if limits.most_bytes is not None:
+        within = offsets_in(begin, end, log.mean_bytes, limits.most_bytes)
+        most = within if most is None else min(most, within)
+    return NextBatch(begin, limited(begin, end, most), lost)
 
 
 def _up_to(target: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Offsets:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from oncelog_pipeline.options.reading import Options
+from oncelog_pipeline.options.reading import OptionError, Options
 from oncelog_pipeline.options.sink_options import SinkOptions, sink_options
-from oncelog_pipeline.options.source_options import KNOWN, source_options
+from oncelog_pipeline.options.source_options import KNOWN, check_source_options, source_options
 from oncelog_pipeline.spark import source_columns
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.sink_columns import check_columns
@@ -25,8 +25,13 @@ class OncelogDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Of what is read. Raises OptionError."""
-        options = Options(dict(self.options), KNOWN)
+        """Of what is read. Raises OptionError for options that are right for neither a stream nor a batch.
+
+        `load()` asks for nothing but this, and does not tell which of the two it will be.
+        """
+        given = dict(self.options)
+        check_source_options(given)
+        options = Options(given, KNOWN)
         return source_columns.schema(includes_headers=options.flag("includeHeaders", False))
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -39,6 +44,10 @@ class OncelogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises OptionError."""
+        if overwrite:
+            raise OptionError(
+                'mode("overwrite") cannot be: records of a topic are not replaced; mode("append") adds to them'
+            )
         return BatchWriter(self._sink_options(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802

@@ -58,6 +58,11 @@ def stream_batch() -> Batch:
     return Batch(Query(query_id), _run(), int(number))
 
 
+def this_batch_number() -> int:
+    """The number of the stream's batch; 0 outside of a stream. Raises UnknownQuery outside of a task."""
+    return int(_property(BATCH_ID) or 0)
+
+
 def batch_of(write: BatchWrite) -> Batch:
     """What a task of a `df.write` writes: inside foreachBatch, a part of the stream's batch. Raises UnknownQuery,
     OptionError for a write inside foreachBatch that has no name."""

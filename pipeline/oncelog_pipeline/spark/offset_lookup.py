@@ -95,6 +95,29 @@ class OffsetLookup:
         partitions = self._subscribed(topics)
         return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)), _ids(topics))
 
+    async def mean_bytes(self, log: Log) -> dict[TopicPartition, float]:
+        """How many bytes of a broker's log an offset of each partition takes on average, compressed as it is there.
+
+        Partitions without a record have none. Raises KafkaError where no broker tells (DescribeLogDirs asks for the
+        right to describe the cluster).
+        """
+        try:
+            found = await self._again(self._admin.describe_log_dirs)
+        except PartialFailure as error:
+            if not error.results:
+                raise
+            found = dict(error.results)
+        stored: dict[TopicPartition, int] = {}
+        for directories in found.values():
+            for directory in directories.values():
+                if isinstance(directory, KafkaError):
+                    continue
+                for partition, replica in directory.replicas.items():
+                    if partition in log.latest and not replica.is_future:
+                        stored[partition] = max(replica.size, stored.get(partition, 0))
+        counts = {partition: log.latest[partition] - log.earliest.get(partition, 0) for partition in stored}
+        return {partition: stored[partition] / count for partition, count in counts.items() if count > 0}
+
     async def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Raises KafkaError."""
         return await self._offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))

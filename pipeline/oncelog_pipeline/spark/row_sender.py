@@ -15,6 +15,10 @@ from oncelog_pipeline.spark.sink_columns import RecordColumns, record_columns
 BATCH_SIZE: Final = 256 * 1024
 """batch.size where it is not set: a task has many rows at once, and nobody who waits for one of them."""
 
+TURN: Final = 1 << 32
+GOLDEN_RATIO: Final = 2_654_435_769
+"""Its fraction, of TURN."""
+
 
 class BadRow(ValueError):
     """A row that is no record: without a topic, for one."""
@@ -28,6 +32,16 @@ class Sender(Protocol):
     async def send_columns(
         self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
     ) -> None: ...
+
+
+def first_partition(task: int, batch: int, count: int) -> int:
+    """Where a task begins with its rows without a key, of `count` partitions of a topic.
+
+    A small batch has fewer rows than one partition takes at a time, so each batch of a query begins elsewhere: at a
+    multiple of the golden ratio, whose fractions lie evenly for all batches, and for every other one, too (a query
+    with state has batches without rows between those with some). The tasks of a batch follow one another.
+    """
+    return ((batch * GOLDEN_RATIO % TURN) * count // TURN + task) % count
 
 
 class PlainSender:
@@ -55,12 +69,16 @@ class PlainSender:
 
 class RowSender:
     """`topic` is the option, and wins over the column. Rows without a key and a partition go to one partition for each
-    Arrow batch, beginning with that of the task's number: the same ones when a task is tried again."""
+    Arrow batch, beginning where `first_partition` says: the same ones when a task is tried again, or its batch is
+    replayed. `ignores_keys` (kafka.partitioner.ignore.keys): rows with a key go there, too."""
 
-    def __init__(self, sender: Sender, topic: str | None, task: int) -> None:
+    def __init__(self, sender: Sender, topic: str | None, task: int, batch: int, *, ignores_keys: bool = False) -> None:
         self._sender = sender
         self._topic = topic
-        self._turn = task
+        self._task = task
+        self._batch = batch
+        self._turn = 0
+        self._ignores_keys = ignores_keys
         self._counts: dict[str, int] = {}
 
     async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -96,12 +114,12 @@ class RowSender:
         self, columns: RecordColumns, rows: range | list[int], count: int
     ) -> list[tuple[int, list[int] | None]]:
         """Which of these rows go to which partition; None for all rows that there are."""
-        sticky = self._turn % count
+        sticky = (first_partition(self._task, self._batch, count) + self._turn) % count
         is_everything = len(rows) == len(columns.values)
-        if columns.keys is None and columns.partitions is None:
+        keys = None if self._ignores_keys else columns.keys
+        if keys is None and columns.partitions is None:
             return [(sticky, None if is_everything else list(rows))]
         found: dict[int, list[int]] = {}
-        keys = columns.keys
         for row in rows:
             partition = None if columns.partitions is None else columns.partitions[row]
             if partition is None:

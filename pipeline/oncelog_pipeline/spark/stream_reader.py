@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
+from oncelog import TopicPartition
 from oncelog_pipeline.options.source_options import SourceOptions
 from oncelog_pipeline.source.data_loss import check, made_anew
+from oncelog_pipeline.source.ends import Ends
 from oncelog_pipeline.source.offsets import (
     INITIAL,
     Offsets,
@@ -40,8 +44,12 @@ from oncelog_pipeline.spark.offset_lookup import OffsetLookup
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FRESH_SECONDS: Final = 0.1
-"""Spark asks an idle query a hundred times a second; it is answered from ends that are at most this old."""
+MEANS_SECONDS: Final = 30.0
+"""How long the mean sizes of records are kept, for maxBytesPerTrigger."""
+
+SLEEP_SECONDS: Final = 0.1
+"""How long an idle query is kept waiting for its answer where looks are dear: Spark asks again 10 ms after it, and to
+encode the offsets of many partitions costs CPU, too."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +59,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._log: Log | None = None
-        self._log_from = 0.0
+        self._ends = Ends(
+            lambda: connections().run(self._look()),
+            lambda partitions: connections().run(self._look_at_ends(partitions)),
+            time.monotonic,
+            time.process_time,
+        )
+        self._idle: tuple[Log, dict[str, Any]] | None = None
+        """Where there is nothing to read beyond this start, as long as the log is this one."""
+        self._mean_bytes: dict[TopicPartition, float] = {}
+        self._means_from = float("-inf")
         self._last_batch = time.monotonic()
         self._target: Offsets | None = None
 
@@ -72,8 +88,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return with_ids(offsets_to(offsets), await lookup.ids())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        most, most_bytes = self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the batch that begins at `start` ends; `start` itself where there is not to be one yet.
@@ -83,15 +101,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLoss, KafkaError.
         """
+        log = self._ends.log()
+        if self._idle is not None and self._idle[0] is log and self._idle[1] == start:
+            time.sleep(min(self._ends.rest_seconds, SLEEP_SECONDS))
+            return start
         begin = offsets_from(start)
         limits = Limits(
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger,
             self._options.min_offsets_per_trigger,
             self._options.max_trigger_delay_s,
             self._options.fails_on_data_loss,
         )
         waited = time.monotonic() - self._last_batch
-        log = self._ends()
+        if limits.most_bytes is not None and log.latest != begin:
+            log = self._with_means(log)
         batch = next_batch(begin, log, limits, waited_s=waited, target=self._target, ids=ids_from(start))
         for each in batch.warnings:
             logger.warning("passed over, as failOnDataLoss=false: %s", each)
@@ -99,23 +123,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_batch = time.monotonic()
         if INITIAL in start or batch.start != begin:
             return with_ids(end_with_start(batch.end, batch.start), log.ids)
-        return start if batch.end == begin else with_ids(offsets_to(batch.end), log.ids)
+        if batch.end != begin:
+            return with_ids(offsets_to(batch.end), log.ids)
+        if log.latest == begin:
+            self._idle = (log, start)
+        return start
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what there is now, and nothing later. Raises KafkaError."""
-        self._log = None
-        self._target = self._ends().latest
+        self._ends.forget()
+        self._target = self._ends.log().latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """For the query's progress: how far there is to go."""
-        return None if self._log is None else dict(offsets_to(self._log.latest))
+        log = self._ends.last
+        return None if log is None else dict(offsets_to(log.latest))
 
-    def _ends(self) -> Log:
+    def _with_means(self, log: Log) -> Log:
         """Raises KafkaError."""
         now = time.monotonic()
-        if self._log is None or now - self._log_from > FRESH_SECONDS:
-            self._log, self._log_from = connections().run(self._look()), now
-        return self._log
+        if now - self._means_from > MEANS_SECONDS:
+            self._mean_bytes, self._means_from = connections().run(self._means(log)), now
+        return replace(log, mean_bytes=self._mean_bytes)
+
+    async def _means(self, log: Log) -> dict[TopicPartition, float]:
+        return await (await self._lookup()).mean_bytes(log)
+
+    async def _look_at_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return await (await self._lookup()).latest(partitions)
 
     async def _look(self) -> Log:
         return await (await self._lookup()).log()

@@ -23,7 +23,7 @@ from oncelog_pipeline.sink.digest import RowCounter
 from oncelog_pipeline.sink.orphans import finish_orphans
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
-from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt
+from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
 from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
 
 if TYPE_CHECKING:
@@ -51,33 +51,34 @@ class Writer:
         """Raises KafkaError."""
         return await connections().cluster(self._options)
 
-    async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int) -> None:
-        """All rows of a task. Raises BadRow, KafkaError."""
-        await RowSender(sender, self._options.topic, task).send_all(rows)
+    async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int, batch: int) -> None:
+        """All rows of a task of a batch. Raises BadRow, KafkaError."""
+        ignores_keys = self._options.producer_settings.get("partitioner_ignore_keys", False)
+        await RowSender(sender, self._options.topic, task, batch, ignores_keys=ignores_keys).send_all(rows)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
         """One attempt of a task. Raises TakenOver, BadRow, KafkaError."""
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
-            connections().run(self._write_at_least_once(iterator, attempt))
+            connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))
             return Told(None)
         return Told(connections().run(self._write(self.batch(), attempt, iterator)))
 
     async def _write(self, batch: Batch, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
         async def write(producer: RowProducer | RowCounter) -> None:
-            await self.send(producer, rows, attempt.partition)
+            await self.send(producer, rows, attempt.partition, batch.number)
 
         cluster = await self.cluster()
         if self._options.delivery is Delivery.EXACTLY_ONCE_PER_TASK:
             return await per_task.write_task(cluster, batch, attempt.partition, write)
         return await exactly_once.write_task(cluster, batch, *attempt, write)
 
-    async def _write_at_least_once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt) -> None:
+    async def _write_at_least_once(self, rows: Iterator[pa.RecordBatch], attempt: Attempt, batch: int) -> None:
         make = partial(Producer, self._options.bootstrap_servers, **self._options.producer_settings)
         producer = await opened(make, self._options.patience_seconds)
         try:
             sender = PlainSender(producer)
-            await self.send(sender, rows, attempt.partition)
+            await self.send(sender, rows, attempt.partition, batch)
             await sender.finish()
         finally:
             await producer.close()

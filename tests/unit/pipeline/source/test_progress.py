@@ -148,3 +148,26 @@ def test_available_now_is_what_there_was_in_batches_of_the_limit() -> None:
         log = Log(log.earliest, {partition: offset + 5 for partition, offset in log.latest.items()})
     assert count == 4
     assert next_batch(at, log, Limits(most=4), target=target).end == at
+
+
+@pytest.mark.parametrize(
+    ("mean_bytes", "most_bytes", "offsets"),
+    [
+        ({A0: 100.0, A1: 100.0}, 1000, 10),
+        ({A0: 100.0, A1: 300.0}, 2000, 10),
+        ({A0: 100.0}, 1000, 10),  # of A1 nothing is known
+        ({A0: 100.0, A1: 100.0}, 1, 1),
+        ({A0: 100.0, A1: 100.0}, 1_000_000, 100),
+        ({}, 1, 100),
+    ],
+)
+def test_a_batch_of_about_so_many_bytes(mean_bytes: dict[TopicPartition, float], most_bytes: int, offsets: int) -> None:
+    log = Log({A0: 0, A1: 0}, {A0: 50, A1: 50}, mean_bytes=mean_bytes)
+    batch = next_batch({A0: 0, A1: 0}, log, Limits(most_bytes=most_bytes))
+    assert sum(sizes(batch.start, batch.end).values()) == offsets
+
+
+def test_both_limits_hold() -> None:
+    log = Log({A0: 0}, {A0: 50}, mean_bytes={A0: 100.0})
+    assert next_batch({A0: 0}, log, Limits(7, 1000)).end == {A0: 7}
+    assert next_batch({A0: 0}, log, Limits(20, 1000)).end == {A0: 10}

@@ -1,0 +1,29 @@
+"""How far a query is behind, from what Spark reports."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from oncelog_pipeline.source.lag import offsets_behind_latest
+
+
+def test_the_metrics_of_sparks_own_connector() -> None:
+    source = {
+        "endOffset": json.dumps({"a": {"0": 5, "1": 7}, "_ids": {"a": "x"}}),
+        "latestOffset": json.dumps({"a": {"0": 5, "1": 10}, "b": {"0": 6}}),
+    }
+    assert offsets_behind_latest(source) == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "6",
+        "avgOffsetsBehindLatest": "3.0",
+    }
+
+
+@pytest.mark.parametrize(
+    "source", [{}, {"endOffset": None, "latestOffset": "5"}, {"endOffset": "{}", "latestOffset": "{}"}]
+)
+def test_a_source_that_does_not_tell_has_none(source: Any) -> None:
+    assert offsets_behind_latest(source) == {}
