@@ -187,3 +187,31 @@ def test_what_users_meet(spark: Any, address: str, topic: str, tmp_path: Path) -
     other = job(tmp_path / "invalid", unknown, **names)
     with pytest.raises(JobError, match="is the checkpoint of another query"):
         check(other)
+
+
+COUNTS = """
+[input]
+bootstrap = "{address}"
+topics = ["{topic}"]
+value = {{format = "string"}}
+[transform]
+sql = "SELECT value AS key, count(*) AS seen FROM input GROUP BY value"
+[output]
+topic = "{topic}-out"
+mode = "update"
+value = {{format = "json"}}
+[checkpoint]
+location = "checkpoint"
+"""
+
+
+def test_update_writes_the_rows_that_have_changed_once(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
+    create(address, topic, f"{topic}-out")
+    counts = job(tmp_path, COUNTS, address=address, topic=topic)
+    send(address, topic, [b"a", b"a", b"b"])
+    rows = run_in(spark, counts, form="plain")
+    assert str(rows[0].transaction).startswith("committed")
+    send(address, topic, [b"b"])
+    run_in(spark, counts, form="plain")
+    found = sorted((record.key, json.loads(record.value)["seen"]) for record in committed(address, f"{topic}-out"))
+    assert found == [(b"a", 2), (b"b", 1), (b"b", 2)]

@@ -3,6 +3,7 @@
 job.py         (pure) what a job does
 job_file.py    (pure) a job file read strictly
 keys.py        (pure) the keys it may have, and what is said of those that it may not
+ddl.py         (pure) whether a schema is DDL of Spark's
 checkpoint.py  (pure) whether a checkpoint is this job's
 progress.py    (pure) a batch in one line
 failures.py    (pure) what to tell a user of a job that failed

@@ -9,6 +9,10 @@ from typing import Final
 from oncelog_pipeline.values.format import AS_IT_IS, ValueFormat
 
 DEFAULT_VIEW: Final = "input"
+UPDATE: Final = "update"
+UPDATES_WRITE_ID: Final = "update"
+"""The writeId of a job in output mode update, where its options have none."""
+WRITE_ID_OPTION: Final = "writeId"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,17 @@ class Output:
     partition_by: tuple[str, ...] = ()
     mode: str = "append"
     value: ValueFormat = AS_IT_IS
+
+    @property
+    def write_id(self) -> str | None:
+        """The writeId with which each batch is written inside foreachBatch; None where Spark's sink writes it.
+
+        Spark lets no sink in Python have the output mode update.
+        """
+        if self.parquet is not None or self.mode != UPDATE:
+            return None
+        given = [value for name, value in self.options.items() if name.lower() == WRITE_ID_OPTION.lower()]
+        return given[-1] if given else UPDATES_WRITE_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog_pipeline.jobs.job import DEFAULT_VIEW, Input, Job, Output, Transform, Trigger
+from oncelog_pipeline.jobs.ddl import BadDdl, check_ddl
+from oncelog_pipeline.jobs.job import DEFAULT_VIEW, UPDATE, Input, Job, Output, Transform, Trigger
 from oncelog_pipeline.jobs.keys import FREE, JobError, Where, check_table
 from oncelog_pipeline.options.client_settings import SERVERS
 from oncelog_pipeline.options.reading import OptionError
@@ -151,6 +152,11 @@ class _Reader:
             raise self._missing(path, "schema", f"which columns there are, as the format is {kind}")
         if schema is not None and kind in ("binary", "string"):
             raise self._wrong(path, "schema", f"has the columns of json or avro, but the format is {kind}")
+        if schema is not None and kind == "json":
+            try:
+                check_ddl(schema)
+            except BadDdl as error:
+                raise self._wrong(path, "schema" if "schema" in table else "schema_file", str(error)) from error
         registry = table.get("registry")
         if registry is not None and not URL.match(registry):
             registry = self._path(registry)
@@ -201,6 +207,10 @@ class _Reader:
         if "bootstrap" not in table and len(servers) > 1:
             raise self._missing("output", "bootstrap", "where the brokers are, as the inputs are not all in one place")
         options |= {SERVERS: table.get("bootstrap", min(servers)), "topic": table["topic"]}
+        if mode == UPDATE and "transform" not in self._document:
+            raise self._wrong(
+                "output", "mode", "update is for a query that aggregates: without [transform] it is append"
+            )
         if "delivery" in table:
             options["delivery"] = table["delivery"]
         self._checked("output", lambda: sink_options(options))

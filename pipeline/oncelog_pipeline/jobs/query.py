@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog_pipeline.jobs.job import Input, Job
+from oncelog_pipeline.jobs.job import WRITE_ID_OPTION, Input, Job
 from oncelog_pipeline.jobs.keys import JobError
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.values.avro_types import SchemaError
@@ -93,4 +94,15 @@ def _writer(table: DataFrame, job: Job) -> DataStreamWriter:
         check_columns(table.schema, output.options.get("topic"))
     except OptionError as error:
         raise JobError(f"[output]: {error}") from error
+    if output.write_id is not None:
+        return table.writeStream.foreachBatch(_writing({**output.options, WRITE_ID_OPTION: output.write_id}))
     return table.writeStream.format(FORMAT).options(**output.options)
+
+
+def _writing(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """What foreachBatch calls: the changed rows are written once, as query, batch and writeId name them."""
+
+    def write(batch: DataFrame, _number: int) -> None:
+        batch.write.format(FORMAT).options(**options).mode("append").save()
+
+    return write

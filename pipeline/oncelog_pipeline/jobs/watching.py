@@ -78,7 +78,8 @@ def transactions_of(job: Job, query_id: str) -> Look:
         return lambda: None
     from oncelog_pipeline.spark.connections import connections
 
-    query = Query(query_id)
+    write_id = job.output.write_id
+    query = Query(query_id if write_id is None else f"{query_id}.{write_id}")
 
     async def look() -> Transactions:
         cluster = await connections().cluster(options)

@@ -164,6 +164,9 @@ def test_parquet() -> None:
         ('topic = "bills"', 'topic = "bills"\npartition_by = ["x"]', "output.partition_by is for Parquet"),
         ('topic = "bills"', 'parquet = "x"\ndelivery = "at-least-once"', "output.delivery is for topics"),
         ('topic = "bills"', 'parquet = "x"\nmode = "complete"', "output.mode must be append"),
+        ('topic = "bills"', 'parquet = "x"\nmode = "update"', "output.mode must be append"),
+        ('topic = "bills"', 'topic = "bills"\nmode = "update"', "output.mode update is for a query that aggregates"),
+        ('["orders"]', '["orders"]\nvalue = {schema = "amount DUOBLE"}', "did you mean DOUBLE"),
         ("[output]", '[transform]\nfunction = "bills"\n[output]', 'must be "module:function", not'),
         ("[output]", "[trigger]\ninterval = 'often'\n[output]", "must be such as 10 seconds"),
         ("[output]", "[trigger]\ninterval = '1 second'\navailable_now = true\n[output]", "say the same"),
@@ -212,3 +215,11 @@ def test_a_file(tmp_path: Path) -> None:
     path.write_text(SMALL)
     made = read_job(path)
     assert (made.name, made.checkpoint) == ("nightly", str(tmp_path.resolve() / "checkpoints/bills"))
+
+
+def test_update_is_written_batch_by_batch_with_a_write_id() -> None:
+    """Spark has that output mode for no sink in Python."""
+    text = SMALL.replace("[output]", '[transform]\nsql = "SELECT 1"\n[output]\nmode = "update"')
+    assert job(text).output.write_id == "update"
+    assert job(text.replace('topic = "bills"', 'topic = "bills"\noptions.writeid = "x"')).output.write_id == "x"
+    assert job(SMALL).output.write_id is None
