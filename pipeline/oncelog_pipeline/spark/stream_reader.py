@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 MEANS_SECONDS: Final = 30.0
 """How long the mean sizes of records are kept, for maxBytesPerTrigger."""
 
-SLEEP_SECONDS: Final = 0.1
+SLEEP_SECONDS: Final = 0.25
 """How long an idle query is kept waiting for its answer where looks are dear: Spark asks again 10 ms after it, and to
 encode the offsets of many partitions costs CPU, too."""
 
