@@ -110,26 +110,26 @@ class ConsumerOptions(ClientOptions, total=False):
     isolation_level: Isolation
     """"read_committed" returns only what is not in an open or aborted transaction."""
     max_decompressed_bytes: int
-    """What one batch may decompress to; one that is larger raises CorruptRecords, and the position stays before it. A
-    key of our own: a few kilobytes that were packed with malice can become gigabytes."""
+    """Limit of one batch after decompression. A larger batch raises CorruptRecords, and the position stays before it.
+    Kafka has no such key: without it, a malicious batch of a few kilobytes could fill the memory."""
     check_crcs: bool
     default_api_timeout_ms: int
     allow_auto_create_topics: bool
     client_rack: str
-    """Where this consumer is: brokers that know which replica is near say so (KIP-392), and assignors prefer it."""
+    """The consumer's rack. The broker names a replica in this rack to fetch from (KIP-392), and assignors prefer it."""
     group_id: str | None
-    """With it, offsets can be committed, and `subscribe` shares topics with whoever has the same one."""
+    """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None
     """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...]
-    """Names, or assignors of one's own, the most wanted first. Only if all are cooperative do members keep on reading
-    while the group rebalances; the default is the first of two steps to there, as with the Java client."""
+    """Assignors in order of preference, by name or as objects of the application. If all are cooperative, members go on
+    reading while the group rebalances. The default allows a later change to cooperative assignors (as in Java)."""
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
-    """Who does not poll for so long has left the group. Also how long the others wait for it to rejoin."""
+    """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
     exclude_internal_topics: bool
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None

@@ -70,7 +70,7 @@ class Past(Enum):
     """The owner of the data directories before this start."""
 
     NEW = auto()
-    """No broker has used them."""
+    """The directories are empty: no broker has used them yet."""
     ALONE = auto()
     """A broker with an embedded store."""
     MEMBER = auto()

@@ -65,9 +65,9 @@ class DirectoryNote:
     store_place: str = ""
     """Where the store is, for messages: a path, or `zookeeper.connect`."""
     process: str = ""
-    """Nonce of the process that registered last; "" if none has."""
+    """Nonce of the broker process that registered last in the store; "" if no process has registered."""
     pending: str = ""
-    """Nonce of the process that was about to register."""
+    """Nonce of a broker process that noted this just before it registered."""
     registration: int = NEVER
     """Version of the broker's incarnation node in the store, which counts the registrations from 0."""
     broker_epoch: int = NEVER

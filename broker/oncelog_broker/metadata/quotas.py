@@ -30,7 +30,7 @@ def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[Quota
 
 
 def unreadable_quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, str]:
-    """The quotas of an entity that were set, and are no numbers above 0."""
+    """Return the quotas of an entity whose stored value is not a number above 0, with that value."""
     given = ((key, settings.get(key)) for key in keys_of(entity))
     return {key: text for key, text in given if text is not None and _limit(text) is None}
 

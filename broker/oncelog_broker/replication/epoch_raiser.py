@@ -35,9 +35,9 @@ MAX_REST_SECONDS: Final = 30.0
 MAX_PARTITIONS: Final = 1000
 """Partitions in one AlterPartition request."""
 START_ATTEMPTS: Final = 20
-"""Requests of a broker alone before it serves."""
+"""A broker that is alone sends at most this many AlterPartition requests before it serves clients."""
 ATTEMPT_SECONDS: Final = 0.1
-"""Between two of these requests."""
+"""Pause between two of these requests."""
 NAMES_IN_A_LINE: Final = 10
 """Partitions that one log line names."""
 

@@ -45,9 +45,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """`state`: PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `protocol` is the chosen assignor.
+    """A consumer group as its coordinator describes it.
 
-    `coordinator_id` is the broker that described it.
+    `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead. `protocol` is the assignor that the
+    group chose. `coordinator_id` is the id of the broker that answered.
     """
 
     group_id: str
@@ -60,7 +61,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`offset` of the next record to read."""
+    """A committed offset of a group: `offset` is that of the next record to read."""
 
     offset: int
     metadata: str

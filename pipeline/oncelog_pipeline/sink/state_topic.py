@@ -117,11 +117,11 @@ class StateTopic:
         }
 
     async def _last_of(self, query: Query) -> bytes | None:
-        """The value of the query's last committed record, looked for in the whole topic. Raises TimeoutError."""
+        """Read the whole state topic and return the last committed value of the query. Raises TimeoutError."""
         return (await self._last_values()).get(query.id.encode())
 
     async def _last_values(self) -> dict[bytes, bytes | None]:
-        """The last committed value of each key. Raises TimeoutError where nothing comes for READ_SECONDS."""
+        """Read the last committed value of each key. Raises TimeoutError if no record arrives for READ_SECONDS."""
         values: dict[bytes, bytes | None] = {}
         async with Consumer(
             self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings

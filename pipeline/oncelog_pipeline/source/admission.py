@@ -59,10 +59,10 @@ def offsets_in(
     mean_bytes: Mapping[TopicPartition, float],
     most_bytes: int,
 ) -> int:
-    """maxBytesPerTrigger: how many offsets have about `most_bytes`, one at least.
+    """Return how many offsets a batch of at most about `most_bytes` may read (maxBytesPerTrigger); at least 1.
 
-    An estimate: `mean_bytes` is what an offset of each partition takes in the log on average. A partition of which
-    nothing is known counts as the others do.
+    The number is an estimate. `mean_bytes` maps a partition to the average bytes of one offset in its log. For a
+    partition that is missing there, the average of the others is taken.
     """
     there = sizes(start, end)
     total = sum(there.values())

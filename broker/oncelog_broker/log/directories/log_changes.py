@@ -72,7 +72,7 @@ class ReturningLog(NamedTuple):
 
 
 class LogOpening:
-    """Logs to be made, logs that lack their topic id, and logs to be opened again after a fault of their disk."""
+    """Creates logs, gives logs their missing topic ids, and opens logs again after a fault of their disk."""
 
     def __init__(
         self, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], wanted: Sequence[WantedLog]
@@ -85,12 +85,12 @@ class LogOpening:
         self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
         self.to_return: list[ReturningLog] = []
         self.results: dict[TopicPartition, PartitionLog | KafkaError] = {}
-        """Of those for which nothing had to be done from the beginning, of all after `run`."""
+        """The log, or the error, of each partition. Before `run`: only partitions for which nothing has to be done."""
         self.left: set[TopicPartition] = set()
-        """After `run`: of those that could not be made, those of which a directory is there nevertheless."""
+        """After `run`: partitions whose log could not be created, but whose directory exists."""
 
     def run(self) -> None:
-        """What fails is in the results."""
+        """Create and open the logs. Errors are stored in `results`, not raised."""
         for wanted, log in self.to_identify:
             self.results[wanted.key] = log
             try:
@@ -119,8 +119,12 @@ class LogOpening:
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
-        """Nor may those of other data directories, where a log of that name was, speak of it: were the new one lost
-        before it is on the disk, it would be missed. But their disks may have failed. OSError."""
+        """Remove the offsets that earlier logs of these names left in the checkpoints of all directories.
+
+        Otherwise, if a new log is lost before it is on disk, the next start would report its records as lost.
+
+        Errors of other directories, whose disks may have failed, are logged. Raises OSError for `home`.
+        """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:

@@ -26,20 +26,23 @@ class Usage:
     """Of one broker. Times are monotonic, in seconds."""
 
     def __init__(self, window: float, *, max_buckets: int = MAX_BUCKETS) -> None:
-        """`window`: seconds for which a pause may be made up for."""
+        """`window`: after a pause, a client may use at once what its rate allows in this many seconds."""
         self.window = window
         self._max_buckets = max_buckets
         self._buckets: dict[tuple[QuotaKey, QuotaEntity], Bucket] = {}
         self._sweep_at = min(FEW_BUCKETS, max_buckets)
-        """With so many buckets those that are as new are thrown away."""
+        """At this number of buckets, `_new` removes the full ones."""
         self._swept = float("-inf")
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, now: float, *, in_full: bool = False) -> float:
-        """Take it, whether it is there or not; for how many seconds to wait then. What is negative is given back.
-        `in_full`: nothing of it is forgotten, whatever many owe together."""
+        """Charge `amount` to the quota, even beyond its limit, and return the seconds that the client has to wait.
+
+        A negative `amount` is a refund. `in_full`: the whole amount is charged, also to a bucket that clients share,
+        whose debt is bounded otherwise.
+        """
         bucket = self._bucket(key, limit, now)
         # Those who share what is left have other rates: what is little for one of them is a long debt for another.
         has_bound = not in_full and bucket is not self._buckets.get((key, OTHERS))
@@ -47,16 +50,16 @@ class Usage:
         return bucket.use(amount, limit.rate, now, self.window, max_debt)
 
     def wait(self, key: QuotaKey, limit: Limit, now: float) -> float:
-        """For how many seconds to wait, as things are."""
+        """Return the seconds that the client has to wait, without charging anything."""
         return self._bucket(key, limit, now).wait(now)
 
     @property
     def max_debt_seconds(self) -> float:
-        """What many have used together is waited for no longer than this."""
+        """The longest wait for a bucket that clients share."""
         return MAX_DEBT_WINDOWS * self.window
 
     def in_a_window(self, limit: Limit) -> float:
-        """What may be used at once after a pause."""
+        """Return the amount that a client may use at once after a pause."""
         return limit.rate * self.window
 
     def _bucket(self, key: QuotaKey, limit: Limit, now: float) -> Bucket:

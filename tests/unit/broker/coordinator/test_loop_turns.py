@@ -181,7 +181,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
 
 
 async def test_s87_answers_of_one_step_leave_in_several_turns(runtime, internal_topic):
-    """Each is encoded and written in the turn after: of a thousand members that join, say."""
+    """One turn of the loop encodes few answers, so that a thousand joining members do not block it."""
     runtime.on_image(internal_topic.lead())
     answers = [runtime.write("a", wait_for_ever, failed) for _ in range(3 * REPLIES_PER_TURN)]
     runtime.on_image(internal_topic.resign())

@@ -83,7 +83,7 @@ class Host:
             self.replicas.leader("orders", 0).append(memoryview(make_batch()), required_acks=1)
 
     async def restore(self, leader: int, epoch: int, isr: tuple[int, ...] = (ME, OTHER)) -> None:
-        """As after a restart beside an older store."""
+        """Show the broker the partition state of an older store, as if both had been restarted."""
         await self.show(NO_LEADER, 5)
         await self.show(leader, epoch, isr, version=3)
 
