@@ -188,6 +188,24 @@ def test_s70_alone_with_a_directory_of_another_broker(alone: Scene) -> None:
     alone.is_right()
 
 
+def test_s70_alone_as_another_node(alone: Scene) -> None:
+    """meta.properties was edited in both directories, as for a clone."""
+    files = {path: path.read_text() for path in (each / "meta.properties" for each in (alone.broker.a, alone.broker.b))}
+    for path, text in files.items():
+        assert "node.id=1\n" in text
+        path.write_text(text.replace("node.id=1\n", "node.id=77\n"))
+    alone.broker.process.settings["node.id"] = "77"
+    try:
+        refusal = alone.broker.refused()
+    finally:
+        del alone.broker.process.settings["node.id"]
+        for path, text in files.items():
+            path.write_text(text)
+    assert "were data directories of broker 1, and this is broker 77" in refusal
+    assert "start.accept=other-node:" in refusal
+    alone.is_right()
+
+
 def test_alone_twice_in_one_directory(alone: Scene) -> None:
     alone.broker.start()
     second = alone_at(alone.broker.directory / "second")

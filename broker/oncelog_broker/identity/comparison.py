@@ -58,6 +58,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         _compare_with_store(facts, past, ages, found)
         # Its partitions count on all that held them, also on those of which nothing says what they had.
         found.is_unsure = found.is_unsure or (facts.store.replaces != "" and facts.store.registration == NEVER)
+    _compare_nodes(facts, found)
     _look_for_sisters(facts, past, ages, accept, found)
     refused = [each for each in found.refusals if each.accept not in accept]
     taken = [each for each in found.refusals if each.accept in accept]
@@ -333,6 +334,28 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
         "Put the newest state of the directory back",
         f"the records{of_which} that were written since the copy was taken are lost, and their offsets are given out "
         "again",
+    )  # fmt: skip
+    found.is_unsure = True
+
+
+def _compare_nodes(facts: StartFacts, found: _Findings) -> None:
+    """Find the directories whose broker had another node.id at its last registration."""
+    others = [
+        (each.path, each.note.node_id)
+        for each in facts.directories
+        if each.note is not None and each.note.node_id not in (NEVER, facts.node_id)
+    ]
+    if not others:
+        return
+    paths, nodes = [path for path, _ in others], sorted({node for _, node in others})
+    _refuse(
+        found, facts, Kind.OTHER_NODE,
+        f"{_listed(paths)} {'was a data directory' if len(paths) == 1 else 'were data directories'} of broker "
+        f"{', '.join(map(str, nodes))}, and this is broker {facts.node_id}: meta.properties was edited, or is another "
+        "broker's",
+        f"Set node.id={nodes[0]}, there and in meta.properties, or start with the broker's own directories",
+        f"the logs are taken for those of broker {facts.node_id}; logs of partitions that others hold are set aside",
+        *(f"node of {path} {node}" for path, node in others),
     )  # fmt: skip
     found.is_unsure = True
 

@@ -76,6 +76,8 @@ class DirectoryNote:
     keeps_left_over: bool = False
     """From before a registration in a store that does not know what this broker had, until its logs were looked
     through: those that others hold by that store are set aside, not deleted."""
+    node_id: int = NEVER
+    """node.id of the broker that registered last. `meta.properties` has it too, but is edited by hand for a clone."""
 
     @property
     def has_registered(self) -> bool:
@@ -117,6 +119,7 @@ def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
         "broker_epoch": note.broker_epoch,
         "zxid": note.zxid,
         "keeps_left_over": note.keeps_left_over,
+        "node_id": note.node_id,
     }
     content = json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
     disk.replace_file(os.path.join(directory, NOTE_FILE), content, private=True)
@@ -155,4 +158,5 @@ def _parsed(document: Any) -> DirectoryNote:
         broker_epoch=int(document["broker_epoch"]),
         zxid=int(document["zxid"]),
         keeps_left_over=bool(document.get("keeps_left_over", False)),
+        node_id=int(document.get("node_id", NEVER)),
     )

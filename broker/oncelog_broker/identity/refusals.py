@@ -25,6 +25,8 @@ class Kind(Enum):
     """The metadata store is an earlier state of what the directories know."""
     OTHER_STORE = "other-store"
     """The metadata store is not the one that the directories belong to."""
+    OTHER_NODE = "other-node"
+    """The data directories belong to a broker with another node.id; meta.properties was edited."""
     OLDER_DIRECTORY = "older-directory"
     """A data directory is older than the metadata store, and no other replica in sync has the missing records."""
     LOST_DIRECTORY = "lost-directory"

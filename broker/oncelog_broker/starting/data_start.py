@@ -305,6 +305,7 @@ class DataStart:
                 membership.broker_epoch,
                 max(zxid, membership.broker_epoch),
                 note.keeps_left_over,
+                self.facts.node_id,
             )
 
         await self._note_or_say(registered)

@@ -64,6 +64,7 @@ RIGHT: list[Any] = [
     pytest.param(store(ZOOKEEPER), [NEW], {}, {}, id="new directories of a member"),
     pytest.param(store(ZOOKEEPER), [MEMBER], {}, {}, id="a restart of a member"),
     pytest.param(store(EMBEDDED), [ALONE], {}, {}, id="a restart alone"),
+    pytest.param(store(ZOOKEEPER), [directory(ZOOKEEPER, node_id=1)], {}, {}, id="a restart of the noted node"),
     pytest.param(store(ZOOKEEPER, zxid=900), [MEMBER], {}, {}, id="others have written since"),
     pytest.param(store(ZOOKEEPER), [UNKNOWN], {}, {}, id="an upgrade of a member"),
     pytest.param(store(ZOOKEEPER, nonce="", store_id=""), [MEMBER_OF_0_1], {}, {}, id="an upgrade, with its trace"),
@@ -259,6 +260,14 @@ REFUSED: list[Any] = [
     pytest.param(
         store(EMBEDDED, registration=7, nonce="p7"), [ALONE], {}, [Kind.OLDER_DIRECTORY], {},
         "was put back from a copy", id="an older copy of a directory alone",
+    ),
+    pytest.param(
+        store(EMBEDDED), [directory(EMBEDDED, node_id=7)], {}, [Kind.OTHER_NODE], {"is_unsure": True},
+        "/a was a data directory of broker 7, and this is broker 1", id="a clone of another node, alone",
+    ),
+    pytest.param(
+        store(ZOOKEEPER), [directory(ZOOKEEPER, node_id=7)], {}, [Kind.OTHER_NODE], {"is_unsure": True},
+        "Set node.id=7", id="a clone of another node",
     ),
     pytest.param(
         store(EMBEDDED), ALONE_WITH_BOTH[:1], {}, [Kind.LOST_DIRECTORY], {}, "log.dirs does not have it",

@@ -23,7 +23,7 @@ from oncelog_broker.runtime.disk import RealDisk
 DISK = RealDisk()
 SISTERS = {"a": "/data/ä", "b": "/b"}
 LOST = {"c": LostDirectory("/c", "o")}
-NOTE = DirectoryNote("a", SISTERS, LOST, StoreKind.ZOOKEEPER, "store", "zk:2181/kafka", "p", "q", 7, 99, 2**40)
+NOTE = DirectoryNote("a", SISTERS, LOST, StoreKind.ZOOKEEPER, "store", "zk:2181/kafka", "p", "q", 7, 99, 2**40, True, 3)
 
 
 def test_a_note_is_read_back_and_private(tmp_path: Path) -> None:
