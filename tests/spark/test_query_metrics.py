@@ -78,7 +78,8 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
     assert value("running") == 0
     assert value("failed") == 0
     assert value("batches_total") >= 2
-    assert value("watermark_timestamp_seconds") == START_MS / 1000 + 10 * 60
+    # A minute behind the newest event before the last batch, or in it: Spark may end with a batch without rows.
+    assert (value("watermark_timestamp_seconds") - START_MS / 1000) / 60 in (9, 10)
     dashboard = json.loads((DEPLOY / "grafana" / "oncelog-spark.json").read_text())
     metrics = told(text)
     lacking = {reason for panel in panels(dashboard) for query in panel.queries for reason in missing(query, metrics)}
