@@ -147,7 +147,7 @@ async def test_a_checkpoint_that_was_set_back_further_than_digests_are_kept_is_r
     await written(sink, KEPT_BATCHES + 5)
     before = sink.cluster.states[QUERY]
     for _ in range(2):
-        with pytest.raises(SetBack, match="state reset q --batch 2$"):
+        with pytest.raises(SetBack, match=r"state reset q --batch 2$"):
             await sink.task(sink.run(3), 0, [30])
     assert sink.cluster.states[QUERY] == before, "the run that goes on is left alone"
 
