@@ -210,10 +210,12 @@ class KafkaCluster(Opened):
     async def marker(self, transactional_id: str) -> Marker | None:
         offsets = await self._admin.groups.offsets(transactional_id, require_stable=True)
         committed = offsets.get(self._states.partition)
+        if committed is None and offsets:
+            raise self._states.kept_elsewhere(transactional_id, offsets)
         return None if committed is None else Marker(committed.offset - 1, _digest_in(committed.metadata))
 
-    async def has_decided(self, query: Query) -> bool:
-        return await self._state_of(query.id) in COMMITTED
+    async def has_committed(self, transactional_id: str) -> bool:
+        return await self._state_of(transactional_id) in COMMITTED
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         return await self._state_of(transactional_id) == ONGOING

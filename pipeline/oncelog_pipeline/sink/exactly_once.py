@@ -124,7 +124,7 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
             " not known here. Go on with that delivery until the batch is done, then change it"
         )
     # Looked at before the query is owned, since that has the coordinator forget it; and read again after it.
-    if await cluster.has_decided(batch.query) and await cluster.read_state(batch.query) is None:
+    if await cluster.has_committed(batch.query.id) and await cluster.read_state(batch.query) is None:
         raise StateLost(
             f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
             " topic deleted, or the option stateTopic changed? To go on without, where a batch that was written last"

@@ -8,7 +8,7 @@ expires (`offsets.retention.minutes`, a week without a batch); the record does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from oncelog import Admin, Consumer, NewTopic, TopicPartition
@@ -58,12 +58,16 @@ class StateTopic:
         if value is None:
             value = await self._last_of(query)
         if value is None and committed is None and offsets:
-            others = ", ".join(sorted(partition.topic for partition in offsets))
-            raise StateLost(
-                f"query {query.name} keeps its state in the topic {others}, not in {self.partition.topic}: set the"
-                " option stateTopic as it was"
-            )
+            raise self.kept_elsewhere(query.id, offsets)
         return None if value is None else state_from_json(value)
+
+    def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
+        """The error where the group of a query, or of its partition, has committed offsets of another topic."""
+        others = ", ".join(sorted(partition.topic for partition in offsets))
+        return StateLost(
+            f"query {group.removeprefix(PREFIX)} keeps its state in the topic {others}, not in {self.partition.topic}:"
+            " set the option stateTopic as it was"
+        )
 
     async def _record(self, offset: int, query: Query) -> bytes | None:
         """The value of the query's record at this offset; None where the log does not have it any more."""

@@ -189,9 +189,11 @@ class SimulatedCluster:
         await turn()
         return marker
 
-    async def has_decided(self, query: Query) -> bool:
+    async def has_committed(self, transactional_id: str) -> bool:
         await turn()
-        return query in self.deciders
+        held = self.held.get(transactional_id)
+        is_decider = transactional_id in {query.id for query in self.deciders}
+        return is_decider or (held is not None and held.state == "CompleteCommit")
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         await turn()

@@ -298,6 +298,20 @@ async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
+async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
+    """With the state topic the cluster removes all offsets of it, and the markers are such."""
+    for number in (0, 1):
+        await sink.task(sink.run(number), 0, [number], alone=True)
+    sink.cluster.markers.clear()
+    for _ in range(2):
+        with pytest.raises(StateLost, match=r"partition 0: has written before.*state reset q --batch 0$"):
+            await sink.task(sink.run(1), 0, [1], alone=True)
+    await sink.task(sink.run(1), 1, [11], alone=True)  # it has never written
+    await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 0))
+    await sink.task(sink.run(1), 0, [1], alone=True)
+    assert sink.seen == [0, 1, 1, 11]
+
+
 async def test_an_unnamed_write_whose_driver_died_is_finished_by_another(sink: Sink) -> None:
     orphan = Batch(Query(f"{UNNAMED_PREFIX}1"), "00000001-run", 0)
     messages = await sink.tasks(orphan, {0: [1], 1: [2], 2: [3]})
