@@ -6,6 +6,7 @@ another process: so all that they share goes through the messages. `abort` may c
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -127,20 +131,37 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     def batch(self) -> Batch:
         return batch_of(self._write_of)
 
-    def commit(self, messages: Sequence[Told | None]) -> None:
-        """Raises SinkError, KafkaError. A write without a writeId also ends what others of its kind have left."""
-        self._decide(messages)
-        if self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE:
+    def plan(self) -> None:
+        """What a write without a writeId does once, before its tasks: it says what that means, and commits what others
+        of its kind have decided and left, before that times out. Raises KafkaError."""
+        if self._write_of.write_id is not None or self._options.delivery is Delivery.AT_LEAST_ONCE:
+            return
+        logger.warning(
+            "this write has no writeId: if the job is started again, it writes all rows again, as no run can tell which"
+            ' write of an earlier one it repeats; .option("writeId", "a name of this load") makes it once'
+        )
+        if self._is_unnamed_decision:
             connections().run(self._finish_orphans())
 
+    @property
+    def _is_unnamed_decision(self) -> bool:
+        return self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE
+
     async def _finish_orphans(self) -> None:
-        """Its own state goes first: all that it decided has ended, and nobody will ask for it again."""
+        await finish_orphans(await self.cluster())
+
+    def commit(self, messages: Sequence[Told | None]) -> None:
+        """Raises SinkError, KafkaError. Nobody will ask again for the state of a write without a writeId."""
+        self._decide(messages)
+        if self._is_unnamed_decision:
+            connections().run(self._forget_state())
+
+    async def _forget_state(self) -> None:
         cluster = await self.cluster()
         query = self._write_of.batch.query
         state = await cluster.read_state(query)
         if state is not None:
             await cluster.remove_state(query, state)
-        await finish_orphans(cluster)
 
     def abort(self, messages: Sequence[Told | None]) -> None:
         """Raises KafkaError."""

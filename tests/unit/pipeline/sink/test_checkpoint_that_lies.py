@@ -13,7 +13,7 @@ from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, Simu
 from oncelog_pipeline.sink import exactly_once, per_task
 from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
 from oncelog_pipeline.sink.operations import BatchDiffers, NotRepairable, SetBack, StateLost, TakenOver
-from oncelog_pipeline.sink.orphans import finish_orphans
+from oncelog_pipeline.sink.orphans import finish_open, finish_orphans
 from oncelog_pipeline.sink.state import KEPT_BATCHES, Batch, TaskMessage
 
 QUERY = Query("q")
@@ -337,3 +337,25 @@ async def test_a_named_write_is_left_to_its_next_run(sink: Sink) -> None:
     await written(sink, 1)
     assert await finish_orphans(sink.cluster) == {}
     assert QUERY in sink.cluster.states
+
+
+async def test_what_a_query_has_decided_and_left_open_can_be_finished_without_it(sink: Sink) -> None:
+    """Before its transactions time out; the query goes on from there when it starts."""
+    run = sink.run(0)
+    messages = await sink.tasks(run, {0: [1], 1: [2]})
+    end = sink.cluster.end
+
+    async def dies(*_: Any, **__: Any) -> list[bool]:
+        raise ConnectionError
+
+    sink.cluster.end = dies  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
+        await exactly_once.commit(sink.cluster, run, messages)
+    sink.cluster.end = end  # type: ignore[method-assign]
+    assert sink.seen == []
+    assert await finish_open(sink.cluster) == {QUERY.name: frozenset()}
+    assert sink.seen == [1, 2]
+    assert await finish_open(sink.cluster) == {}
+    await sink.play(sink.run(0), {0: [1], 1: [2]})
+    await sink.play(sink.run(1), {0: [3]})
+    assert sink.seen == [1, 2, 3]
