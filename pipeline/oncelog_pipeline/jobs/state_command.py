@@ -55,7 +55,7 @@ def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...
     release decided.
     """
     states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
-    show_rows(COLUMNS, [_row(query, found) for query, found in sorted(states.items())], output)
+    show_rows(COLUMNS, [_row(query, found.state) for query, found in sorted(states.items())], output)
 
 
 @state.command()

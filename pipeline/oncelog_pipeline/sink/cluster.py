@@ -31,6 +31,7 @@ from oncelog_pipeline.opening import opened
 from oncelog_pipeline.sink.digest import NOTHING, Digest, RowCounter, digest_of
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import Marker, Superseded
+from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import Place, State, Written
 from oncelog_pipeline.sink.state_topic import StateTopic
 
@@ -174,18 +175,22 @@ class KafkaCluster(Opened):
     async def read_state(self, query: Query) -> State | None:
         return await self._states.read(query)
 
-    async def states_by_name(self) -> dict[str, State]:
+    async def states_by_name(self) -> dict[str, Kept]:
         """The state of each query, by its name. Raises KafkaError, UnreadableState."""
         return await self._states.all()
 
-    async def remove_state(self, query: Query, seen: State) -> None:
-        """Remove the state of a query that is over, if it still is the one that was `seen`. Raises KafkaError."""
+    async def remove_state(self, query: Query, seen: State) -> bool:
+        """Remove the state of a query that is over, if it still is the one that was `seen`. Returns whether it was.
+        Raises KafkaError."""
         owner = await self.own(query)
         try:
-            if await self.read_state(query) == seen:
-                await owner.write(None)
+            if await self.read_state(query) != seen:
+                return False
+            await owner.write(None)
         except Superseded:
-            pass  # somebody else removes it, or goes on with it
+            return False  # somebody else removes it, or goes on with it
+        else:
+            return True
         finally:
             await owner.close()
 

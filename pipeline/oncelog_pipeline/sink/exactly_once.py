@@ -214,7 +214,7 @@ async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMes
         for message in told
         if message.written is not None
     ]
-    digest = _digest_of(told)
+    digest = batch_digest(told)
     state = await _own_state(cluster, batch)
     if state.batch > batch.number:
         if written:
@@ -289,7 +289,7 @@ async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
     return state
 
 
-def _digest_of(messages: Sequence[TaskMessage]) -> Digest | None:
+def batch_digest(messages: Sequence[TaskMessage]) -> Digest | None:
     """Of all rows of the batch; None where a task runs a release that does not say."""
     digests = [message.digest for message in messages]
     return None if None in digests else digest_sum(each for each in digests if each is not None)

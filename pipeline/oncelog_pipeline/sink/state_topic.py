@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog import Admin, Consumer, ConsumerRecord, NewTopic, TopicPartition
+from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, TopicAlreadyExists, error_for
 from oncelog_pipeline.sink.names import PREFIX, STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import StateLost
+from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import State, UnreadableState, state_from_json
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
@@ -111,22 +113,25 @@ class StateTopic:
             return None
         return bytes(records[0].value)
 
-    async def all(self) -> dict[str, State]:
+    async def all(self) -> dict[str, Kept]:
         """The last state of each query, by its name. Raises KafkaError, UnreadableState, TimeoutError."""
-        values = await self._last_values()
+        records = await self._last_records()
         return {
-            key.decode().removeprefix(PREFIX): state_from_json(value)
-            for key, value in values.items()
-            if value is not None and key.startswith(PREFIX.encode())
+            key.decode().removeprefix(PREFIX): Kept(
+                state_from_json(record.value), max(0.0, (now_ms() - record.timestamp_ms) / 1000)
+            )
+            for key, record in records.items()
+            if record.value is not None and key.startswith(PREFIX.encode())
         }
 
     async def _last_of(self, query: Query) -> bytes | None:
         """Read the whole state topic and return the last committed value of the query. Raises TimeoutError."""
-        return (await self._last_values()).get(query.id.encode())
+        record = (await self._last_records()).get(query.id.encode())
+        return None if record is None else record.value
 
-    async def _last_values(self) -> dict[bytes, bytes | None]:
-        """Read the last committed value of each key. Raises TimeoutError if no record arrives for READ_SECONDS."""
-        values: dict[bytes, bytes | None] = {}
+    async def _last_records(self) -> dict[bytes, ConsumerRecord]:
+        """Read the last committed record of each key. Raises TimeoutError if no record arrives for READ_SECONDS."""
+        records: dict[bytes, ConsumerRecord] = {}
         async with Consumer(
             self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings
         ) as consumer:
@@ -136,5 +141,5 @@ class StateTopic:
                 async with asyncio.timeout(READ_SECONDS):
                     while await consumer.position(self.partition) == position:
                         for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
-                            values[record.key or b""] = record.value
-        return values
+                            records[record.key or b""] = record
+        return records

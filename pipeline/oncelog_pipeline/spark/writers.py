@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from oncelog import Producer
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.options.sink_options import Delivery, SinkOptions
-from oncelog_pipeline.sink import exactly_once, per_task
+from oncelog_pipeline.sink import exactly_once, per_task, unnamed
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
 from oncelog_pipeline.sink.digest import RowCounter
-from oncelog_pipeline.sink.orphans import finish_orphans
+from oncelog_pipeline.sink.orphans import finish_unnamed
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
@@ -137,35 +137,38 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         if self._write_of.write_id is not None or self._options.delivery is Delivery.AT_LEAST_ONCE:
             return
         logger.warning(
-            "this write has no writeId: if the job is started again, it writes all rows again, as no run can tell which"
-            ' write of an earlier one it repeats; .option("writeId", "a name of this load") makes it once'
+            "this write has no writeId: if the job is started again, its rows may be written again, as a write that"
+            ' was done is not known any more; .option("writeId", "a name of this load") makes it once'
         )
         if self._is_unnamed_decision:
-            connections().run(self._finish_orphans())
+            connections().run(self._finish_others())
 
     @property
     def _is_unnamed_decision(self) -> bool:
         return self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE
 
-    async def _finish_orphans(self) -> None:
-        await finish_orphans(await self.cluster())
+    async def _finish_others(self) -> None:
+        await finish_unnamed(await self.cluster())
 
     def commit(self, messages: Sequence[Told | None]) -> None:
-        """Raises SinkError, KafkaError. Nobody will ask again for the state of a write without a writeId."""
+        """Raises SinkError, KafkaError."""
         self._decide(messages)
-        if self._is_unnamed_decision:
-            connections().run(self._forget_state())
 
-    async def _forget_state(self) -> None:
-        cluster = await self.cluster()
-        query = self._write_of.batch.query
-        state = await cluster.read_state(query)
-        if state is not None:
-            await cluster.remove_state(query, state)
+    async def _commit(self, told: Sequence[TaskMessage]) -> None:
+        if self._is_unnamed_decision:
+            await unnamed.commit(await self.cluster(), told[0].batch, told)
+        else:
+            await super()._commit(told)
 
     def abort(self, messages: Sequence[Told | None]) -> None:
         """Raises KafkaError."""
         self._undo(messages)
+
+    async def _abort(self, told: Sequence[TaskMessage]) -> None:
+        if self._is_unnamed_decision:
+            await unnamed.abort(await self.cluster(), told[0].batch, told)
+        else:
+            await super()._abort(told)
 
 
 def _told(messages: Sequence[Told | None]) -> list[TaskMessage]:

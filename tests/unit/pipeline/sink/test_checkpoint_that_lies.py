@@ -11,9 +11,9 @@ import pytest
 from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer
 
 from oncelog_pipeline.sink import exactly_once, per_task
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.operations import BatchDiffers, NotRepairable, SetBack, StateLost, TakenOver
-from oncelog_pipeline.sink.orphans import finish_open, finish_orphans
+from oncelog_pipeline.sink.orphans import finish_open
 from oncelog_pipeline.sink.state import KEPT_BATCHES, Batch, TaskMessage
 
 QUERY = Query("q")
@@ -310,33 +310,6 @@ async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
     await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 0))
     await sink.task(sink.run(1), 0, [1], alone=True)
     assert sink.seen == [0, 1, 1, 11]
-
-
-async def test_an_unnamed_write_whose_driver_died_is_finished_by_another(sink: Sink) -> None:
-    orphan = Batch(Query(f"{UNNAMED_PREFIX}1"), "00000001-run", 0)
-    messages = await sink.tasks(orphan, {0: [1], 1: [2], 2: [3]})
-    end = sink.cluster.end
-
-    async def end_one(transactions: Any, *, commits: bool) -> list[bool]:
-        await end(transactions[:1], commits=commits)
-        raise ConnectionError  # here the driver dies
-
-    sink.cluster.end = end_one  # type: ignore[method-assign]
-    with pytest.raises(ConnectionError):
-        await exactly_once.commit(sink.cluster, orphan, messages)
-    sink.cluster.end = end  # type: ignore[method-assign]
-    assert len(sink.seen) == 1
-    assert messages[2].written is not None
-    sink.cluster.time_out(messages[2].written.transaction.transactional_id)
-    assert await finish_orphans(sink.cluster) == {f"{UNNAMED_PREFIX}1": frozenset({2})}
-    assert sink.seen == [1, 2]
-    assert await finish_orphans(sink.cluster) == {}
-
-
-async def test_a_named_write_is_left_to_its_next_run(sink: Sink) -> None:
-    await written(sink, 1)
-    assert await finish_orphans(sink.cluster) == {}
-    assert QUERY in sink.cluster.states
 
 
 async def test_what_a_query_has_decided_and_left_open_can_be_finished_without_it(sink: Sink) -> None:
