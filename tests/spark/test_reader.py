@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+from threading import Thread
 from typing import Any
 
 import pytest
+from broker_process import BrokerFactory
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from streams import create, produce, values
 
@@ -284,3 +286,29 @@ def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> 
     assert reader.getDefaultReadLimit() == ReadMaxBytes(5500)
     end = reader.latestOffset(through(reader.initialOffset()), ReadMaxBytes(5500))
     assert sum(end[topic].values()) in (4, 5)
+
+
+def test_a_task_that_begins_while_its_broker_is_away_waits_for_it(
+    broker_factory: BrokerFactory, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S17: it connects for the first time, as each task of each batch does."""
+    broker = broker_factory().start()
+    create(broker.address, topic)
+    produce(broker.address, topic, values(20))
+    reader = stream(broker.address, subscribe=topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    partitions = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    broker.kill()
+    rows: list[int] = []
+
+    def task() -> None:
+        rows.extend(batch.num_rows for partition in partitions for batch in reader.read(partition))
+
+    running = Thread(target=task)
+    running.start()
+    while running.is_alive() and "trying again for 120 s" not in caplog.text:
+        running.join(0.05)
+    assert not rows
+    broker.start()
+    running.join()
+    assert sum(rows) == 20
