@@ -303,10 +303,11 @@ def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
     reset = f"oncelog pipeline state reset {batch.query.name} --batch"
     raise BatchDiffers(
         f"{batch}: the batch is decided, with {state.digest.rows} rows, and its replay brings {content}; nothing of the"
-        " replay was written. Either the query gives other rows each time (rand(), a table that changes, another load under"
-        f" its writeId): {reset} {batch.number} lets what was decided stand. Or the checkpoint lost its last entry (a power cut, a"
-        " backup), and new rows came under the number of an old batch: begin a new checkpoint with startingOffsets, or"
-        f" {reset} {batch.number - 1} has the whole replay written, and rows that were written are there twice"
+        " replay was written. Either the query gives other rows each time (rand(), a table that changes), or another"
+        f" load has its writeId: {reset} {batch.number} lets what was decided stand. Or the checkpoint lost its last"
+        " entry (a power cut, a backup), and new rows came under the number of an old batch: begin a new checkpoint"
+        f" with startingOffsets, or {reset} {batch.number - 1} has the whole replay written, and rows that were written"
+        " are there twice"
     )
 
 
