@@ -63,13 +63,10 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
 
 async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
     """As `exactly_once.abort`. What was decided in the state of a write that this one repeats is committed first."""
-    told = list(messages)
-    decided = set()
     for name, (state, _) in (await cluster.states_by_name()).items():
         if state.run == batch.run and name != batch.query.name:
-            decided |= {each.written for each in state.transactions}
             await exactly_once.abort(cluster, Batch(Query(name), batch.run, state.batch), ())
-    await exactly_once.abort(cluster, batch, [each for each in told if each.written not in decided])
+    await exactly_once.abort(cluster, batch, messages)
 
 
 async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage]) -> Query | None:

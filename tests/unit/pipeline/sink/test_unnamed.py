@@ -180,6 +180,18 @@ async def test_other_rows_are_another_write(writes: Writes) -> None:
     assert writes.seen == sorted([*ALL, 1, 2, 3, 5])
 
 
+async def test_rows_that_differ_where_nothing_is_lost_are_another_write(writes: Writes) -> None:
+    first = await writes.begin()
+    await first.commit_and_die(1)
+    first.time_out([1, 2])
+    second = await writes.begin()
+    second.time_out([2])
+    with pytest.raises(NotAllOpen):
+        await second.commit()  # the state knows no more than what is lost now
+    await (await writes.begin({0: [9], 1: [3], 2: [4]})).commit()
+    assert writes.seen == [1, 2, 3, 4, 9]
+
+
 async def test_rows_in_other_partitions_than_those_that_timed_out_cannot_repair(writes: Writes) -> None:
     """What is not covered: the page says so."""
     first = await writes.begin()
