@@ -21,6 +21,7 @@ from oncelog import (
     RecordMetadata,
     TopicPartition,
 )
+from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
@@ -34,6 +35,7 @@ from oncelog_pipeline.sink.operations import Marker, Superseded
 from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import Place, State, Written
 from oncelog_pipeline.sink.state_topic import StateTopic
+from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
@@ -221,6 +223,14 @@ class KafkaCluster(Opened):
 
     async def has_committed(self, transactional_id: str) -> bool:
         return await self._state_of(transactional_id) in COMMITTED
+
+    async def target(self, topic: str) -> str | None:
+        described = (await self._admin.describe_topics([topic]))[topic]
+        if described.topic_id == ZERO_UUID:
+            return None
+        partitions = [TopicPartition(topic, index) for index in described.partitions]
+        earliest = await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        return f"{uuid_to_string(described.topic_id)}/{sum(each.offset for each in earliest.values())}"
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         return await self._state_of(transactional_id) == ONGOING

@@ -201,8 +201,11 @@ def set_back(batch: Batch, decided: int) -> SetBack:
     )
 
 
-async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch.
+async def commit(
+    cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage], target: str | None = None
+) -> None:
+    """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch. `target`
+    is kept with the decision.
 
     Raises TakenOver, NotAllOpen, TooManyTasks, NotRepairable, BatchDiffers: nothing was decided. Raises
     DecidedButAborted: the decision stands, and the next run repairs it. Whatever else the cluster raises leaves open
@@ -231,7 +234,8 @@ async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMes
         if state.lost:
             _check_repair(state, batch, written, digest)
         await _check_open(cluster, batch, [each.written.transaction for each in written])
-        await _end(cluster, await _decide(cluster, state, batch, written, digest), batch)
+        decision = state.decided(batch.number, written, digest, target)
+        await _end(cluster, await _decide(cluster, state, batch, decision), batch)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
 
 
@@ -343,15 +347,12 @@ async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequenc
         )
 
 
-async def _decide(
-    cluster: Cluster[Any], seen: State, batch: Batch, written: Sequence[TaskTransaction], digest: Digest | None
-) -> State:
-    """The decision. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
-    state = seen.decided(batch.number, written, digest)
+async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> State:
+    """The decision `state`. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
-            f"{batch}: {len(written)} tasks have written, and the decision about them all must fit one record of"
-            f" {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or choose"
+            f"{batch}: {len(state.transactions)} tasks have written, and the decision about them all must fit one record"
+            f" of {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or choose"
             " delivery=exactly-once-per-task"
         )
     owner = await cluster.own(batch.query)

@@ -115,6 +115,10 @@ class Cluster(Protocol[P_co]):
         """Whether the coordinator knows the last transaction under this id to be committed. False where it has
         forgotten: with the next producer of that id, and after transactional.id.expiration.ms, a week without one."""
 
+    async def target(self, topic: str) -> str | None:
+        """What changes where the topic is deleted and made anew, or records are deleted at its beginning; None where
+        the cluster cannot tell."""
+
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Whether a transaction with this id is open."""
 

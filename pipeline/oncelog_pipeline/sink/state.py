@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from oncelog.prepared_transaction import PreparedTransaction
@@ -104,7 +104,8 @@ class State:
     the digests of their rows: the replay writes them again. `former` are runs, shortened, that can decide nothing any
     more, the last one first. `digest` is of all rows of the batch. `may_differ`: an operator has said that a replay of
     the batch is passed over whatever it brings. `earlier` are the numbers and digests of the decisions before this one,
-    the newest first, without a gap.
+    the newest first, without a gap. `target`, of a batch write without a writeId: its topic, when it was decided, as
+    `operations.Cluster.target` tells it.
     """
 
     run: str
@@ -115,6 +116,7 @@ class State:
     digest: Digest | None = None
     may_differ: bool = False
     earlier: tuple[tuple[int, Digest], ...] = ()
+    target: str | None = None
 
     def digest_of(self, batch: int) -> Digest | None:
         """The digest of a batch that is over; None where it is not kept. Batches without rows are never decided."""
@@ -130,14 +132,16 @@ class State:
         former = tuple(dict.fromkeys((short(self.run), *self.former)))[:FORMER_RUNS]
         digests = dict(self.lost) | {each.partition: each.digest for each in self.transactions}
         missing = {partition: digests.get(partition) for partition in sorted(lost)}
-        return State(run, self.batch, (), missing, former, self.digest, self.may_differ, self.earlier)
+        return replace(self, run=run, transactions=(), lost=missing, former=former)
 
-    def decided(self, batch: int, transactions: Iterable[TaskTransaction], digest: Digest | None) -> State:
+    def decided(
+        self, batch: int, transactions: Iterable[TaskTransaction], digest: Digest | None, target: str | None = None
+    ) -> State:
         """The same run's next decision; `digest` is of all rows of the batch."""
         earlier = self.earlier
         if batch != self.batch:
             earlier = () if self.digest is None else ((self.batch, self.digest), *earlier)[:KEPT_BATCHES]
-        return State(self.run, batch, tuple(transactions), {}, self.former, digest, earlier=earlier)
+        return State(self.run, batch, tuple(transactions), {}, self.former, digest, earlier=earlier, target=target)
 
     def as_json(self) -> bytes:
         written: dict[str, Any] = {
@@ -157,6 +161,8 @@ class State:
             written["may_differ"] = True
         if self.earlier:
             written["earlier"] = [[number, *digest] for number, digest in self.earlier]
+        if self.target is not None:
+            written["target"] = self.target
         return json.dumps(written, separators=(",", ":")).encode()
 
 
@@ -175,6 +181,7 @@ def state_from_json(value: bytes) -> State:
             _digest_from_json(read.get("digest")),
             bool(read.get("may_differ", False)),
             tuple((int(number), Digest(int(rows), int(total))) for number, rows, total in read.get("earlier", ())),
+            None if read.get("target") is None else str(read["target"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         if isinstance(error, UnreadableState):

@@ -11,9 +11,11 @@ Why that is right:
   it has committed: its rows count as those of the write that took over. So of two writes that both succeed, each has
   its own rows.
 - *A driver that lives is left alone*: its state is gone within moments. The later write waits for that.
+- *The rows are still there*: the topic is the same one by its id, and nothing was deleted from it since the decision.
 
 What is not covered: a driver that dies after it has removed the state, and before its job has noted the success; a
-retry that brings other rows, or the same ones in other partitions than those that have timed out.
+retry that brings other rows, or the same ones in other partitions than those that have timed out; rows that name their
+topics.
 """
 
 from __future__ import annotations
@@ -37,19 +39,22 @@ LOOK_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """As `exactly_once.commit`, for a write without a writeId. Raises TakenOver, too, where a write of the same rows
-    has taken this one for dead: its rows then count as that one's."""
+async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
+    """As `exactly_once.commit`, for a write without a writeId, all of whose rows go to `topic`; None where they name
+    their topics. Raises TakenOver, too, where a write of the same rows has taken this one for dead: its rows then count
+    as that one's."""
     told = list(messages)
-    earlier = await _same_write(cluster, batch, told)
+    has_rows = any(message.written is not None for message in told)
+    target = await cluster.target(topic) if topic is not None and has_rows else None
+    earlier = None if target is None else await _same_write(cluster, batch, told, target)
     if earlier is None:
-        await exactly_once.commit(cluster, batch, told)
+        await exactly_once.commit(cluster, batch, told, target)
         await _forget(cluster, batch)
         return
     again = Batch(earlier, batch.run, batch.number)
     lost = (await exactly_once.take_over(cluster, again)).lost
     repairs = [replace(each, batch=again, written=each.written if each.partition in lost else None) for each in told]
-    await exactly_once.commit(cluster, again, repairs)
+    await exactly_once.commit(cluster, again, repairs, target)
     await _forget(cluster, again)
     await exactly_once.abort(cluster, batch, [each for each in told if each.partition not in lost])
     await _forget(cluster, batch)
@@ -69,15 +74,15 @@ async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage
     await exactly_once.abort(cluster, batch, messages)
 
 
-async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage]) -> Query | None:
-    """A write of the same rows whose driver has died, having decided."""
+async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage], target: str) -> Query | None:
+    """A write of the same rows, which are still there, whose driver has died, having decided."""
     digest = exactly_once.batch_digest(messages)
     if digest is None or not digest.rows:
         return None
     brought = {message.partition: message.digest for message in messages if message.written is not None}
     for name, (state, _) in sorted((await cluster.states_by_name()).items()):
         is_another = name.startswith(UNNAMED_PREFIX) and name != batch.query.name and state.batch == batch.number
-        is_same = is_another and state.digest == digest and _can_repair(state, brought)
+        is_same = is_another and (state.digest, state.target) == (digest, target) and _can_repair(state, brought)
         if is_same and await _is_left(cluster, Query(name), state):
             return Query(name)
     return None

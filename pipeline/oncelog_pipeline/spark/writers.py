@@ -156,7 +156,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
 
     async def _commit(self, told: Sequence[TaskMessage]) -> None:
         if self._is_unnamed_decision:
-            await unnamed.commit(await self.cluster(), told[0].batch, told)
+            await unnamed.commit(await self.cluster(), told[0].batch, told, self._options.topic)
         else:
             await super()._commit(told)
 

@@ -153,6 +153,7 @@ class SimulatedCluster:
         """Queries whose own producer has committed last; to own one takes it out."""
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before its end."""
+        self.targets: dict[str, str] = {}
         self.age_seconds = 0.0
         """Of all states."""
         self.same_id_aborts = 0
@@ -197,6 +198,10 @@ class SimulatedCluster:
         held = self.held.get(transactional_id)
         is_decider = transactional_id in {query.id for query in self.deciders}
         return is_decider or (held is not None and held.state == "CompleteCommit")
+
+    async def target(self, topic: str) -> str | None:
+        await turn()
+        return self.targets.get(topic)
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         await turn()

@@ -44,7 +44,7 @@ class Write:
             )
 
     async def commit(self) -> None:
-        await unnamed.commit(self.cluster, self.batch, self.messages)
+        await unnamed.commit(self.cluster, self.batch, self.messages, "rows")
 
     async def abort(self) -> None:
         await unnamed.abort(self.cluster, self.batch, self.messages)
@@ -75,6 +75,7 @@ class Write:
 class Writes:
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(Random(1), is_v2=True)
+        self.cluster.targets["rows"] = "id/0"
         self.count = 0
 
     async def begin(self, rows: Rows = ROWS) -> Write:
@@ -148,7 +149,7 @@ async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
         writes.cluster.pause = pause  # type: ignore[method-assign]
         await unnamed._forget(writes.cluster, first.batch)
 
-    await exactly_once.commit(writes.cluster, first.batch, first.messages)
+    await exactly_once.commit(writes.cluster, first.batch, first.messages, "id/0")
     writes.cluster.pause = first_is_done  # type: ignore[method-assign]
     await second.commit()
     assert writes.seen == sorted(ALL + ALL)
@@ -225,3 +226,16 @@ async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
     await finish_unnamed(writes.cluster)
     assert writes.seen == ALL
     writes.check_over()
+
+
+@pytest.mark.parametrize("target", ["another/0", "id/7", None])
+async def test_rows_that_may_be_gone_are_written_again(writes: Writes, target: str | None) -> None:
+    """The topic was deleted and made anew, or purged, to begin the load afresh; or the cluster cannot tell."""
+    await (await writes.begin()).commit_and_die(1)
+    await finish_unnamed(writes.cluster)
+    writes.cluster.targets.clear()
+    if target is not None:
+        writes.cluster.targets["rows"] = target
+    writes.cluster.visible.clear()
+    await (await writes.begin()).commit()
+    assert writes.seen == ALL
