@@ -351,9 +351,9 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State
     """The decision `state`. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
-            f"{batch}: {len(state.transactions)} tasks have written, and the decision about them all must fit one record"
-            f" of {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or choose"
-            " delivery=exactly-once-per-task"
+            f"{batch}: {len(state.transactions)} tasks have written, and the decision about all of them must fit one"
+            f" record of {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or"
+            " choose delivery=exactly-once-per-task"
         )
     owner = await cluster.own(batch.query)
     try:
