@@ -178,7 +178,7 @@ class KafkaCluster(Opened):
         return await self._states.read(query)
 
     async def states_by_name(self) -> dict[str, Kept]:
-        """The state of each query, by its name. Raises KafkaError, UnreadableState."""
+        """The state of each query, by its name. Raises KafkaError, TimeoutError."""
         return await self._states.all()
 
     async def remove_state(self, query: Query, seen: State) -> bool:

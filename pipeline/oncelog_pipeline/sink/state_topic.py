@@ -8,6 +8,7 @@ expires (`offsets.retention.minutes`, a week without a batch); the record does n
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least."""
 POLL_MS: Final = 1000
 READ_SECONDS: Final = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class StateTopic:
@@ -114,15 +117,18 @@ class StateTopic:
         return bytes(records[0].value)
 
     async def all(self) -> dict[str, Kept]:
-        """The last state of each query, by its name. Raises KafkaError, UnreadableState, TimeoutError."""
-        records = await self._last_records()
-        return {
-            key.decode().removeprefix(PREFIX): Kept(
-                state_from_json(record.value), max(0.0, (now_ms() - record.timestamp_ms) / 1000)
-            )
-            for key, record in records.items()
-            if record.value is not None and key.startswith(PREFIX.encode())
-        }
+        """The last state of each query, by its name, without those that cannot be read, of which a warning tells: they
+        are another query's business. Raises KafkaError, TimeoutError."""
+        found = {}
+        for key, record in (await self._last_records()).items():
+            if record.value is None or not key.startswith(PREFIX.encode()):
+                continue
+            name = key.decode(errors="replace").removeprefix(PREFIX)
+            try:
+                found[name] = Kept(state_from_json(record.value), max(0.0, (now_ms() - record.timestamp_ms) / 1000))
+            except UnreadableState as error:
+                logger.warning("%s, offset %d, query %s: passed over: %s", self.partition, record.offset, name, error)
+        return found
 
     async def _last_of(self, query: Query) -> bytes | None:
         """Read the whole state topic and return the last committed value of the query. Raises TimeoutError."""

@@ -1,7 +1,8 @@
 """Reading as a stream: where each batch ends, as Spark asks for it, and what its tasks read.
 
 One of these lives as long as the query, in a process of its own; another one, in each task, only reads. What has been
-read is in Spark's checkpoint alone: nothing is committed to the cluster, and no group is joined.
+read is in Spark's checkpoint: no group is joined. What is planned is committed to the cluster, too (plans.py), for a
+checkpoint that loses its last entries.
 """
 
 from __future__ import annotations
