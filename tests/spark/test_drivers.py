@@ -104,6 +104,23 @@ def test_k24_a_batch_inside_foreach_batch(stream: Stream, tmp_path: Path) -> Non
     check(stream)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_batch_write_without_a_write_id_is_tried_again(stream: Stream, died: Path, is_late: bool) -> None:
+    """S2: the driver is killed between two ends. The second try writes what has timed out, and nothing else."""
+    writes = {"kafka.transaction.timeout.ms": "30000"} if is_late else {}
+    dies(
+        Application(
+            dying(replace(stream, writes=writes), died, dieAt="one ended", dieHow="driver"), is_batch_write=True
+        )
+    )
+    assert has_died(died) == 1
+    if is_late:
+        eventually(lambda: not open_transactions(stream.address), "transactions time out")
+        assert 0 < sum(committed_values(stream.address, stream.target).values()) < ROWS
+    succeeds(Application(stream, is_batch_write=True))
+    check(stream)
+
+
 def test_k16_an_executor_is_killed(stream: Stream, died: Path) -> None:
     """Executors of their own, each a JVM."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}

@@ -22,6 +22,8 @@ from pyspark.sql.types import (
 from streams import committed, committed_values, create, open_transactions
 
 from oncelog_pipeline.options.reading import OptionError
+from oncelog_pipeline.sink import unnamed
+from oncelog_pipeline.sink.cluster import KafkaCluster
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.state import Batch
@@ -117,6 +119,53 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
     assert not committed_values(address, topic)
     spark.writer().abort([None, None], 0)
     spark.writer().commit([], 0)
+
+
+def test_a_write_without_a_name_that_is_tried_again_is_there_once(
+    patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S2: the driver died between two ends; what it has decided is whole before the next one writes a row."""
+    monkeypatch.setattr(unnamed, "LOOK_SECONDS", 0.02)
+    create(address, topic)
+    patched.append(Spark(address, topic))
+    monkeypatch.setattr(writers, "batch_of", lambda write: write.batch)
+
+    def planned(**options: str) -> Any:
+        return OncelogDataSource(patched[0].options | options).writer(VALUES, False)
+
+    def messages_of(writer: Any) -> list[Any]:
+        messages = []
+        for partition in range(3):
+            patched[0].attempt = Attempt(partition, 0, partition)
+            messages.append(pickle.loads(pickle.dumps(writer)).write(iter([rows(b"%d" % partition)])))
+        return messages
+
+    first = planned()
+    messages = messages_of(first)
+    end = KafkaCluster.end
+
+    async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
+        await end(cluster, transactions[:1], commits=commits)
+        raise ConnectionError  # here the driver dies
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaCluster, "end", end_one)
+        with pytest.raises(ConnectionError):
+            first.commit(messages)
+    assert len(open_transactions(address)) == 2
+    second = planned()
+    assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
+    second.commit(messages_of(second))
+    assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
+    third = planned()
+    third.commit(messages_of(third))  # the second one is done, so this is another
+    assert committed_values(address, topic) == Counter({b"0": 2, b"1": 2, b"2": 2})
+    warned = [record for record in caplog.records if "this write has no writeId" in record.message]
+    assert len(warned) == 3
+    caplog.clear()
+    planned(writeId=f"load-{topic}")
+    planned(delivery="at-least-once")
+    assert not caplog.records
 
 
 def test_an_older_run_is_told_that_it_is_over(spark_of: Any, address: str, topic: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog_pipeline.jobs.job import Input
 from oncelog_pipeline.jobs.keys import JobError
-from oncelog_pipeline.source.offsets import FROM, IDS, INITIAL
+from oncelog_pipeline.source.offsets import MARKS
 
 LINES_BEFORE: Final = 2
 NOTHING: Final = "-"
@@ -38,7 +38,7 @@ def _topics(line: str) -> list[str]:
         read = json.loads(line)
     except ValueError:
         return []
-    return [name for name in read if name not in (FROM, IDS, INITIAL)] if isinstance(read, dict) else []
+    return [name for name in read if name not in MARKS] if isinstance(read, dict) else []
 
 
 def _reads(job_input: Input, topic: str) -> bool:

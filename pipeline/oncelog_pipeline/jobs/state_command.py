@@ -55,7 +55,7 @@ def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...
     release decided.
     """
     states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
-    show_rows(COLUMNS, [_row(query, found) for query, found in sorted(states.items())], output)
+    show_rows(COLUMNS, [_row(query, found.state) for query, found in sorted(states.items())], output)
 
 
 @state.command()
@@ -128,17 +128,19 @@ def reset(
 @topic_option
 @settings_option
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
-    """Commit what was decided by batch writes without a writeId whose driver died before it had committed all.
+    """Commit what was decided and is still open, as its driver died before it had committed all.
 
-    The next such write does this, too.
+    A query that is started again does this itself, if its transactions have not timed out by then; so this command is
+    for a query that stays down for longer than transaction.timeout.ms, and for batch writes without a writeId, of which
+    the next one does it, too. It is right at any time, also beside a query that runs.
     """
-    from oncelog_pipeline.sink.orphans import finish_orphans
+    from oncelog_pipeline.sink.orphans import finish_open
 
-    finished = _with_cluster(bootstrap, state_topic, settings, finish_orphans)
+    finished = _with_cluster(bootstrap, state_topic, settings, finish_open)
     for query, lost in sorted(finished.items()):
         told = f", partitions {sorted(lost)} are lost: their transactions have timed out" if lost else ""
         say(f"{query}: committed{told}")
-    tell(f"{count(len(finished), 'write')} finished")
+    tell(f"{count(len(finished), 'decision')} finished")
 
 
 def _row(query: str, found: State) -> tuple[object, ...]:

@@ -26,9 +26,10 @@ async def write_task(
 ) -> TaskMessage:
     """One attempt of a task: `write` sends its rows, unless they are written. There is nothing for the driver to do.
 
-    Raises BatchDiffers, SetBack, and what `write` and the cluster raise; fenced by another attempt among it.
+    Raises BatchDiffers, SetBack, StateLost, and what `write` and the cluster raise; fenced by another attempt among it.
     """
     transactional_id = batch.query.partition_id(partition)
+    await _check_not_lost(cluster, batch, partition)
     producer = await cluster.open_task(transactional_id)
     try:
         marker = await cluster.marker(transactional_id)
@@ -47,6 +48,23 @@ async def write_task(
     finally:
         await producer.close()
     return TaskMessage(batch, partition, None)
+
+
+async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> None:
+    """Raises StateLost where the partition has no marker, though it has written before.
+
+    Before a producer is opened, since that has the coordinator forget it.
+    """
+    transactional_id = batch.query.partition_id(partition)
+    if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
+        return
+    # An operator's reset says what counts; an attempt that was open a moment ago has a marker by now.
+    if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
+        raise StateLost(
+            f"{batch}, partition {partition}: has written before, but which batch is not known any more: was the state"
+            " topic deleted? To have this batch written, for the second time perhaps: oncelog pipeline state reset"
+            f" {batch.query.name} --batch {batch.number - 1}"
+        )
 
 
 async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:

@@ -4,6 +4,7 @@ data_source.py     the source and sink that Spark finds by its name
 stream_reader.py   reading as a stream: where a batch ends, and what its tasks read
 batch_reader.py    reading once
 offset_lookup.py   which partitions there are, and which offsets stand for what the options say
+plan_group.py      the plans of a stream, committed to the cluster
 range_reader.py    a task reads its range
 source_columns.py  records as Arrow batches
 value_column.py    their values as one column, of records that are alike in one step

@@ -43,12 +43,14 @@ class OncelogDataSource(DataSource):
         return StreamReader(source_options(dict(self.options), is_stream=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Raises OptionError."""
+        """Spark calls this once for each write, before its tasks. Raises OptionError, KafkaError."""
         if overwrite:
             raise OptionError(
                 'mode("overwrite") cannot be: records of a topic are not replaced; mode("append") adds to them'
             )
-        return BatchWriter(self._sink_options(schema))
+        writer = BatchWriter(self._sink_options(schema))
+        writer.plan()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """All output modes append, as with Spark's own sink. Raises OptionError."""
