@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
+NOT_YET: Final = "not on a package index yet"
 CHECKS: Final = (["make", "test"], ["make", "dist"])
 
 
@@ -49,6 +50,8 @@ def reasons_against(root: Path, version: str) -> list[str]:
         reasons.append(f"the tag v{version} exists: raise `version` in pyproject.toml")
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changelog(root), re.MULTILINE):
         reasons.append(f'CHANGELOG.md has no heading "## {version} (YEAR-MONTH-DAY)"')
+    if NOT_YET in (root / "README.md").read_text():
+        reasons.append(f'README.md says that it is "{NOT_YET}"')
     client = (root / "client/oncelog/connection/versions.py").read_text()
     if f'CLIENT_SOFTWARE_VERSION: Final = "{version}"' not in client:
         reasons.append(f"CLIENT_SOFTWARE_VERSION in client/oncelog/connection/versions.py is not {version}")

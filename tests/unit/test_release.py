@@ -15,6 +15,7 @@ FILES = {
     "pyproject.toml": '[project]\nname = "oncelog"\nversion = "0.2.0"\n',
     "client/oncelog/connection/versions.py": 'CLIENT_SOFTWARE_VERSION: Final = "0.2.0"\n',
     "CHANGELOG.md": "# Changelog\n\n## 0.2.0 (2026-12-01)\n\n### Added\n\n- A thing.\n\n## 0.1.0 (2026-11-26)\n",
+    "README.md": "pip install oncelog\n",
     ".gitignore": "dist/\nmade\n",
 }
 MAKE = """#!/bin/sh
@@ -98,6 +99,11 @@ def test_it_is_tested_built_and_tagged_and_what_to_publish_is_said(checkout: Che
     ("file", "text", "reason"),
     [
         ("CHANGELOG.md", "## 0.2.0 (unreleased)\n", 'CHANGELOG.md has no heading "## 0.2.0 (YEAR-MONTH-DAY)"'),
+        (
+            "README.md",
+            "0.2.0 is not on a package index yet.\n",
+            'README.md says that it is "not on a package index yet"',
+        ),
         ("client/oncelog/connection/versions.py", 'CLIENT_SOFTWARE_VERSION: Final = "0.1.0"\n', "is not 0.2.0"),
     ],
 )
@@ -108,8 +114,8 @@ def test_what_says_another_version_stands_against_it(checkout: Checkout, file: s
 
 
 def test_what_is_not_committed_stands_against_it(checkout: Checkout) -> None:
-    checkout.write("README.md", "new")
-    refused(checkout, "?? README.md")
+    checkout.write("NEW.md", "new")
+    refused(checkout, "?? NEW.md")
 
 
 def test_a_version_is_released_once(checkout: Checkout) -> None:
