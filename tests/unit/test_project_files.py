@@ -15,6 +15,8 @@ import pytest
 import yaml
 from tests.support.pythons import EXPECTED, OLDEST
 
+from oncelog.connection.versions import CLIENT_SOFTWARE_VERSION
+
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING, CHANGELOG, TESTING, MAKEFILE = (
     (ROOT / name).read_text()
@@ -79,6 +81,10 @@ def test_a_release_tells_what_was_added_changed_and_fixed_in_few_words() -> None
     (section,) = re.findall(rf"^## {re.escape(PROJECT['version'])} .*?(?=^## |\Z)", CHANGELOG, re.MULTILINE | re.DOTALL)
     assert len(section.split()) <= 600
     assert set(re.findall(r"^### (.+)$", section, re.MULTILINE)) <= {"Added", "Changed", "Fixed", "Removed", "Security"}
+
+
+def test_the_client_tells_brokers_the_version_of_the_package() -> None:
+    assert PROJECT["version"] == CLIENT_SOFTWARE_VERSION
 
 
 def test_each_python_is_claimed_where_it_is_shown() -> None:
