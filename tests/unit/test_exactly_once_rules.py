@@ -1,4 +1,4 @@
-"""What is said of the rules of exactly once is true: each is there, what it names exists, and its tests are named.
+"""The page of rules is complete: it has each rule once, the files it names exist, and no test of a rule is left out.
 
 `test_reference.py` holds docs/reference/rules.md to `rules.toml` and to the tests that there are.
 """
