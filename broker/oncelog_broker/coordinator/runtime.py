@@ -2,8 +2,8 @@
 
 A request names a key; the key names a partition; the partition's machine makes `Effects` of the request. The records
 among them are appended as one batch to that partition, then replayed into the machine, and the replies leave when the
-batch is committed (law 4). What is loaded from the log goes through the same `replay`, so what a machine knows after a
-restart is what it knew before.
+batch is committed, and not before (S40). What is loaded from the log goes through the same `replay`, so what a machine
+knows after a restart is what it knew before.
 
 While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
 COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work in between.

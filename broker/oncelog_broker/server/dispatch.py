@@ -1,6 +1,6 @@
 """From a frame to its handler, from the handler's answer to the bytes of the response.
 
-Handlers see one message shape whatever the version (architecture, law 6). A handler answers (`runtime/answers.py`) with
+Handlers see one message shape whatever the version. A handler answers (`runtime/answers.py`) with
 its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
 said in `connection.py`.
 """

@@ -17,7 +17,17 @@ from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["embedded", "zookeeper", "secured_zookeeper", "shared"])
+NEEDS_JAVA = pytest.mark.zookeeper
+
+
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param("zookeeper", marks=NEEDS_JAVA),
+        pytest.param("secured_zookeeper", marks=NEEDS_JAVA),
+        "shared",
+    ]
+)
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens a session on one and the same tree; for an embedded store the one before must be closed."""
     opened: list[MetadataStore] = []
