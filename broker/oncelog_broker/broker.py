@@ -52,7 +52,7 @@ from oncelog_broker.metadata.incarnation import Predecessor
 from oncelog_broker.metadata.login_key import login_key
 from oncelog_broker.metadata.membership import ClusterMember, patiently
 from oncelog_broker.metadata.metadata_copy import MetadataCopier
-from oncelog_broker.metadata.opening import METADATA_FILE
+from oncelog_broker.metadata.opening import METADATA_FILE, StoreOpening, configured_opening
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
 from oncelog_broker.metadata.registration import Membership, check_store, register_broker
@@ -131,8 +131,11 @@ class Broker:
         clock: Clock | None = None,
         disk: Disk | None = None,
         network: Network | None = None,
+        store: StoreOpening | None = None,
     ) -> None:
+        """`store`: how the metadata store is opened. None: as the configuration says."""
         self.config = config
+        self._opening = store
         self.clock: Clock = clock or SystemClock()
         self.disk: Disk = disk or RealDisk()
         self.tasks = Tasks()
@@ -193,6 +196,8 @@ class Broker:
     @property
     def _is_clustered(self) -> bool:
         """Whether there may be other brokers."""
+        if self._opening is not None:
+            return self._opening.kind.is_shared
         return self.config[zookeeper_keys.ZOOKEEPER_CONNECT] is not None
 
     def _current_config(self) -> BrokerConfig:
@@ -382,6 +387,7 @@ class Broker:
         self.tasks.every("note of the store", NOTE_SECONDS, self._note_store)
         self._services = Services(
             config=self.config,
+            is_clustered=self._is_clustered,
             clock=self.clock,
             tasks=self.tasks,
             slices=self.slices,
@@ -496,10 +502,11 @@ class Broker:
                     "Choose another with --data or log.dirs."
                 ) from error
         self.telling.does("the data directories are locked")
-        self._data = DataStart.lock(self.config, self.disk, self.clock)
+        opening = self._opening or configured_opening(self.config, tls_to_zookeeper(self.config))
+        self._data = DataStart.lock(self.config, opening, self.disk, self.clock)
         self._undo.callback(self._data.unlock)
         self.telling.does("the metadata store is opened")
-        store = await self._data.open_store(tls_to_zookeeper(self.config))
+        store = await self._data.open_store()
         self._undo.push_async_callback(store.close)
         self._store = store
         if not self._is_clustered:

@@ -82,8 +82,9 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 def past_of(facts: StartFacts) -> Past:
     """Return what the directories belonged to: by their notes or, without notes, by the other files in them."""
-    kinds = {each.note.store_kind for each in facts.directories if each.note is not None and _has_registered(each)}
-    if StoreKind.ZOOKEEPER in kinds:
+    notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
+    kinds = {note.store_kind for note in notes if note.store_kind is not None}
+    if any(kind.is_shared for kind in kinds):
         return Past.MEMBER
     if StoreKind.EMBEDDED in kinds:
         return Past.ALONE
@@ -154,7 +155,7 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
     if past is Past.MEMBER:
         if not is_continued:
             _refuse_to_found_anew(facts, found)
-        if facts.copied and store.kind is StoreKind.ZOOKEEPER:
+        if facts.copied and store.kind.is_shared:
             found.is_unsure = True
             return Adoption.COPY, True
         return Adoption.LOGS, True
@@ -240,7 +241,7 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
 
 def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], found: _Findings) -> None:
     store = facts.store
-    is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind is StoreKind.ZOOKEEPER
+    is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind.is_shared
     if ages and is_right_kind and all(each in (Age.CURRENT, Age.UNKNOWN) for each in ages.values()):
         return
     if past is Past.MEMBER and store.kind is StoreKind.EMBEDDED:
@@ -258,7 +259,7 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
             "records of its logs that the store's cluster does not have are cut away, or set aside",
         )  # fmt: skip
         found.is_unsure, found.adopts_unknown = True, store.kind is StoreKind.EMBEDDED
-    elif past is Past.ALONE and store.kind is StoreKind.ZOOKEEPER and not ages:
+    elif past is Past.ALONE and store.kind.is_shared and not ages:
         _refuse(
             found, facts, Kind.OTHER_STORE,
             f"{_store_file(facts)} is the metadata store of this broker, but the ZooKeeper at {store.place} has a "
@@ -318,7 +319,7 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
         "not there"
     )
     found.has_older_directories = True
-    if store.kind is StoreKind.ZOOKEEPER and not facts.alone_in_sync:
+    if store.kind.is_shared and not facts.alone_in_sync:
         found.warnings.append(
             f"{differs}. The broker's logs count as unsure: replicas that have more records lead, and this broker "
             "fetches what it lacks from them"
@@ -375,7 +376,7 @@ def _look_for_sisters(
             if directory_id not in present:
                 lost[directory_id] = LostDirectory(path, process)
         known |= {directory_id: each for directory_id, each in note.lost.items() if directory_id not in present}
-    is_member = past is Past.MEMBER and facts.store.kind is StoreKind.ZOOKEEPER and facts.store.cluster_id is not None
+    is_member = past is Past.MEMBER and facts.store.kind.is_shared and facts.store.cluster_id is not None
     if known or lost:
         refusal = _lost_directories(facts, known | lost)
         if not is_member or refusal.accept in accept:

@@ -64,6 +64,8 @@ class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change."""
 
     config: BrokerConfig
+    is_clustered: bool
+    """Whether there may be other brokers."""
     clock: Clock
     tasks: Tasks
     slices: Slices
