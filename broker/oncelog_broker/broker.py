@@ -67,15 +67,14 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import ReturningLogs
 from oncelog_broker.replication.strays import set_strays_aside
 from oncelog_broker.replication.throttle import Throttles
-from oncelog_broker.runtime.clock import Clock, SystemClock
+from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
-from oncelog_broker.runtime.disk import Disk, RealDisk
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.mappings import MAPPINGS
-from oncelog_broker.runtime.network import Network, RealNetwork
+from oncelog_broker.runtime.network import Network
 from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.private_files import readable_by_others
-from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
@@ -136,11 +135,7 @@ class Broker:
         """`store`: how the metadata store is opened. None: as the configuration says."""
         self.config = config
         self._opening = store
-        self.clock: Clock = clock or SystemClock()
-        self.disk: Disk = disk or RealDisk()
-        self.tasks = Tasks()
-        self.slices = Slices(self.clock, self.tasks)
-        self.deadlines = Deadlines(self.clock.monotonic)
+        self.host = Host.of(clock, disk, network)
         self.connections = Connections(
             Limits(
                 max_connections=config[keys.MAX_CONNECTIONS],
@@ -152,11 +147,10 @@ class Broker:
                 send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
                 receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
             ),
-            TurnBudget(self.clock.monotonic),
-            ConnectionRates(config, self.clock),
+            TurnBudget(self.host.clock.monotonic),
+            ConnectionRates(config, self.host.clock),
         )
-        self._network = network or RealNetwork()
-        self._listeners = Listeners(self._network, self.connections, self.clock)
+        self._listeners = Listeners(self.host, self.connections)
         self._services: Services | None = None
         self._undo = AsyncExitStack()
         """What `stop` does, in reverse order of the start."""
@@ -245,12 +239,12 @@ class Broker:
         securities = Securities(self.config, lambda: self.image, is_clustered=self._is_clustered)
         http = self.config[HTTP_LISTENER]
         if http is not None:
-            await self.telling.listen(http, self.node_id, self._network, self.slices, self.clock)
+            await self.telling.listen(http, self.node_id, self.host)
             self._undo.push_async_callback(self.telling.close)
         store = await self._open_data()
         predecessor = Predecessor(
             store,
-            self.disk,
+            self.host.disk,
             self._data.trace_directory,
             was_closed_cleanly=self.logs.was_closed_cleanly,
             is_whole=not self._data.verdict.is_unsure,
@@ -261,27 +255,26 @@ class Broker:
         for listener in listeners(self.config):
             bound[listener.name] = await self._listeners.listen(listener, securities[listener.name])
         self.advertised = with_bound_ports(advertised, bound)
-        self._undo.push_async_callback(self.tasks.close)
-        compare = partial(epochs_above_store, store, tuple(self.logs.logs()), self.slices.pauses().here)
-        epochs_above = await patiently(compare, store.session_timeout, self.clock)
+        self._undo.push_async_callback(self.host.tasks.close)
+        compare = partial(epochs_above_store, store, tuple(self.logs.logs()), self.host.slices.pauses().here)
+        epochs_above = await patiently(compare, store.session_timeout, self.host.clock)
         self.telling.does("the broker joins its cluster")
         may_lack_ends = not predecessor.is_log_tail_kept
         await self._join(store, predecessor)
         securities.login_key = await login_key(store)
         first_users = parse_first_users(self.config[security_keys.SCRAM_FIRST_USERS])
         await self.member.patiently(partial(make_first_users, store, first_users))
-        await securities.follow(self.tasks)
+        await securities.follow(self.host.tasks)
         self._undo.push_async_callback(self.metadata.close)
-        copier = MetadataCopier(self.metadata, self._data.home, self.disk, self.clock, self.tasks, self.slices)
+        copier = MetadataCopier(self.metadata, self._data.home, self.host)
         self._undo.push_async_callback(copier.finish)
-        self._undo.push_async_callback(self.tasks.close)
+        self._undo.push_async_callback(self.host.tasks.close)
         copier.start()
         self.peers = BrokerPeers(
             self.node_id,
             brokers_listener,
-            lambda: self.image,
-            self._network,
-            self.tasks,
+            self.metadata,
+            self.host,
             security=securities[brokers_listener].towards_brokers,
         )
         self._undo.callback(self.peers.close)
@@ -306,11 +299,11 @@ class Broker:
             self.logs,
             self.log_config,
             ClusterImage(""),
-            self.tasks,
-            self.clock.monotonic,
+            self.host.tasks,
+            self.host.clock.monotonic,
             self.member.broker_epoch,
             self.member.may_lead if self._is_clustered else None,
-            self.slices.pauses(0.0).here,
+            self.host.slices.pauses(0.0).here,
         )
         if may_lack_ends:
             self.replicas.doubt_logs()
@@ -321,46 +314,38 @@ class Broker:
                 {(log.topic, log.partition): log.latest_epoch for log in self.logs.logs() if log.latest_epoch >= 0}
             )
         self._controller_calls = ControllerCalls(
-            self.node_id, lambda: self.image, self.peers, self.elector, self.slices
+            self.node_id, self.metadata, self.peers, self.elector, self.host.slices
         )
         tell_deleted_by_age(None, self.image)
         isr_keeper = self._replicate()
         epochs = EpochRaiser(
             self.node_id,
             self.replicas,
-            lambda: self.image,
+            self.metadata,
             self._controller_calls.alter_partition,
-            self.clock,
-            self.tasks,
+            self.host,
         )
         self.replicas.on_image(ClusterImage(""), self.image)
         self._log_end_calls.begin(self.peers, self.replicas)
         self._undo.callback(self.replicas.close)
         self.replicas.on_opened = self._on_opened
-        self.groups = GroupCoordinator(self.config, self.replicas, self.clock, self.tasks, self.slices, self.deadlines)
+        self.groups = GroupCoordinator(self.config, self.replicas, self.host)
         self._undo.callback(self.groups.close)
         self.groups.on_image(ClusterImage(""), self.image)
-        self.markers = MarkerAppender(self.replicas, self.groups.runtime, lambda: self.image)
+        self.markers = MarkerAppender(self.replicas, self.groups.runtime, self.metadata)
         self.transactions = TransactionCoordinator(
             self.config,
             self.replicas,
             MarkerSender(
                 self.node_id,
-                lambda: self.image,
-                self.metadata.synced,
+                self.metadata,
                 self.markers,
                 self.peers,
-                self.clock,
-                self.tasks,
-                self.slices,
-                self.deadlines,
+                self.host,
             ),
-            RemoteCoordinators(self.peers, self.tasks),
+            RemoteCoordinators(self.peers, self.host.tasks),
             self.producer_ids,
-            self.clock,
-            self.tasks,
-            self.slices,
-            self.deadlines,
+            self.host,
         )
         self._undo.callback(self.transactions.close)
         self.transactions.on_image(self.image)
@@ -373,26 +358,24 @@ class Broker:
             await epochs.until_raised(self._until_current)
         epochs.start()
         self.member.follow()
-        LogMaintenance(self._current_config, self.logs, self.replicas, self.clock, self.tasks).start()
-        LogCleaner(
-            self._current_config, self.logs, self.replicas, self.clock, self.tasks, self.slices, self.disk
-        ).start()
+        LogMaintenance(self._current_config, self.logs, self.replicas, self.host).start()
+        LogCleaner(self._current_config, self.logs, self.replicas, self.host).start()
         self.groups.start()
         self.transactions.start()
         if self._is_clustered and self.config[leadership_keys.AUTO_LEADER_REBALANCE_ENABLE]:
             seconds = self.config[leadership_keys.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS]
             percentage = self.config[leadership_keys.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE]
-            self.tasks.every("preferred leaders", seconds, partial(balance_leaders, self.elector.term, percentage))
-        self.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
-        self.tasks.every("note of the store", NOTE_SECONDS, self._note_store)
+            self.host.tasks.every("preferred leaders", seconds, partial(balance_leaders, self.elector.term, percentage))
+        self.host.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
+        self.host.tasks.every("note of the store", NOTE_SECONDS, self._note_store)
         self._services = Services(
             config=self.config,
             is_clustered=self._is_clustered,
-            clock=self.clock,
-            tasks=self.tasks,
-            slices=self.slices,
+            clock=self.host.clock,
+            tasks=self.host.tasks,
+            slices=self.host.slices,
             at_work=asyncio.Semaphore(self.config[keys.QUEUED_MAX_REQUESTS]),
-            deadlines=self.deadlines,
+            deadlines=self.host.deadlines,
             logs=self.logs,
             metadata=self.metadata,
             peers=self.peers,
@@ -414,7 +397,7 @@ class Broker:
         )
         warn_of_weak_settings(self.config, self._store_file())
         dispatcher = Dispatcher(self._services, self.telling.times)
-        throttling = Throttling(self.config, self.clock, is_observed=self.telling.times is not None)
+        throttling = Throttling(self.config, self.host.clock, is_observed=self.telling.times is not None)
         follow_quotas(self.metadata, throttling, dispatcher, self.connections)
         await self._listeners.start(dispatcher)
         self.telling.begin(self._services, self.connections, dispatcher)
@@ -433,7 +416,7 @@ class Broker:
 
     async def _raise_producer_ids(self) -> None:
         """Before anything is served, and before logs of no topic are set aside: they may come back (S75)."""
-        pauses = self.slices.pauses()
+        pauses = self.host.slices.pauses()
         for log in self.logs.logs():
             self.producer_ids.note_known(log.producers.state.highest_id(MAX_KNOWN_ID))
             await pauses.here()
@@ -444,11 +427,9 @@ class Broker:
         self.replicas.fetching = Fetchers(
             self.node_id,
             self.peers,
-            lambda: self.image,
+            self.metadata,
             lambda: FetchLimits.of(self.config),
-            self.clock,
-            self.tasks,
-            self.slices,
+            self.host,
             self.replicas.on_truncated,
             self.logs.checkpoint_log_start_offsets,
             self._throttles.follower,
@@ -456,14 +437,13 @@ class Broker:
         keeper = IsrKeeper(
             self.node_id,
             self.replicas,
-            lambda: self.image,
+            self.metadata,
             self._controller_calls.alter_partition,
             lambda: self.config[keys.REPLICA_LAG_TIME_MAX_MS] / 1000,
-            self.clock,
-            self.tasks,
+            self.host,
         )
         keeper.start()
-        ReturningLogs(self.replicas, keeper.ask_for_new_epochs, self.clock, self.tasks).start()
+        ReturningLogs(self.replicas, keeper.ask_for_new_epochs, self.host).start()
         return keeper
 
     def _topic_creation(self) -> TopicCreation:
@@ -495,7 +475,7 @@ class Broker:
         for has changed nothing."""
         for path in map(os.path.abspath, self.config.log_dirs):
             try:
-                make_data_directory(self.disk, path)
+                make_data_directory(self.host.disk, path)
             except OSError as error:
                 raise BrokerStartError(
                     f"the data directory {path} cannot be made: {error.strerror}. "
@@ -503,7 +483,7 @@ class Broker:
                 ) from error
         self.telling.does("the data directories are locked")
         opening = self._opening or configured_opening(self.config, tls_to_zookeeper(self.config))
-        self._data = DataStart.lock(self.config, opening, self.disk, self.clock)
+        self._data = DataStart.lock(self.config, opening, self.host)
         self._undo.callback(self._data.unlock)
         self.telling.does("the metadata store is opened")
         store = await self._data.open_store()
@@ -517,8 +497,8 @@ class Broker:
             node_id=self.node_id,
             cluster_id=await self._data.cluster_id(store),
             config_of=lambda topic: self.log_config({}),
-            disk=self.disk,
-            clock=self.clock,
+            disk=self.host.disk,
+            clock=self.host.clock,
         )
         self.logs = self._data.open_logs(open_locked)
         self._undo.push_async_callback(self._close_logs)
@@ -538,15 +518,13 @@ class Broker:
         """Register in the cluster, become its controller if there is none, read the image."""
         is_strict = self.config[zookeeper_keys.BROKER_SESSION_LEASE] == "strict"
         register = partial(self._register, store, predecessor)
-        self.member = ClusterMember(store, register, self.clock, self.tasks, is_strict=is_strict)
+        self.member = ClusterMember(store, register, self.host, is_strict=is_strict)
         await self.member.join()
-        self._log_end_calls = LogEndCalls(self.node_id, self.slices.pauses().here)
+        self._log_end_calls = LogEndCalls(self.node_id, self.host.slices.pauses().here)
         self.elector = Elector(
             store,
             self.node_id,
-            self.clock,
-            self.tasks,
-            self.slices.pauses().here,
+            self.host,
             self.config[UNCLEAN_LEADER_ELECTION_ENABLE],
             self._log_end_calls if self._is_clustered else None,
         )
@@ -555,7 +533,7 @@ class Broker:
         self.elector.on_term = self.topics.finish_deletions
         await self.elector.start()
         # Only now: what is read after a write of our own is never older than that, so no log is taken for a stray.
-        start = partial(MetadataCache.start, store, self.slices.pauses().here, partial(self._check_store, store))
+        start = partial(MetadataCache.start, store, self.host.slices.pauses().here, partial(self._check_store, store))
         self.metadata = await self.member.patiently(start)
 
         async def on_resumed() -> None:
@@ -583,7 +561,7 @@ class Broker:
         registration = BrokerRegistration(
             tuple(Endpoint(each.name, each.host, each.port, each.security_protocol) for each in self.advertised),
             rack=self.config[keys.RACK],
-            timestamp_ms=self.clock.now_ms(),
+            timestamp_ms=self.host.clock.now_ms(),
             boot=predecessor.boot,
             is_log_tail_kept=predecessor.is_log_tail_kept,
             features=feature_levels.supported(),
@@ -644,7 +622,7 @@ class Broker:
             readable_broker_overrides(image.broker_configs.get(None, {})),
         )
         self._log_configs.clear()
-        now = self.clock.monotonic()
+        now = self.host.clock.monotonic()
         self._throttles.leader.limit(self.config[throttle_keys.LEADER_REPLICATION_THROTTLED_RATE], now)
         self._throttles.follower.limit(self.config[throttle_keys.FOLLOWER_REPLICATION_THROTTLED_RATE], now)
 

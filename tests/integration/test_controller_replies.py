@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.zookeeper.cutting_proxy import CuttingProxy, Moment
 from tests.support.zookeeper.frames import Direction, Op
 
@@ -84,7 +85,7 @@ async def brokers(zookeeper: str, proxied: str) -> AsyncIterator[Cluster]:
         async def no_pause() -> None:
             return
 
-        elector = Elector(stores[1], 1, SystemClock(), tasks, no_pause, unclean_by_static=False)
+        elector = Elector(stores[1], 1, host_of(SystemClock(), tasks), unclean_by_static=False)
         stack.callback(elector.close)
         yield Cluster(stores, elector)
 

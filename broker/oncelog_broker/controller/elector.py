@@ -26,9 +26,7 @@ from oncelog_broker.controller.settling import Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataError, MetadataStore, SessionState, StoreUnavailable, Unsubscribe
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.slices import Pause
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -46,9 +44,7 @@ class Elector:
         self,
         store: MetadataStore,
         node_id: int,
-        clock: Clock,
-        tasks: Tasks,
-        pause: Pause,
+        host: Host,
         unclean_by_static: bool,
         asked_brokers: AskedBrokers | None = None,
     ) -> None:
@@ -57,9 +53,10 @@ class Elector:
         self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id
-        self._clock = clock
-        self._tasks = tasks
-        self._pause = pause
+        self._host = host
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._pause = host.slices.pauses().here
         self._unclean_by_default = partial(reading.read_unclean_default, store, node_id, unclean_by_static)
         self._term: PartitionController | None = None
         self._stirred = asyncio.Event()
@@ -220,7 +217,7 @@ class Elector:
     async def _begin(self, claimed: Controllership) -> None:
         logger.info("controller", extra={"epoch": claimed.epoch})
         asked = self._asked_brokers
-        questions = None if asked is None else CandidateQuestions(asked, self._clock, self._tasks)
+        questions = None if asked is None else CandidateQuestions(asked, self._host)
         term = PartitionController(self._store, claimed, self._unclean_by_default, self._pause, questions)
         term.on_trouble = self._stirred.set
         self._term = term

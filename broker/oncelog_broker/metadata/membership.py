@@ -21,7 +21,7 @@ from oncelog_broker.metadata.endpoints import EndpointInUse
 from oncelog_broker.metadata.registration import BrokerIdInUse, Membership, WrongStore
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 
 RETRY_SECONDS: Final = 0.2
 """Between tries while the store is out of reach."""
@@ -53,8 +53,7 @@ class ClusterMember:
         self,
         store: MetadataStore,
         register: Callable[[], Awaitable[Membership]],
-        clock: Clock,
-        tasks: Tasks,
+        host: Host,
         *,
         is_strict: bool = True,
     ) -> None:
@@ -62,8 +61,8 @@ class ClusterMember:
         `is_strict`: the gate shuts at the end of the lease, not only when the session is over."""
         self._store = store
         self._register = register
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
         self._is_strict = is_strict
         self._registered_in = 0
         self._has_rejoined = True

@@ -45,9 +45,8 @@ from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
 from oncelog_broker.replication.found_logs import Needed, found_logs, found_topics, highest_producer_id
 from oncelog_broker.replication.older_store import adopt_unknown
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -65,16 +64,15 @@ class DataStart:
         self,
         config: BrokerConfig,
         opening: StoreOpening,
-        disk: Disk,
-        clock: Clock,
+        host: Host,
         directories: Sequence[DataDirectory],
         entropy: Entropy,
     ) -> None:
         """Internal: use `lock`."""
         self._config = config
         self._opening = opening
-        self._disk = disk
-        self._clock = clock
+        self._disk = host.disk
+        self._clock = host.clock
         self._entropy = entropy
         self.directories = directories
         self.process = uuid_to_string(random_uuid(entropy))
@@ -97,14 +95,13 @@ class DataStart:
         cls,
         config: BrokerConfig,
         opening: StoreOpening,
-        disk: Disk,
-        clock: Clock,
+        host: Host,
         entropy: Entropy = system_entropy,
     ) -> DataStart:
         """Lock the data directories. LockHeld, MetaPropertiesError, NoteError, StoreFileError, OSError."""
-        directories = lock_directories(config.log_dirs, node_id=config.node_id, cluster_id=None, disk=disk)
+        directories = lock_directories(config.log_dirs, node_id=config.node_id, cluster_id=None, disk=host.disk)
         try:
-            return cls(config, opening, disk, clock, directories, entropy)
+            return cls(config, opening, host, directories, entropy)
         except BaseException:
             for each in directories:
                 each.close(clean=False)

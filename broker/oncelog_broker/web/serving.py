@@ -11,9 +11,7 @@ from oncelog_broker.metrics.source import Parts
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.runtime.addresses import is_loopback
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.network import Network
-from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
@@ -27,14 +25,12 @@ async def serve_http(
     node_id: int,
     readiness: Readiness,
     parts: Callable[[], Parts | None],
-    network: Network,
-    slices: Slices,
-    clock: Clock,
+    host: Host,
 ) -> HttpListener:
     """Listen at `address`. Raises InvalidConfig, OSError."""
     where = http_address(address)
-    pages = Pages(node_id, readiness, Scraper(parts, slices, clock), is_on_loopback=is_loopback(where.host))
-    return await HttpListener.open(where, pages, network)
+    pages = Pages(node_id, readiness, Scraper(parts, host.slices, host.clock), is_on_loopback=is_loopback(where.host))
+    return await HttpListener.open(where, pages, host.network)
 
 
 def begin_to_tell(

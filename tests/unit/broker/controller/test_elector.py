@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree
 from tests.support.virtual_time import run_virtually
 
@@ -14,7 +15,6 @@ from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -32,7 +32,7 @@ class Cluster:
         for broker in brokers:
             self.sessions[broker] = self.shared.connect()
             await self.register(broker)
-            elector = Elector(self.sessions[broker], broker, ManualClock(), self.tasks, _no_pause, unclean)
+            elector = Elector(self.sessions[broker], broker, host_of(tasks=self.tasks), unclean)
             self.electors[broker] = elector
             topics = TopicController(self.sessions[broker], elector.term)
             elector.on_term = on_term or topics.finish_deletions

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.support.hosts import host_of
 
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.registration import Membership, WrongStore
@@ -38,7 +39,7 @@ class Place:
         self.calls, self.failures = [], []
         self.go_on = asyncio.Event()
         self.go_on.set()
-        self.member = ClusterMember(self.store, self._register, self.clock, tasks, is_strict=is_strict)
+        self.member = ClusterMember(self.store, self._register, host_of(self.clock, tasks), is_strict=is_strict)
         self.member.on_resumed = lambda: self._call("resumed")
         self.member.on_rejoined = lambda membership: self._call(f"rejoined with {membership.broker_epoch}")
 

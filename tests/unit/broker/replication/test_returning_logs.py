@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.storage import FaultyDisk, contents, make_batch
 
 from oncelog_broker.log.config import COMPACT, LogConfig
@@ -58,7 +59,7 @@ class Host:
         self.image = EMPTY
 
     def made_returning(self) -> ReturningLogs:
-        return ReturningLogs(self.replicas, lambda keys: self.asked.append(list(keys)), self.clock, self.tasks)
+        return ReturningLogs(self.replicas, lambda keys: self.asked.append(list(keys)), host_of(self.clock, self.tasks))
 
     def open_logs(self) -> LogManager:
         return LogManager.open([self.directory], node_id=ME, cluster_id="c", disk=self.disk, clock=self.clock)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.storage import make_batch
 
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -38,7 +39,7 @@ class Run:
             **{k.replace("_", "."): v for k, v in settings.items()},
         }
         config = BrokerConfig.of(settings)
-        self.start = DataStart.lock(config, configured_opening(config), DISK, CLOCK)
+        self.start = DataStart.lock(config, configured_opening(config), host_of(CLOCK, disk=DISK))
         self.store: MetadataStore
         self.logs: LogManager
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree, TreeSession
 from tests.support.storage import make_batch
 
@@ -99,7 +100,7 @@ class Member:
             "start.accept": accept,
         }
         self.node_id = node_id
-        self.start = DataStart.lock(BrokerConfig.of(settings), ZOOKEEPERS.at(connect), DISK, CLOCK)
+        self.start = DataStart.lock(BrokerConfig.of(settings), ZOOKEEPERS.at(connect), host_of(CLOCK, disk=DISK))
         self.store: TreeSession
         self.logs: LogManager
         self.membership: Membership
