@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.candidate_questions import AskedBrokers, CandidateQuestions
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.settling import Unsettled
+from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataError, MetadataStore, SessionState, StoreUnavailable, Unsubscribe
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.5
 """After the store failed, or would not take what we write."""
-
-TermCallback = Callable[[PartitionController], Coroutine[Any, Any, None]]
 
 
 class Elector:
@@ -67,9 +65,8 @@ class Elector:
         self._watches: list[Unsubscribe] = []
         self._at_work = asyncio.Lock()
         self._is_closed = False
-        self.on_term: TermCallback | None = None
-        """Runs when everything has been read and all partitions have their leaders: at the beginning of a term, and
-        after a time without the store."""
+        self.topics = TopicController(store, self.term)
+        """The work on topics, which this broker does while it is controller."""
 
     def term(self) -> PartitionController:
         """Our term as controller. Raises KafkaError NOT_CONTROLLER."""
@@ -237,13 +234,15 @@ class Elector:
             await term.default_changed()
         if configs:
             await term.configs_changed(configs)
-        if must_begin and self.on_term is not None:
-            self._tasks.supervise("beginning of a term", partial(self._begin_work, term, self.on_term))
+        if must_begin:
+            self._tasks.supervise("beginning of a term", partial(self._begin_work, term))
 
-    async def _begin_work(self, term: PartitionController, on_term: TermCallback) -> None:
-        """What is not done because the store failed is begun again with it; after a session, by the next controller."""
+    async def _begin_work(self, term: PartitionController) -> None:
+        """Finish deletions, when everything has been read and all partitions have their leaders: at the beginning of a
+        term, and after a time without the store. Where the store fails the work is repeated when it is back; after a
+        lost session the next controller does it."""
         try:
-            await on_term(term)
+            await self.topics.finish_deletions(term)
         except (KafkaError, StoreUnavailable, Deposed) as error:
             logger.warning("the work of a term is begun again", extra={"reason": error})
             await asyncio.sleep(RETRY_SECONDS)

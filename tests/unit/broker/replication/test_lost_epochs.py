@@ -63,8 +63,10 @@ class Host:
     def __init__(self, directory: Path) -> None:
         self.clock, self.tasks = ManualClock(), Tasks()
         self.logs = LogManager.open([directory], node_id=ME, cluster_id="c", disk=RealDisk(), clock=self.clock)
-        self.replicas = Replicas(ME, self.logs, lambda _: LogConfig(), EMPTY, self.tasks)
-        self.replicas.fetching = self.followed = Followed()
+        self.followed = Followed()
+        self.replicas = Replicas(
+            ME, self.logs, lambda _: LogConfig(), host_of(tasks=self.tasks), lambda _: self.followed
+        )
         self.image = EMPTY
         self.asked: list[int] = []
         """The last epoch of the log, for each request."""
