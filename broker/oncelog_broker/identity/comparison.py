@@ -89,12 +89,15 @@ def past_of(facts: StartFacts) -> Past:
     if StoreKind.EMBEDDED in kinds:
         return Past.ALONE
     silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
-    if any(each.has_trace for each in silent):
+    has_logs = any(each.has_logs for each in facts.directories)
+    # A note and a trace are left before the first registration: if that never came, and there are no logs, the trace
+    # says nothing. A trace without a note is that of an earlier release.
+    if any(each.has_trace and (has_logs or each.note is None) for each in silent):
         return Past.MEMBER
     if any(each.has_store_file for each in silent):
         return Past.ALONE
     # A cluster id without any log may be the proposal of a first start that was cut short.
-    return Past.UNKNOWN if any(each.has_logs for each in facts.directories) else Past.NEW
+    return Past.UNKNOWN if has_logs else Past.NEW
 
 
 def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
