@@ -7,6 +7,7 @@ import asyncio
 from oncelog_broker.assembly.coordinators import Coordinators
 from oncelog_broker.assembly.membership import ClusterMembership
 from oncelog_broker.assembly.replication import Replication
+from oncelog_broker.assembly.services import Services
 from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.assembly.socket_server import SocketServer
 from oncelog_broker.assembly.storage import Storage
@@ -17,9 +18,9 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.weak_settings import warn_of_weak_settings
-from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
 from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.refused_batches import RefusedBatches
 from oncelog_broker.server.throttling import Throttling
 from oncelog_broker.server.topic_creation import TopicCreation
 from oncelog_broker.web.telling import Telling
@@ -72,6 +73,7 @@ class Serving:
             producer_ids=replication.producer_ids,
             fetch_sessions=FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
             create_topic=creation.create,
+            refused_batches=RefusedBatches(),
             authorizer=configured_authorizer(config, membership.metadata),
             key_ages=socket_server.securities.key_ages,
         )

@@ -8,10 +8,9 @@ from oncelog_broker.runtime.host import Host
 from oncelog_broker.web.health import Readiness
 
 if TYPE_CHECKING:
-    from oncelog_broker.metrics.source import Parts
+    from oncelog_broker.metrics.source import Observed, Parts
     from oncelog_broker.observability.request_times import RequestTimes
     from oncelog_broker.server.connections import Connections
-    from oncelog_broker.server.context import Services
     from oncelog_broker.server.dispatch import Dispatcher
     from oncelog_broker.web.http_listener import HttpListener
 
@@ -40,7 +39,7 @@ class Telling:
         """What the broker does instead of serving."""
         self._readiness.doing = what
 
-    def begin(self, services: Services, connections: Connections, dispatcher: Dispatcher) -> None:
+    def begin(self, services: Observed, connections: Connections, dispatcher: Dispatcher) -> None:
         """The broker serves: it is ready, unless something of what it has is not."""
         if self.times is not None:
             from oncelog_broker.web.serving import begin_to_tell

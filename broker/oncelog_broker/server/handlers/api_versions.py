@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from oncelog_broker.metadata import feature_levels
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -72,7 +72,7 @@ def unsupported_version() -> ApiVersionsResponse:
     )
 
 
-def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsResponse:
     if context.version >= FIRST_SOFTWARE_NAME_VERSION:
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
