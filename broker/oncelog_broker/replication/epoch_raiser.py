@@ -181,5 +181,6 @@ def _refusals(response: AlterPartitionResponse) -> dict[str, int]:
 
 def _shown(lost: list[LostEpoch]) -> dict[str, object]:
     """Return fields for the log: the first partitions by name, with the epochs of their state and of their log."""
-    named = [f"{topic}-{index}: {epoch} < {last}" for topic, index, epoch, last, *_ in sorted(lost)[:NAMES_IN_A_LINE]]
-    return {"count": len(lost), "partitions": ", ".join(named) + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}
+    first = sorted(lost)[:NAMES_IN_A_LINE]
+    named = ", ".join(f"{each.topic}-{each.partition} ({each.leader_epoch}, log {each.log_epoch})" for each in first)
+    return {"count": len(lost), "partitions": named + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}
