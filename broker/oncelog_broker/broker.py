@@ -135,10 +135,10 @@ class Broker:
         says("logs are loaded")
         replication = await Replication.start(settings, storage, membership, sockets.securities, host)
         undo.push_async_callback(replication.close)
-        undo.push_async_callback(host.tasks.close)  # before high watermarks are noted
+        undo.push_async_callback(host.tasks.close)  # they fetch, and so move the high watermarks that are noted
         undo.callback(replication.peers.close)
-        undo.push_async_callback(sockets.close)  # while others can still be asked
-        undo.callback(replication.resign)  # while there are connections to answer
+        undo.push_async_callback(sockets.close)  # while other brokers can be asked for what is answered still
+        undo.callback(replication.resign)  # before connections end: nothing is acknowledged from here on
 
         coordinators = Coordinators.start(settings, membership, replication, host)
         undo.callback(coordinators.close)

@@ -1,7 +1,7 @@
 """The groups and transactions that this broker coordinates.
 
-Start when the replicas follow the image: a coordinator loads what its broker leads by then. Close before the replicas:
-members and producers that wait are answered.
+Start when the replicas follow the image: a coordinator loads what its broker leads by then. Close before the replicas,
+in which it appends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Coordinators:
         return made
 
     def close(self) -> None:
-        """Answer whoever waits."""
+        """Coordinate nothing more: requests that wait end with an error."""
         self.transactions.close()
         self.groups.close()
 

@@ -108,7 +108,7 @@ class Replication:
         return cls(storage, peers, producer_ids, replicas, isr_keeper, calls)
 
     def resign(self) -> None:
-        """Lead nothing more, so that all requests that wait for replicas are answered while connections stand."""
+        """Lead nothing more: nothing is appended, and requests that wait for replicas end with an error."""
         self.replicas.close()
 
     async def close(self) -> None:
