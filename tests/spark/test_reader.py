@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -192,6 +196,26 @@ def test_batches_whose_entries_the_checkpoint_has_lost_are_planned_as_they_were(
     del checkpoint.offsets[-lost - 1 :]  # and so again, by another one
     reader = stream(address, subscribe=topic)
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
+
+
+def test_the_last_plan_is_shown_with_where_a_new_checkpoint_begins(address: str, topic: str, tmp_path: Path) -> None:
+    create(address, topic)
+    _, checkpoint, _ = lost_entries(address, topic, 2)
+    (tmp_path / "offsets").mkdir()
+    for number, offsets in enumerate(checkpoint.offsets[1:]):
+        (tmp_path / "offsets" / str(number)).write_text(f"v1\n{{}}\n-\n{json.dumps(offsets)}\n")
+    command = [sys.executable, "-m", "oncelog", "pipeline", "state", "plan", "--bootstrap-server", address]
+    done = subprocess.run([*command, str(tmp_path), "-o", "plain"], capture_output=True, text=True, check=True)
+    assert [line.split("\t")[1:] for line in done.stdout.splitlines()] == [
+        [topic, "0", "8", "10"],
+        [topic, "1", "8", "10"],
+    ]
+    assert f'after it: {{"{topic}": {{"0": 10, "1": 10}}}}' in done.stderr
+    assert f'before it: {{"{topic}": {{"0": 8, "1": 8}}}}' in done.stderr
+    shutil.rmtree(tmp_path / "offsets")
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "oncelog groups list names" in done.stderr
 
 
 def test_a_batch_that_may_not_be_as_large_any_more_is_planned_anew(address: str, topic: str) -> None:

@@ -37,6 +37,7 @@ from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import Digest, digest_sum
 from oncelog_pipeline.sink.names import short
 from oncelog_pipeline.sink.operations import (
+    NEW_CHECKPOINT,
     BatchDiffers,
     Cluster,
     DecidedButAborted,
@@ -196,7 +197,7 @@ def set_back(batch: Batch, decided: int) -> SetBack:
         f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
         f" another query uses it; and batch {batch.number} cannot be passed over, as it brings other rows than were"
         f" decided, or was decided more than {KEPT_BATCHES} batches ago. Nothing was written. Begin a new checkpoint"
-        " with startingOffsets, or go on with this one, and rows that were written are written again: oncelog pipeline"
+        f" {NEW_CHECKPOINT}, or go on with this one, and rows that were written are written again: oncelog pipeline"
         f" state reset {batch.query.name} --batch {batch.number - 1}"
     )
 
@@ -310,8 +311,8 @@ def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
         " replay was written. Either the query gives other rows each time (rand(), a table that changes), or another"
         f" load has its writeId: {reset} {batch.number} lets what was decided stand. Or the checkpoint lost its last"
         " entry (a power cut, a backup), and new rows came under the number of an old batch: begin a new checkpoint"
-        f" with startingOffsets, or {reset} {batch.number - 1} has the whole replay written, and rows that were written"
-        " are there twice"
+        f" {NEW_CHECKPOINT}, or {reset} {batch.number - 1} has the whole replay written, and rows that were written are"
+        " there twice"
     )
 
 

@@ -7,12 +7,15 @@ whoever takes part stopped, woken or killed between any two of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import Digest
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.state import Place, State, Written
+
+NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state plan CHECKPOINT tells"
+"""How a query goes on where its checkpoint cannot."""
 
 
 class SinkError(Exception):

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from oncelog_pipeline.sink.digest import Digest
-from oncelog_pipeline.sink.operations import BatchDiffers, Cluster, SetBack, StateLost, TaskProducer
+from oncelog_pipeline.sink.operations import NEW_CHECKPOINT, BatchDiffers, Cluster, SetBack, StateLost, TaskProducer
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 P = TypeVar("P", bound=TaskProducer)
@@ -36,7 +36,7 @@ async def write_task(
         if marker is not None and marker.batch > batch.number:
             raise SetBack(
                 f"{batch}, partition {partition}: batch {marker.batch} is written, so the checkpoint was set back, or "
-                "another query uses it; nothing was written. Begin a new checkpoint with startingOffsets"
+                f"another query uses it; nothing was written. Begin a new checkpoint {NEW_CHECKPOINT}"
             )
         if marker is None:
             await _check_other_delivery(cluster, batch)
@@ -87,5 +87,5 @@ async def _check_same(
         raise BatchDiffers(
             f"{batch}, partition {partition}: is written with {written.rows} rows, and its replay brings "
             f"{counter.digest.rows} rows that differ from them; nothing of the replay was written. The checkpoint lost "
-            "its last entry, or the query gives other rows each time. Begin a new checkpoint with startingOffsets"
+            f"its last entry, or the query gives other rows each time. Begin a new checkpoint {NEW_CHECKPOINT}"
         )
