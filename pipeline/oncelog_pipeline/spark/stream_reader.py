@@ -40,6 +40,7 @@ from oncelog_pipeline.source.ranges import cut
 from oncelog_pipeline.spark import range_reader
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.offset_lookup import OffsetLookup
+from oncelog_pipeline.spark.quick_start import QuickStart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,7 @@ encode the offsets of many partitions costs CPU, too."""
 logger = logging.getLogger(__name__)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What `spark.readStream` reads with."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -25,6 +25,7 @@ from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
+from oncelog_pipeline.spark.quick_start import QuickStart
 from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Told(WriterCommitMessage):
     message: TaskMessage | None
 
 
-class Writer:
+class Writer(QuickStart):
     """What a stream's writer and a batch's have in common."""
 
     def __init__(self, options: SinkOptions) -> None:
