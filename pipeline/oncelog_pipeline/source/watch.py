@@ -25,6 +25,8 @@ WAIT_MS: Final = 5000
 """How long a broker keeps a Fetch without an answer. Then it is asked again."""
 ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least."""
+AGAIN_SECONDS: Final = 5.0
+"""Before brokers are asked again for the same ends, where they have woken in vain or could not be asked."""
 PAUSE_SECONDS: Final = 0.1
 """Before a broker is asked again that has answered early, with nothing."""
 
@@ -40,6 +42,7 @@ class EndWatch:
         self._admin: Admin | None = None
         self._ends: Offsets | None = None
         self._watching: asyncio.Task[bool] | None = None
+        self._began = 0.0
 
     @property
     def is_on(self) -> bool:
@@ -49,19 +52,20 @@ class EndWatch:
     async def wait(self, ends: Offsets, seconds: float) -> bool:
         """Wait so long, or until there may be something to read beyond these ends; returns whether there may be.
 
-        For each `ends`, the same object, the answer is True once at most: whatever made it True may be nothing that
-        moves an end (a leader that has changed), so what is asked again then is for the caller to pace.
+        For the same ends the answer is True once in AGAIN_SECONDS at most: whatever made it True may be nothing that
+        moves an end (a leader that has changed), and the caller would look again without a pause.
         """
-        if ends is not self._ends:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        may_begin = self._watching is None and loop.time() - self._began >= AGAIN_SECONDS
+        if ends != self._ends or may_begin:
             if self._watching is not None:
                 self._watching.cancel()
-            self._ends = ends
+            self._ends, self._began = ends, loop.time()
             self._watching = asyncio.ensure_future(self._watch(ends))
         if self._watching is None:
             await asyncio.sleep(seconds)
             return False
-        loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
         await asyncio.wait([self._watching], timeout=seconds)
         if not self._watching.done():
             return False

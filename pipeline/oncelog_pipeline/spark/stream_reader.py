@@ -104,14 +104,23 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
 
         The end says where its batch begins where that is not `start`: for the first batch of all, which Spark would
         otherwise have begin anew at "latest" when it is replayed, and where partitions have come, or records gone.
+        Where there is nothing to read, it waits for records, for as long as Spark may be kept waiting.
 
         Raises DataLoss, KafkaError.
         """
         log = self._ends.log()
-        if self._idle is not None and self._idle[0] is log and self._idle[1] == start:
-            if not self._is_woken(log):
-                return start
-            log = self._ends.log()
+        if not self._is_idle(log, start):
+            end = self._next_end(start, limit, log)
+            if not self._is_idle(log, start):
+                return end
+        return self._next_end(start, limit, self._ends.log()) if self._is_woken(log) else start
+
+    def _is_idle(self, log: Log, start: dict[str, Any]) -> bool:
+        """Whether `_next_end` has found nothing to read beyond the start."""
+        return self._idle is not None and self._idle[0] is log and self._idle[1] == start
+
+    def _next_end(self, start: dict[str, Any], limit: ReadLimit, log: Log) -> dict[str, Any]:
+        """As `latestOffset`, for what the log has. Raises DataLoss, KafkaError."""
         begin = offsets_from(start)
         limits = Limits(
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,

@@ -15,7 +15,7 @@ from oncelog.cluster import Partition, Topic
 from oncelog.config import AdminConfig, load
 from oncelog.errors import ConnectionFailed, ErrorCode
 from oncelog_pipeline.source.offsets import Offsets
-from oncelog_pipeline.source.watch import PAUSE_SECONDS, WAIT_MS, EndWatch
+from oncelog_pipeline.source.watch import AGAIN_SECONDS, PAUSE_SECONDS, WAIT_MS, EndWatch
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -129,11 +129,22 @@ async def test_the_same_ends_wake_once() -> None:
     assert not watch.is_on
     loop = asyncio.get_running_loop()
     started = loop.time()
-    assert not await watch.wait(ends, 10)
-    assert loop.time() - started == pytest.approx(10)
+    assert not await watch.wait(dict(ends), AGAIN_SECONDS - 1)
+    assert loop.time() - started == pytest.approx(AGAIN_SECONDS - 1)
     assert len(brokers.asked) == 2
-    assert not await watch.wait(dict(ends), 1)
+    await asyncio.sleep(1)
+    assert not await watch.wait(ends, 1)
     assert watch.is_on
+
+
+@in_virtual_time
+async def test_other_ends_are_watched_at_once() -> None:
+    brokers, watch, ends = watching()
+    brokers.answers[1].put_nowait(answer(b"batch"))
+    assert await watch.wait(ends, 10)
+    assert not await watch.wait(ends | {A: 6}, 1)
+    assert watch.is_on
+    assert len(brokers.asked) == 4
 
 
 @in_virtual_time
@@ -164,7 +175,8 @@ async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> Non
     assert loop.time() - started == pytest.approx(10)
     assert not watch.is_on
     assert brokers.closed == 1
-    assert not await watch.wait(dict(ends), 1)
+    assert not await watch.wait(ends, 1)
+    assert watch.is_on
     assert brokers.made == 2
 
 
