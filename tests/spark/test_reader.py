@@ -8,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,7 +21,9 @@ from streams import create, produce, values
 from oncelog import Admin, NewTopic
 from oncelog.errors import ErrorCode, error_for
 from oncelog_pipeline.options.reading import OptionError
+from oncelog_pipeline.source import ends
 from oncelog_pipeline.source.data_loss import DataLoss
+from oncelog_pipeline.spark import stream_reader
 from oncelog_pipeline.spark.data_source import OncelogDataSource
 from oncelog_pipeline.spark.offset_lookup import NoSuchTopic
 
@@ -93,6 +96,22 @@ def test_available_now_reads_what_was_there(address: str, filled: str) -> None:
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     assert end[filled] == {"0": 10, "1": 10}
     assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_an_idle_query_learns_of_a_record_from_the_broker(
+    address: str, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by the clock: no look is due before the test would have failed."""
+    monkeypatch.setattr(ends, "FRESH_SECONDS", 1000)
+    monkeypatch.setattr(ends, "LONGEST_SECONDS", 1000)
+    monkeypatch.setattr(stream_reader, "WAIT_SECONDS", 1000)
+    reader = stream(address, subscribe=filled, startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(reader.latestOffset, start, ReadAllAvailable())
+        produce(address, filled, values(1))
+        end = asked.result()
+    assert sum(end[filled].values()) == 21
 
 
 def test_a_topic_that_comes_later_is_read_from_its_beginning(address: str, filled: str) -> None:

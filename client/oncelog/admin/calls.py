@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.admin.items import Outcomes, each_item, settled, sorted_out
 from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, TopicPartition
@@ -26,6 +26,9 @@ K = TypeVar("K")
 R = TypeVar("R")
 V = TypeVar("V")
 
+COORDINATORS_KEPT: Final = 10_000
+"""So many groups and transactional ids are known with their coordinators; then all are forgotten."""
+
 
 class Calls:
     """Open from `start` to `close`; before and after that, each call raises ClientClosed.
@@ -37,6 +40,7 @@ class Calls:
         self.config = config
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         self._pool: ConnectionPool | None = None
+        self._coordinators: dict[tuple[str, CoordinatorType], int] = {}
         self._is_closed = False
 
     async def start(self) -> None:
@@ -100,11 +104,22 @@ class Calls:
         )
 
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
-        """The node that looks after a group or a transactional id; `elsewhere`: another broker is asked than the last.
+        """The node that looks after a group or a transactional id, as it was found last.
 
-        Raises KafkaError, retriable while there is none.
+        `elsewhere`: the node that was found last is not the coordinator, or no answer came; another broker than the
+        last is asked. Raises KafkaError, retriable while there is none.
         """
-        return (await find_coordinator(self._open_pool(), key, key_type, elsewhere=elsewhere)).node_id
+        pool = self._open_pool()
+        known = self._coordinators.get((key, key_type))
+        if elsewhere and known is not None:  # it may be gone: whatever else it looked after is looked up again, too
+            self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
+        elif known is not None and known in pool.cluster.brokers:
+            return known
+        if len(self._coordinators) >= COORDINATORS_KEPT:
+            self._coordinators.clear()
+        found = (await find_coordinator(pool, key, key_type, elsewhere=elsewhere)).node_id
+        self._coordinators[key, key_type] = found
+        return found
 
     async def list_offsets(
         self,

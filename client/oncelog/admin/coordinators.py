@@ -59,11 +59,12 @@ class Coordinators:
         return settled(results, errors)
 
     async def of_all_brokers(self, ask: Callable[[int], Awaitable[R]]) -> dict[int, R]:
-        """What `ask(node id)` returns for each broker that there is. While one does not answer all are asked anew, as
-        they are then: once it is gone, others look after what it had. Raises KafkaError."""
+        """What `ask(node id)` returns for each broker that there is, asked side by side. While one does not answer all
+        are asked anew, as they are then: once it is gone, others look after what it had. Raises KafkaError."""
 
         async def attempt() -> dict[int, R]:
-            return {broker.node_id: await ask(broker.node_id) for broker in await self._calls.brokers()}
+            nodes = [broker.node_id for broker in await self._calls.brokers()]
+            return dict(zip(nodes, await asyncio.gather(*map(ask, nodes)), strict=True))
 
         return await self.until_answered(attempt)
 

@@ -45,6 +45,8 @@ class StateTopic:
         self._admin = admin
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
+        self._leader: int | None = None
+        """As it was found last; None before, and where it has answered with an error."""
         self.partition = TopicPartition(name, 0)
 
     async def ensure(self) -> None:
@@ -81,6 +83,7 @@ class StateTopic:
                 try:
                     return await self._fetch(offset, query)
                 except KafkaError as error:
+                    self._leader = None
                     if not error.retriable:
                         raise
                 await asyncio.sleep(self._admin.config.retry_backoff_ms / 1000)
@@ -88,7 +91,9 @@ class StateTopic:
     async def _fetch(self, offset: int, query: Query) -> bytes | None:
         """Raises KafkaError, UnreadableState."""
         name, index = self.partition
-        topic = (await self._admin.describe_topics([name]))[name]
+        if self._leader is None:
+            topic = (await self._admin.describe_topics([name]))[name]
+            self._leader = topic.partitions[index].leader
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=index, fetch_offset=offset, partition_max_bytes=ONE_BATCH
         )
@@ -98,7 +103,7 @@ class StateTopic:
             max_bytes=ONE_BATCH,
             topics=[FetchRequest.FetchTopic(topic=name, partitions=[wanted])],
         )
-        response = await self._admin.send_to(topic.partitions[index].leader, request)
+        response = await self._admin.send_to(self._leader, request)
         if response.error_code:
             raise error_for(response.error_code)
         answer: Any = response.responses[0].partitions[0]

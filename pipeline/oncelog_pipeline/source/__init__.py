@@ -7,6 +7,7 @@ ranges.py     (pure) a batch cut into what tasks read
 data_loss.py  (pure) what can no longer be read
 progress.py   (pure) where the next batch ends
 ends.py       the ends of all partitions, asked for less often while nothing changes
+watch.py      brokers tell when there is more beyond the ends
 lag.py        (pure) how far a query is behind, from its progress
 reading.py    the records of one range, as columns
 """

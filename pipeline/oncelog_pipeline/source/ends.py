@@ -1,8 +1,11 @@
 """The ends of a stream's partitions, kept for as long as an idle query can do with.
 
-Spark asks a query without new records a hundred times a second where its partitions end. Each look costs CPU in
-proportion to their number. So the answer is kept for a pause, which begins with FRESH_SECONDS and doubles while nothing
-changes, up to what makes the looks IDLE_SHARE of a core; the first change brings it back. Most looks ask for the ends
+Spark asks a query without new records again and again where its partitions end. Each look costs CPU in proportion to
+their number. So the answer is kept until brokers tell that there is more (`watch.py`), and then asked for at once.
+
+Where they cannot tell, the answer is kept for a pause, which begins with FRESH_SECONDS and doubles while nothing
+changes, up to what makes the looks IDLE_SHARE of a core; the first change brings it back. Where they do, the pause
+doubles up to LONGEST_SECONDS, in case a connection is lost without a word. Most looks by the clock ask for the ends
 alone, one request to each leader; topics and beginnings are asked for where an end has changed, and each
 FULL_SECONDS, which is how late new partitions may be noticed.
 """
@@ -28,7 +31,8 @@ IDLE_SHARE: Final = 0.01
 
 class Ends:
     """`look` asks for everything, `look_at_ends` for the ends of these partitions; both may raise KafkaError. `clock`
-    and `cpu_clock` return seconds; the latter, those of CPU that the process has used."""
+    and `cpu_clock` return seconds; the latter, those of CPU that the process has used. `is_watched`: whether brokers
+    will tell of new records."""
 
     def __init__(
         self,
@@ -36,15 +40,20 @@ class Ends:
         look_at_ends: Callable[[Collection[TopicPartition]], Offsets],
         clock: Callable[[], float],
         cpu_clock: Callable[[], float],
+        is_watched: Callable[[], bool] = lambda: False,
     ) -> None:
         self._look = look
         self._look_at_ends = look_at_ends
         self._clock = clock
         self._cpu_clock = cpu_clock
+        self._is_watched = is_watched
         self._log: Log | None = None
         self._looked = 0.0
         self._looked_fully = 0.0
         self._pause = FRESH_SECONDS
+        self._affordable = FRESH_SECONDS
+        """The pause with which looks take IDLE_SHARE of a core."""
+        self._is_due = False
 
     @property
     def last(self) -> Log | None:
@@ -52,33 +61,37 @@ class Ends:
         return self._log
 
     @property
-    def rest_seconds(self) -> float:
-        """Until the next look, where the pause has grown; 0 where looks are cheap, so that nothing is to be saved."""
-        if self._pause <= FRESH_SECONDS:
-            return 0.0
-        return max(0.0, self._looked + self._pause - self._clock())
+    def are_dear(self) -> bool:
+        """Whether a look costs so much CPU that one each FRESH_SECONDS would be more than IDLE_SHARE of a core."""
+        return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
         """The next `log` asks for everything."""
         self._log = None
 
+    def hurry(self) -> None:
+        """The next `log` asks for everything, though the pause may not be over: there are new records."""
+        self._is_due = True
+
     def log(self) -> Log:
         """Raises KafkaError."""
         now = self._clock()
-        if self._log is not None and now - self._looked < self._pause:
+        if self._log is not None and not self._is_due and now - self._looked < self._pause:
             return self._log
         cpu_before = self._cpu_clock()
         before, self._log = self._log, self._look_again(now)
+        self._is_due = False
+        self._affordable = (self._cpu_clock() - cpu_before) / IDLE_SHARE
         if before is None or before.latest != self._log.latest:
             self._pause = FRESH_SECONDS
         else:
-            affordable = (self._cpu_clock() - cpu_before) / IDLE_SHARE
-            self._pause = min(2 * self._pause, max(FRESH_SECONDS, affordable), LONGEST_SECONDS)
+            most = LONGEST_SECONDS if self._is_watched() else max(FRESH_SECONDS, self._affordable)
+            self._pause = min(2 * self._pause, most, LONGEST_SECONDS)
         self._looked = self._clock()
         return self._log
 
     def _look_again(self, now: float) -> Log:
-        if self._log is not None and now - self._looked_fully < FULL_SECONDS:
+        if self._log is not None and not self._is_due and now - self._looked_fully < FULL_SECONDS:
             try:
                 latest = self._look_at_ends(self._log.latest)
             except KafkaError:

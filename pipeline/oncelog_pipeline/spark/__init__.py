@@ -13,6 +13,8 @@ identity.py        which batch, task and attempt this is
 row_sender.py      the rows of a task, each to its topic and partition
 sink_columns.py    what a table may have of columns, and Arrow batches as columns of records
 connections.py     what a worker process keeps from call to call
+quick_start.py     a task's rows arrive without a delay of 40 ms
+garbage.py         Spark's collection of garbage after each task, made short
 environment.py     the Python of the workers, and the Java, set before a session is made
 java.py            the Java that Spark runs on
 """

@@ -14,6 +14,7 @@ from oncelog_pipeline.source.ranges import OffsetRange, cut
 from oncelog_pipeline.spark import range_reader
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.offset_lookup import OffsetLookup
+from oncelog_pipeline.spark.quick_start import QuickStart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(QuickStart, DataSourceReader):
     """What `spark.read` reads with.
 
     It takes no filters: with a source that does, PySpark refuses every query unless

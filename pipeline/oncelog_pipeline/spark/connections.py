@@ -62,6 +62,19 @@ class Connections:
         key = repr(("admin", options.bootstrap_servers, settings))
         return await self._kept(key, make, options.poll_timeout_ms / 1000)
 
+    async def separate_admin(self, options: SourceOptions) -> Admin:
+        """One with connections of its own, for requests that brokers answer late; whoever asks for it closes it.
+
+        Raises KafkaError.
+        """
+        admin = Admin(options.bootstrap_servers, **client_settings.common(options.settings))
+        try:
+            await admin.start()
+        except BaseException:
+            await admin.close()
+            raise
+        return admin
+
     async def _kept(self, key: str, make: Callable[[], S], seconds: float) -> S:
         """The one that is kept under this key, else one that is made, and waits so long for a broker that is away."""
         async with self._opening:

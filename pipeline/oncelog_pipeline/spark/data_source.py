@@ -10,6 +10,7 @@ from oncelog_pipeline.options.sink_options import SinkOptions, sink_options
 from oncelog_pipeline.options.source_options import KNOWN, check_source_options, source_options
 from oncelog_pipeline.spark import source_columns
 from oncelog_pipeline.spark.batch_reader import BatchReader
+from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.sink_columns import check_columns
 from oncelog_pipeline.spark.stream_reader import StreamReader
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter, with_larger_batches
@@ -54,6 +55,7 @@ class OncelogDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """All output modes append, as with Spark's own sink. Raises OptionError."""
+        freeze_modules()
         return StreamWriter(self._sink_options(schema))
 
     def _sink_options(self, schema: StructType) -> SinkOptions:

@@ -35,8 +35,7 @@ class OffsetLookup:
     def __init__(self, admin: Admin, options: SourceOptions) -> None:
         self._admin = admin
         self._options = options
-        name = options.settings["isolation_level"]
-        self._isolation_level = IsolationLevel[name.upper()]
+        self._isolation_level = isolation_level_of(options)
 
     async def partitions(self) -> list[TopicPartition]:
         """Of those that the query subscribes to, all that there are; sorted. Raises KafkaError."""
@@ -169,6 +168,12 @@ class OffsetLookup:
                     raise
             await asyncio.sleep(self._options.offset_retry_interval_ms / 1000)
         raise AssertionError
+
+
+def isolation_level_of(options: SourceOptions) -> IsolationLevel:
+    """What the query reads of transactions."""
+    name: str = options.settings["isolation_level"]
+    return IsolationLevel[name.upper()]
 
 
 def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:

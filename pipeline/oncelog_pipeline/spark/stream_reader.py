@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from oncelog import TopicPartition
+from oncelog import Admin, TopicPartition
 from oncelog_pipeline.options.source_options import SourceOptions
 from oncelog_pipeline.source.data_loss import check, made_anew
 from oncelog_pipeline.source.ends import Ends
@@ -41,10 +41,12 @@ from oncelog_pipeline.source.offsets import (
 )
 from oncelog_pipeline.source.progress import NO_PLANS, Limits, Log, next_batch
 from oncelog_pipeline.source.ranges import cut
+from oncelog_pipeline.source.watch import EndWatch
 from oncelog_pipeline.spark import range_reader
 from oncelog_pipeline.spark.connections import connections
-from oncelog_pipeline.spark.offset_lookup import OffsetLookup
+from oncelog_pipeline.spark.offset_lookup import OffsetLookup, isolation_level_of
 from oncelog_pipeline.spark.plan_group import PlanGroup
+from oncelog_pipeline.spark.quick_start import QuickStart
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,14 +54,16 @@ if TYPE_CHECKING:
 MEANS_SECONDS: Final = 30.0
 """How long the mean sizes of records are kept, for maxBytesPerTrigger."""
 
-SLEEP_SECONDS: Final = 0.25
-"""How long an idle query is kept waiting for its answer where looks are dear: Spark asks again 10 ms after it, and to
-encode the offsets of many partitions costs CPU, too."""
+WAIT_SECONDS: Final = 0.1
+"""How long an idle query is kept waiting for its answer, unless records come. Spark asks again 10 ms after it. Another
+source of the same query waits as long, and so does whoever stops the query."""
+LONG_WAIT_SECONDS: Final = 0.25
+"""The same where looks are dear: to encode the offsets of many partitions costs CPU, too."""
 
 logger = logging.getLogger(__name__)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What `spark.readStream` reads with."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -69,7 +73,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lambda partitions: connections().run(self._look_at_ends(partitions)),
             time.monotonic,
             time.process_time,
+            lambda: self._watch.is_on,
         )
+        self._watch = EndWatch(self._admin_of_watch, isolation_level_of(options))
         self._idle: tuple[Log, dict[str, Any]] | None = None
         """Where there is nothing to read beyond this start, as long as the log is this one."""
         self._mean_bytes: dict[TopicPartition, float] = {}
@@ -106,13 +112,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The end says where its batch begins where that is not `start`: for the first batch of all, which Spark would
         otherwise have begin anew at "latest" when it is replayed, and where partitions have come, or records gone.
+        Where there is nothing to read, it waits for records, for as long as Spark may be kept waiting.
 
         Raises DataLoss, KafkaError.
         """
         log = self._ends.log()
-        if self._idle is not None and self._idle[0] is log and self._idle[1] == start:
-            time.sleep(min(self._ends.rest_seconds, SLEEP_SECONDS))
-            return start
+        if not self._is_idle(log, start):
+            end = self._next_end(start, limit, log)
+            if not self._is_idle(log, start):
+                return end
+        return self._next_end(start, limit, self._ends.log()) if self._is_woken(log) else start
+
+    def _is_idle(self, log: Log, start: dict[str, Any]) -> bool:
+        """Whether `_next_end` has found nothing to read beyond the start."""
+        return self._idle is not None and self._idle[0] is log and self._idle[1] == start
+
+    def _next_end(self, start: dict[str, Any], limit: ReadLimit, log: Log) -> dict[str, Any]:
+        """As `latestOffset`, for what the log has. Raises DataLoss, KafkaError."""
         begin = offsets_from(start)
         limits = Limits(
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
@@ -138,6 +154,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if log.latest == begin:
             self._idle = (log, start)
         return start
+
+    def _is_woken(self, log: Log) -> bool:
+        """Wait for records beyond the end of the log, for as long as Spark may be kept waiting."""
+        if self._target is not None:
+            return False
+        seconds = LONG_WAIT_SECONDS if self._ends.are_dear else WAIT_SECONDS
+        is_woken = connections().run(self._watch.wait(log.latest, seconds))
+        if is_woken:
+            self._ends.hurry()
+        return is_woken
+
+    async def _admin_of_watch(self) -> Admin:
+        """Raises KafkaError."""
+        return await connections().separate_admin(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what there is now, and nothing later. Raises KafkaError."""
@@ -212,4 +242,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: progress is in the checkpoint."""
 
     def stop(self) -> None:
-        """Nothing: connections end with the process."""
+        """Connections end with the process."""

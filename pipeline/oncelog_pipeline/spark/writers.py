@@ -24,7 +24,9 @@ from oncelog_pipeline.sink.digest import RowCounter
 from oncelog_pipeline.sink.orphans import finish_unnamed
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
+from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
+from oncelog_pipeline.spark.quick_start import QuickStart
 from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class Told(WriterCommitMessage):
     message: TaskMessage | None
 
 
-class Writer:
+class Writer(QuickStart):
     """What a stream's writer and a batch's have in common."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -62,6 +64,7 @@ class Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
         """One attempt of a task. Raises TakenOver, BadRow, KafkaError."""
+        freeze_modules()
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))

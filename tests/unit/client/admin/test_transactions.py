@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
 
 import pytest
 
 from oncelog import Admin, TopicPartition
+from oncelog.admin import calls
+from oncelog.admin.coordinators import Coordinators
 from oncelog.admin.hanging import Hang
+from oncelog.cluster import Broker
+from oncelog.config import AdminConfig, load
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion
 from oncelog.metadata.internal_topics import TRANSACTION_STATE
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from oncelog_protocol.messages.fetch import IsolationLevel
-from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, ListOffsetsRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -280,6 +285,47 @@ async def test_a_coordinator_that_loads_is_asked_again(known: Transactions, addr
     assert (listed.transactional_id, listed.producer_id, listed.coordinator_id) == ("t", 7, NODE)
 
 
+async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved(
+    known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
+) -> None:
+    known.states = {"t": (7, "Ongoing", True)}
+    async with Admin(address, **fast) as admin:
+        for _ in range(3):
+            await admin.transactions.fence(["t"])
+        assert len(fake_broker.requests_of(FindCoordinatorRequest)) == 1
+        known.codes = [ErrorCode.NOT_COORDINATOR]
+        await admin.transactions.fence(["t"])
+        assert len(fake_broker.requests_of(FindCoordinatorRequest)) == 2
+
+
+async def test_a_node_that_is_no_coordinator_any_more_is_forgotten_for_all(
+    known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
+) -> None:
+    """It may be gone, and each id that asked it would wait for it once."""
+    known.states = {"s": (6, "Ongoing", True), "t": (7, "Ongoing", True)}
+    async with Admin(address, **fast) as admin:
+        await admin.transactions.fence(["s", "t"])
+        known.codes = [ErrorCode.NOT_COORDINATOR]
+        await admin.transactions.fence(["t"])
+        await admin.transactions.fence(["s"])
+    asked = [each.coordinator_keys for each in fake_broker.requests_of(FindCoordinatorRequest)]
+    assert sorted(asked[:2]) == [["s"], ["t"]]
+    assert asked[2:] == [["t"], ["s"]]
+
+
+async def test_coordinators_are_not_remembered_without_end(
+    known: Transactions, address: str, fake_broker: Any, fast: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "COORDINATORS_KEPT", 2)
+    known.states = dict.fromkeys("abc", (7, "Ongoing", True))
+    async with Admin(address, **fast) as admin:
+        for name in ("a", "b", "c", "c", "a"):
+            await admin.transactions.fence([name])
+            assert len(admin._calls._coordinators) <= 2
+    asked = [each.coordinator_keys for each in fake_broker.requests_of(FindCoordinatorRequest)]
+    assert asked == [["a"], ["b"], ["c"], ["a"]]
+
+
 async def test_who_has_gone_is_not_asked_for_ever(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
@@ -354,3 +400,20 @@ async def test_s50_explaining_looks_again_while_transactions_come_and_go(
     assert explained.pinned_by is not None
     assert (explained.pinned_by.start_offset, explained.last_stable_offset, explained.held_back) == (5, 5, 4)
     assert len(fake_broker.requests_of(DescribeProducersRequest)) == 2
+
+
+async def test_all_brokers_are_asked_side_by_side() -> None:
+    class ThreeBrokers:
+        config = load(AdminConfig, "a:1", {})
+
+        async def brokers(self) -> list[Broker]:
+            return [Broker(node_id, "a", 1) for node_id in (1, 2, 3)]
+
+    everybody = asyncio.Barrier(3)
+
+    async def ask(node_id: int) -> int:
+        await everybody.wait()  # nobody answers before all are asked
+        return -node_id
+
+    coordinators = Coordinators(ThreeBrokers(), CoordinatorType.TRANSACTION)  # type: ignore[arg-type]
+    assert await coordinators.of_all_brokers(ask) == {1: -1, 2: -2, 3: -3}

@@ -27,6 +27,7 @@ class Cluster:
         self.asked: Counter[str] = Counter()
         self._cost = cpu_per_partition * partitions
         self.is_away = False
+        self.is_watched = False
 
     def look(self) -> Log:
         self.asked["everything"] += 1
@@ -45,7 +46,7 @@ class Cluster:
         self.now += seconds
 
     def made(self) -> Ends:
-        return Ends(self.look, self.look_at_ends, lambda: self.now, lambda: self.cpu)
+        return Ends(self.look, self.look_at_ends, lambda: self.now, lambda: self.cpu, lambda: self.is_watched)
 
     def poll(self, ends: Ends, seconds: float) -> None:
         """As Spark does while nothing is new."""
@@ -64,7 +65,7 @@ def test_a_thousand_idle_partitions_take_at_most_two_percent_of_a_core() -> None
     assert cluster.cpu <= 2.0
     assert cluster.asked["everything"] <= 100 / FULL_SECONDS + 1
     assert 10 <= sum(cluster.asked.values()) <= 60
-    assert ends.rest_seconds > 0
+    assert ends.are_dear
 
 
 def test_a_few_partitions_are_looked_at_as_often_as_ever() -> None:
@@ -73,7 +74,7 @@ def test_a_few_partitions_are_looked_at_as_often_as_ever() -> None:
     cluster.poll(ends, 20)
     assert sum(cluster.asked.values()) >= 20 / (FRESH_SECONDS + 2 * POLL_SECONDS)
     assert cluster.asked["everything"] <= 20 / FULL_SECONDS + 1
-    assert ends.rest_seconds == 0
+    assert not ends.are_dear
 
 
 def test_new_records_are_seen_within_the_pause_and_end_it() -> None:
@@ -116,4 +117,55 @@ def test_a_pause_has_an_end(cost: float) -> None:
     cluster = Cluster(1000, cost)
     ends = cluster.made()
     cluster.poll(ends, 60)
-    assert ends.rest_seconds <= LONGEST_SECONDS
+    cluster.ends[TopicPartition("a", 7)] = 11
+    cluster.poll(ends, LONGEST_SECONDS + POLL_SECONDS)
+    assert ends.log().latest[TopicPartition("a", 7)] == 11
+
+
+def test_ends_that_are_watched_are_looked_at_only_in_case_the_watch_has_failed_without_a_word() -> None:
+    cluster = Cluster(3, 20e-6)
+    cluster.is_watched = True
+    ends = cluster.made()
+    cluster.poll(ends, 10)
+    cluster.asked = Counter()
+    cluster.poll(ends, 100)
+    assert 100 / LONGEST_SECONDS - 2 <= sum(cluster.asked.values()) <= 100 / LONGEST_SECONDS + 2
+    cluster.is_watched = False
+    cluster.poll(ends, 10)
+    cluster.asked = Counter()
+    cluster.poll(ends, 20)
+    assert sum(cluster.asked.values()) >= 20 / (FRESH_SECONDS + 2 * POLL_SECONDS)
+
+
+def test_who_knows_of_new_records_has_everything_asked_for_at_once() -> None:
+    cluster = Cluster(3, 20e-6)
+    ends = cluster.made()
+    ends.log()
+    cluster.asked = Counter()
+    cluster.ends[TopicPartition("a", 1)] = 11
+    ends.hurry()
+    assert ends.log().latest[TopicPartition("a", 1)] == 11
+    ends.log()
+    assert cluster.asked == {"everything": 1}
+
+
+def test_a_look_that_fails_is_still_due() -> None:
+    cluster = Cluster(3, 20e-6)
+    fails = True
+
+    def look() -> Log:
+        if fails:
+            raise ConnectionFailed("away")
+        return cluster.look()
+
+    ends = Ends(look, cluster.look_at_ends, lambda: cluster.now, lambda: cluster.cpu)
+    fails = False
+    ends.log()
+    fails = True
+    ends.hurry()
+    with pytest.raises(ConnectionFailed):
+        ends.log()
+    fails = False
+    cluster.asked = Counter()
+    ends.log()
+    assert cluster.asked == {"everything": 1}

@@ -1,0 +1,55 @@
+"""What one small batch of the exactly-once sink asks of a cluster, counted: each request is a wait of a micro-batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from oncelog.connection.transport import BrokerConnection
+from oncelog_pipeline.sink import exactly_once
+from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
+from oncelog_pipeline.sink.names import Query
+from oncelog_pipeline.sink.state import Batch, TaskMessage
+
+TASK_REQUESTS = 9
+COMMIT_REQUESTS = 19
+"""From the second batch on, on one broker."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Requests by name."""
+    counter: Counter[str] = Counter()
+    start = BrokerConnection.start
+
+    def counted(self: BrokerConnection, request: Any, *arguments: Any, **named: Any) -> Any:
+        counter[type(request).__name__] += 1
+        return start(self, request, *arguments, **named)
+
+    monkeypatch.setattr(BrokerConnection, "start", counted)
+    return counter
+
+
+def test_a_batch_of_one_task_takes_few_requests(address: str, topic: str, asked: Counter[str]) -> None:
+    async def task(cluster: KafkaCluster, batch: Batch) -> TaskMessage:
+        async def write(producer: RowProducer) -> None:
+            await producer.send(topic, b"row", partition=0)
+
+        return await exactly_once.write_task(cluster, batch, 0, 0, batch.number, write)
+
+    async def play() -> None:
+        async with KafkaCluster(address, task_timeout_ms=60_000) as cluster:
+            for number in range(6):
+                batch = Batch(Query(topic), "12345678-run", number)
+                asked.clear()
+                message = await task(cluster, batch)
+                in_task = Counter(asked)
+                asked.clear()
+                await exactly_once.commit(cluster, batch, [message])
+            assert in_task.total() <= TASK_REQUESTS, in_task
+            assert asked.total() <= COMMIT_REQUESTS, asked
+
+    asyncio.run(play())

@@ -1,0 +1,83 @@
+"""What a Python worker does so that Spark's next part arrives at once."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import pickle
+import socket
+import sys
+import termios
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from oncelog_pipeline.spark.data_source import OncelogDataSource
+from oncelog_pipeline.spark.quick_start import acknowledge
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux delays, and has an option")
+
+PART = b"what to do"
+
+
+def unacknowledged(sender: socket.socket) -> int:
+    """How many bytes the sender still keeps, as their receiver has not acknowledged them."""
+    found = array.array("i", [0])
+    fcntl.ioctl(sender.fileno(), termios.TIOCOUTQ, found)
+    return found[0]
+
+
+@pytest.fixture
+def jvm_and_worker() -> tuple[socket.socket, socket.socket]:
+    """A connection on which the worker has answered before, so that the kernel delays its acknowledgements."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        jvm = socket.create_connection(server.getsockname())
+        worker, _ = server.accept()
+    for _ in range(20):
+        jvm.sendall(PART)
+        worker.recv(100)
+        worker.sendall(PART)
+        jvm.recv(100)
+    return jvm, worker
+
+
+def test_what_has_arrived_is_acknowledged_at_once(jvm_and_worker: tuple[socket.socket, socket.socket]) -> None:
+    jvm, worker = jvm_and_worker
+    with jvm, worker:
+        for _ in range(5):  # each time before the kernel's delay is over
+            jvm.sendall(PART)
+            worker.recv(100)
+            acknowledge()
+            assert not unacknowledged(jvm)
+            worker.sendall(PART)
+            jvm.recv(100)
+
+
+def test_other_files_and_sockets_are_left_alone() -> None:
+    ends = socket.socketpair()
+    reading, writing = os.pipe()
+    acknowledge()
+    ends[0].send(PART)
+    assert ends[1].recv(100) == PART
+    for each in (reading, writing, ends[0].detach(), ends[1].detach()):
+        os.close(each)  # raises where it is closed already
+
+
+@pytest.mark.parametrize("made", ["reader", "streamReader", "writer", "streamWriter"])
+def test_what_a_task_is_sent_acknowledges_when_it_is_unpickled(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    if made.endswith("riter"):
+        source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
+        sent = getattr(source, made)(StructType([StructField("value", BinaryType())]), False)
+    else:
+        source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
+        sent = getattr(source, made)(None)
+    calls: list[None] = []
+    monkeypatch.setattr("oncelog_pipeline.spark.quick_start.acknowledge", lambda: calls.append(None))
+    pickled = pickle.dumps(sent)
+    assert not calls
+    assert pickle.loads(pickled)._options == sent._options
+    assert len(calls) == 1
