@@ -5,7 +5,7 @@ python query.py SPEC       (JSON: the fields of `Query`)
 Each line that it prints is JSON: {"jvm": pid}, {"started": run}, {"batch": ..., "rows": ..., "watermark": ...},
 {"failed": error}, {"done": true}. A query that fails is started again. Where it does not even start the program ends
 with 1, and whoever watches it starts it again: a session that has not found the data source once never does. When the
-file `finish` is there the query reads what is left, and the program ends with 0.
+watermark has passed all orders but the closing ones, and so their windows are written, the program ends with 0.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
-from spark_soak.orders import DELAY_MS, WINDOW_MS
+from oncelog_pipeline.spark.pyspark_api import HAS_READ_LIMITS, PYSPARK
+from spark_soak.orders import CLOSING_MS, DELAY_MS, WINDOW_MS
 
 ORDER = "number bigint, customer string, at bigint, amount bigint"
 LOOK_SECONDS = 1
@@ -29,13 +30,14 @@ class Query:
     source: str
     target: str
     checkpoint: str
-    finish: str
 
-    def start(self, spark: Any, *, is_last: bool) -> Any:
+    def start(self, spark: Any) -> Any:
         from pyspark.sql import functions as F  # noqa: N812
 
         servers = {"kafka.bootstrap.servers": self.addresses}
-        reads = {"subscribe": self.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "2000"}
+        reads = {"subscribe": self.source, "startingOffsets": "earliest"}
+        if HAS_READ_LIMITS:
+            reads["maxOffsetsPerTrigger"] = "2000"
         orders = (
             spark.readStream.format("oncelog")
             .options(**servers, **reads)
@@ -56,57 +58,58 @@ class Query:
                 F.struct(F.unix_millis("window.start").alias("start"), "customer", "rows", "amount", "numbers")
             ).alias("value"),
         )
-        writer = (
+        return (
             written.writeStream.format("oncelog")
             .options(**servers, topic=self.target)
             .option("checkpointLocation", self.checkpoint)
             .outputMode("append")
+            .start()
         )
-        return (writer.trigger(availableNow=True) if is_last else writer).start()
 
 
 def say(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
-def follow(running: Any, finish: Path, *, is_last: bool) -> bool:
-    """Tell of each batch until the query has ended or, unless it is the last one, is to. Raises what it fails with.
+def milliseconds(watermark: str) -> float:
+    """Of a watermark as the progress has it; 0 where there is none yet."""
+    return datetime.fromisoformat(watermark).timestamp() * 1000 if watermark else 0
 
-    Returns whether it has read everything.
-    """
+
+def follow(running: Any) -> None:
+    """Tell of each batch until the closing orders have closed all other windows. Raises what the query fails with."""
     told = -1
     while not running.awaitTermination(LOOK_SECONDS):
         progress = running.lastProgress
-        if progress is not None and progress["batchId"] != told:
-            told = progress["batchId"]
-            watermark = progress["eventTime"].get("watermark", "")
-            say(batch=told, rows=progress["numInputRows"], watermark=watermark)
-        if not is_last and finish.exists():
+        if progress is None or progress["batchId"] == told:
+            continue
+        told = progress["batchId"]
+        watermark = progress["eventTime"].get("watermark", "")
+        say(batch=told, rows=progress["numInputRows"], watermark=watermark)
+        if milliseconds(watermark) >= CLOSING_MS - DELAY_MS:
             running.stop()
-            return False
-    return is_last
+            return
 
 
 def main() -> None:
     from spark_session import started
 
     query = Query(**json.loads(sys.argv[1]))
-    finish = Path(query.finish)
     with started() as spark:
-        say(jvm=spark.sparkContext._gateway.proc.pid)
+        say(jvm=spark.sparkContext._gateway.proc.pid, pyspark=PYSPARK)
         is_done = False
         while not is_done:
-            is_last = finish.exists()
             try:
-                running = query.start(spark, is_last=is_last)
+                running = query.start(spark)
             except Exception as error:
                 say(failed=str(error)[:ERROR_CHARACTERS])
                 sys.exit(1)
             say(started=str(running.runId))
             try:
-                is_done = follow(running, finish, is_last=is_last)
+                follow(running)
+                is_done = True
             except Exception as error:  # whatever it is, the next start knows better
-                say(failed=str(error)[:ERROR_CHARACTERS:])
+                say(failed=str(error)[:ERROR_CHARACTERS])
         say(done=True)
 
 

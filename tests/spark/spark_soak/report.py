@@ -37,14 +37,21 @@ def page(results: Sequence[Result]) -> Iterator[str]:
 
 def run_table(results: Sequence[Result]) -> Iterator[str]:
     yield (
-        "| seed | minutes | drivers | workers | brokers | query failed | batches | orders | aborted | late"
+        "| seed | PySpark | minutes | drivers | workers | brokers | query failed | batches | orders | aborted | late"
         " | windows | lost | twice | wrong |"
     )
-    yield "|" + "---:|" * 14
+    yield "|" + "---:|" * 15
     for result in results:
         verdict = result.verdict
         counts = [result.deaths[kind] for kind in (Kind.DRIVER, Kind.WORKER, Kind.BROKER)]
-        cells: list[object] = [result.seed, f"{result.minutes:.0f}", *counts, result.failures, f"{result.batches:,}"]
+        cells: list[object] = [
+            result.seed,
+            result.pyspark,
+            f"{result.minutes:.0f}",
+            *counts,
+            result.failures,
+            f"{result.batches:,}",
+        ]
         if verdict is None:
             cells += ["not judged", *[""] * 6]
         else:

@@ -27,7 +27,7 @@ from spark_soak.driver import Driver, Stuck
 from spark_soak.judge import Verdict, judged
 from spark_soak.orders import BASE_MS, Order, Window
 from spark_soak.plan import Death, Kind, plan
-from spark_soak.query import Query
+from spark_soak.query import Query, milliseconds
 from spark_soak.topics import OrderWriter, committed_values
 
 SOURCE, TARGET = "orders", "sums"
@@ -43,6 +43,8 @@ END_SECONDS: Final = 300.0
 @dataclass
 class Result:
     seed: int
+    pyspark: str = ""
+    """Its version."""
     minutes: float = 0.0
     deaths: Counter[Kind] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
@@ -91,8 +93,7 @@ class Run:
             for topic in (SOURCE, TARGET):
                 replicas = [[(index + each) % 3 + 1 for each in range(3)] for index in range(PARTITIONS)]
                 self._cluster.create_topic(topic, *replicas)
-            finish = self._directory / "finish"
-            query = Query(self._cluster.addresses, SOURCE, TARGET, str(self._directory / "checkpoint"), str(finish))
+            query = Query(self._cluster.addresses, SOURCE, TARGET, str(self._directory / "checkpoint"))
             self._writer = OrderWriter(query.addresses, SOURCE, PARTITIONS, self._result.seed, PAUSE_SECONDS)
             self._driver = Driver(query, self._directory, self._hear)
             stack.callback(self._driver.end)
@@ -100,7 +101,7 @@ class Run:
             self._driver.start()
             try:
                 self._strike_all()
-                self._finish(finish)
+                self._finish()
             except (Stuck, TimeoutError, AssertionError) as error:
                 self._problem(f"{type(error).__name__}: {error}")
             self._result.minutes = (time.monotonic() - self._began) / 60
@@ -168,10 +169,9 @@ class Run:
 
     # --- the end
 
-    def _finish(self, finish: Path) -> None:
+    def _finish(self) -> None:
         self._await_revival()
         self._writer.finish(END_SECONDS)
-        finish.touch()
         self._driver.until("done")
         source = [Order.from_value(value) for value in committed_values(self._cluster.addresses, SOURCE)]
         target = [Window.from_value(value) for value in committed_values(self._cluster.addresses, TARGET)]
@@ -188,11 +188,13 @@ class Run:
 
     def _hear(self, said: dict[str, Any]) -> None:
         """What a driver says, in the thread that listens to it."""
+        if "pyspark" in said:
+            self._result.pyspark = said["pyspark"]
         if "failed" in said:
             self._result.failures += 1
         if "batch" in said:
             self._result.batches = max(self._result.batches, said["batch"])
-            if said["watermark"] and datetime.fromisoformat(said["watermark"]).timestamp() * 1000 > BASE_MS:
+            if milliseconds(said["watermark"]) > BASE_MS:
                 self._passed += 1
                 if self._passed == PASSED_BATCHES:
                     self._writer.with_late.set()
