@@ -37,6 +37,10 @@ PAUSE_SECONDS: Final = 0.2
 """Of the writer, between two rounds."""
 PASSED_BATCHES: Final = 3
 """After so many batches whose watermark has passed the first orders, late ones are dropped for certain."""
+TASKS: Final = "worker"
+"""The module that tasks run in."""
+TASKS_SHARE: Final = 0.5
+"""So often a task's worker dies, where there is one; else one of any module."""
 END_SECONDS: Final = 300.0
 
 
@@ -133,7 +137,7 @@ class Run:
         while True:
             workers = eventually(self._driver.workers, "there are Python workers", END_SECONDS)
             dice = random.Random(death.pick)
-            module = dice.choice(sorted(workers))
+            module = TASKS if TASKS in workers and dice.random() < TASKS_SHARE else dice.choice(sorted(workers))
             victim: psutil.Process = dice.choice(sorted(workers[module], key=lambda each: each.pid))
             with suppress(psutil.NoSuchProcess):
                 victim.kill()
