@@ -21,6 +21,7 @@ from streams import Stream, again_if_late, committed, committed_values, create, 
 
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.source.data_loss import DataLoss
+from oncelog_pipeline.spark import identity
 from oncelog_pipeline.spark.data_source import OncelogDataSource
 from oncelog_pipeline.spark.older_reader import OlderStreamReader, UnknownPosition
 from oncelog_pipeline.spark.pyspark_api import HAS_READ_LIMITS
@@ -146,6 +147,28 @@ def test_a_table_is_written_and_read(spark: Any, address: str, topic: str) -> No
     read = spark.read.format("oncelog").options(**servers, subscribe=topic).load()
     found = again_if_late(lambda: read.selectExpr("cast(value as string) as value").collect())
     assert Counter(row.value for row in found) == Counter(map(str, range(100)))
+
+
+def test_inside_foreach_batch(spark: Any, stream: Stream) -> None:
+    """Spark says which batch of which query it is, and describes the job as that of a stream."""
+    described: list[str] = []
+
+    def write(table: Any, number: int) -> None:
+        described.append(spark.sparkContext.getLocalProperty(identity.DESCRIPTION))
+        options = {"kafka.bootstrap.servers": stream.address, "topic": stream.target, "writeId": "only"}
+        table.select("key", "value").write.format("oncelog").options(**options).mode("append").save()
+
+    def run() -> None:
+        reads = {"kafka.bootstrap.servers": stream.address, "subscribe": stream.source, "startingOffsets": "earliest"}
+        table = spark.readStream.format("oncelog").options(**reads).load()
+        query = table.writeStream.foreachBatch(write).option("checkpointLocation", stream.checkpoint)
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    again_if_late(run)
+    produce(stream.address, stream.source, values(10, ROWS))
+    again_if_late(run)
+    assert committed_values(stream.address, stream.target) == Counter(values(ROWS + 10))
+    assert all(identity.OF_STREAM.search(each) for each in described)
 
 
 def test_windows_with_a_watermark(spark: Any, stream: Stream) -> None:
