@@ -149,6 +149,13 @@ def test_a_table_is_written_and_read(spark: Any, address: str, topic: str) -> No
     assert Counter(row.value for row in found) == Counter(map(str, range(100)))
 
 
+def test_sql_reads_a_topic(spark: Any, stream: Stream) -> None:
+    options = f"`kafka.bootstrap.servers` '{stream.address}', subscribe '{stream.source}'"
+    spark.sql(f"create or replace temporary view found using oncelog options ({options})")
+    (row,) = again_if_late(spark.sql("select count(*) as rows from found where partition = 1").collect)
+    assert row.rows == ROWS // 2
+
+
 def test_inside_foreach_batch(spark: Any, stream: Stream) -> None:
     """Spark says which batch of which query it is, and describes the job as that of a stream."""
     described: list[str] = []
