@@ -42,6 +42,8 @@ class Driver:
         """In this life."""
         self._sessions: list[int] = []
         """Of all lives: by these their leftover processes are found."""
+        self._listener: threading.Thread | None = None
+        """Of this life."""
         self._is_over = False
         self.started_at = 0.0
 
@@ -63,7 +65,8 @@ class Driver:
             )
             self._process, self._said, self.started_at = process, [], time.monotonic()
             self._sessions.append(process.pid)
-        threading.Thread(target=self._listen, args=(process, self._said), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(process, self._said), daemon=True)
+        self._listener.start()
 
     def _listen(self, process: subprocess.Popen[str], said: list[dict[str, Any]]) -> None:
         assert process.stdout is not None
@@ -144,6 +147,8 @@ class Driver:
             with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 if os.getsid(process.pid) in self._sessions:
                     process.kill()
+        if self._listener is not None:
+            self._listener.join()
 
 
 def module_of(command: list[str]) -> str:

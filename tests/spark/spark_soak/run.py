@@ -23,7 +23,7 @@ from oncelog_broker.local_cluster.ensemble import Ensemble
 from oncelog_broker.local_cluster.java import find_java
 from oncelog_broker.local_cluster.server_config import Timing
 from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
-from spark_soak.driver import Driver, Stuck
+from spark_soak.driver import Driver
 from spark_soak.judge import Verdict, judged
 from spark_soak.orders import BASE_MS, Order, Window
 from spark_soak.plan import Death, Kind, plan
@@ -69,18 +69,18 @@ class Run:
     def __init__(
         self, seed: int, deaths: Mapping[Kind, int], minutes: float, directory: Path, say: Callable[[str], None]
     ) -> None:
-        self._deaths, self._directory, self._say = deaths, directory, say
+        self._directory, self._say = directory, say
         self._plan = plan(seed, deaths)
         self._began = time.monotonic()
         self._deadline = self._began + minutes * 60
         self._result = Result(seed)
-        self._timeline = (directory / "timeline.txt").open("a", buffering=1)
         self._passed = 0
         self._revived: Future[None] | None = None
         """The broker that died last is up again."""
 
     def play(self) -> Result:
         with ExitStack() as stack:
+            self._timeline = stack.enter_context((self._directory / "timeline.txt").open("a", buffering=1))
             self._hands = stack.enter_context(ThreadPoolExecutor(1))
             ensemble = Ensemble(
                 self._directory / "zookeeper",
@@ -101,12 +101,13 @@ class Run:
             self._writer = OrderWriter(query.addresses, SOURCE, PARTITIONS, self._result.seed, PAUSE_SECONDS)
             self._driver = Driver(query, self._directory, self._hear)
             stack.callback(self._driver.end)
+            stack.callback(self._writer.ending.set)
             self._writer.start()
             self._driver.start()
             try:
                 self._strike_all()
                 self._finish()
-            except (Stuck, TimeoutError, AssertionError) as error:
+            except Exception as error:  # whatever ends a run early: what it leaves is looked at
                 self._problem(f"{type(error).__name__}: {error}")
             self._result.minutes = (time.monotonic() - self._began) / 60
         return self._result
@@ -114,11 +115,12 @@ class Run:
     # --- deaths
 
     def _strike_all(self) -> None:
+        kill = {Kind.DRIVER: self._kill_driver, Kind.WORKER: self._kill_worker, Kind.BROKER: self._kill_broker}
         for death in self._plan:
             if time.monotonic() > self._deadline:
                 self._problem(f"time is up after {self._result.deaths.total()} of {len(self._plan)} deaths")
                 return
-            getattr(self, f"_kill_{death.kind}")(death)
+            kill[death.kind](death)
             self._result.deaths[death.kind] += 1
 
     def _kill_driver(self, death: Death) -> None:
