@@ -208,14 +208,18 @@ def test_limits_need_4_2(address: str, topic: str, option: str) -> None:
         older(address, topic, **{option: "100"})
 
 
-def test_a_new_query_begins_where_its_options_say(address: str, topic: str) -> None:
+@pytest.mark.parametrize(("where", "first"), [("earliest", [(0, 0, 10), (1, 0, 10)]), ("latest", [])])
+def test_a_new_query_begins_where_its_options_say(
+    address: str, topic: str, where: str, first: list[tuple[int, int, int]]
+) -> None:
+    """As of the first question, though Spark asks where the query begins only after it."""
     create(address, topic)
     produce(address, topic, values(20))
-    reader = older(address, topic)
+    reader = older(address, topic, startingOffsets=where)
     end = reader.latestOffset()
     produce(address, topic, values(20))
     start = reader.initialOffset()
-    assert ranges(reader, start, end) == [(0, 0, 10), (1, 0, 10)]
+    assert ranges(reader, start, end) == first
     reader._ends.forget()
     assert ranges(reader, end, reader.latestOffset()) == [(0, 10, 20), (1, 10, 20)]
 

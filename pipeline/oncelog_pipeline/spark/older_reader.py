@@ -47,21 +47,13 @@ class OlderStreamReader(StreamReader):
                     f"{name} needs PySpark 4.2 or newer; this is {PYSPARK}, whose Spark lets a Python source limit no"
                     " batch: leave the option out, and each batch reads everything that there is"
                 )
-        self._initial_offset: dict[str, Any] | None = None
         self._position: dict[str, Any] | None = None
         self._is_taken_for_new = False
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Always the same: `latestOffset` has looked it up before Spark asks for it.
-
-        Raises NoSuchTopic, OptionError, KafkaError.
-        """
-        if self._initial_offset is None:
-            self._initial_offset = super().initialOffset()
-        return self._initial_offset
-
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """Where the next batch ends; where the one before has ended if there is nothing new.
+
+        The end of a first batch says where that begins: what Spark asks `initialOffset` for afterwards does not count.
 
         Raises DataLoss, NoSuchTopic, OptionError, KafkaError.
         """
