@@ -32,7 +32,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests check test test-pythons lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster soak-spark kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -101,6 +101,10 @@ integration: zookeeper ## of these: a live broker process, foreign clients, kill
 test-pythons: zookeeper ## unit, property and client tests on every Python found, on both event loops (ONLY="3.12 3.13" PYTHONS=/opt/python)
 	PYTHONS="$(PYTHONS)" $(BIN)/python -m tests.support.pythons $(foreach only,$(ONLY),--only $(only)) -- --numprocesses=$(WORKERS) --maxprocesses=8
 
+# As above; PySpark is half a gigabyte each time.
+test-sparks: zookeeper ## the source and the sink with each supported minor version of PySpark (ONLY="4.0 4.1" SOAK_DEATHS=3)
+	$(BIN)/python -m tests.support.sparks $(foreach only,$(ONLY),--only $(only)) $(if $(SOAK_DEATHS),--soak $(SOAK_DEATHS))
+
 compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
 	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
 
@@ -120,6 +124,10 @@ soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
 		$(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak.md
+
+soak-spark: pipeline zookeeper ## a query with windows while drivers, workers and brokers die; the tables are kept in docs/soak-spark.md (or SOAK_DEATHS=5 SOAK_SEEDS=7)
+	PYTHONPATH=.:tests/integration:tests/cluster:tests/spark $(BIN)/python -m spark_soak \
+		$(if $(SOAK_DEATHS),--deaths $(SOAK_DEATHS)) $(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak-spark.md
 
 kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md

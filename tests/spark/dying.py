@@ -39,6 +39,8 @@ from pyspark import TaskContext
 from oncelog_pipeline.sink.digest import RowCounter
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.data_source import OncelogDataSource
+from oncelog_pipeline.spark.older_reader import OlderStreamReader
+from oncelog_pipeline.spark.pyspark_api import HAS_READ_LIMITS
 from oncelog_pipeline.spark.stream_reader import StreamReader
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter
 
@@ -167,7 +169,7 @@ class DyingReader:
         return self.__dict__ | {"_ends": None}
 
 
-class DyingStreamReader(DyingReader, StreamReader):
+class DyingStreamReader(DyingReader, StreamReader if HAS_READ_LIMITS else OlderStreamReader):  # type: ignore[misc]
     pass
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -243,3 +244,26 @@ def test_inside_foreach_batch_a_write_needs_a_name(monkeypatch: pytest.MonkeyPat
         identity.stream_batch()
     told.clear()
     assert identity.batch_of(identity.BatchWrite(None, run)) == Batch(Query(f"batch-{run}"), run, 0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {identity.QUERY_ID: "q"},
+        {identity.BATCH_ID: "7"},
+        {identity.DESCRIPTION: "counts\nid = 1-2\nrunId = 3-4\nbatch = 7"},
+    ],
+)
+def test_a_pyspark_with_other_names_is_found_out(monkeypatch: pytest.MonkeyPatch, told: dict[str, str]) -> None:
+    """A write inside foreachBatch must not be taken for one outside of a stream."""
+    monkeypatch.setattr(identity, "_property", told.get)
+    for asked in (identity.stream_batch, lambda: identity.batch_of(identity.BatchWrite("w", "own"))):
+        with pytest.raises(identity.UnknownQuery, match=rf"PySpark {pyspark.__version__}\) does not tell"):
+            asked()
+
+
+def test_a_job_with_a_description_is_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_property", {identity.DESCRIPTION: "nightly batch = 7"}.get)
+    assert identity.batch_of(identity.BatchWrite("w", "own")).query == Query("w")
+    with pytest.raises(identity.UnknownQuery, match="is not supported"):
+        identity.stream_batch()

@@ -11,6 +11,8 @@ from oncelog_pipeline.options.source_options import KNOWN, check_source_options,
 from oncelog_pipeline.spark import source_columns
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.garbage import freeze_modules
+from oncelog_pipeline.spark.older_reader import OlderStreamReader
+from oncelog_pipeline.spark.pyspark_api import HAS_READ_LIMITS
 from oncelog_pipeline.spark.sink_columns import check_columns
 from oncelog_pipeline.spark.stream_reader import StreamReader
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter, with_larger_batches
@@ -41,7 +43,8 @@ class OncelogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """Raises OptionError."""
-        return StreamReader(source_options(dict(self.options), is_stream=True))
+        options = source_options(dict(self.options), is_stream=True)
+        return StreamReader(options) if HAS_READ_LIMITS else OlderStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Spark calls this once for each write, before its tasks. Raises OptionError, KafkaError."""

@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import metadata
 from typing import Final
 
 from oncelog_pipeline.spark.java import set_java_home
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+OLDEST_PYSPARK: Final = 4
+"""The major version: those before know no data sources in Python."""
+
+
+class UnsupportedPySpark(Exception):
+    """The PySpark that is installed is too old."""
 
 
 def set_environment() -> None:
     """Have Spark start its workers with the Python that runs, unless PYSPARK_PYTHON says otherwise, and find a Java.
 
     Without it Spark takes the first `python3` of the PATH, which is another one where no environment is activated, and
-    says that there is no data source "oncelog". Raises JavaNotFound.
+    says that there is no data source "oncelog". Raises UnsupportedPySpark, JavaNotFound.
     """
+    check_version(pyspark_version())
     os.environ.setdefault(WORKER_PYTHON, sys.executable)
     set_java_home()
+
+
+def pyspark_version() -> str | None:
+    """Of the installed package; None where there is none, as on executors that bring their own."""
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_version(version: str | None) -> None:
+    """Raises UnsupportedPySpark."""
+    if version is not None and int(version.partition(".")[0]) < OLDEST_PYSPARK:
+        raise UnsupportedPySpark(
+            f'PySpark {version} is installed, which knows no data sources in Python, and so no format("oncelog"):'
+            f" install PySpark {OLDEST_PYSPARK}.0 or newer (4.2 or newer to limit the batches of streams)"
+        )

@@ -15,13 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from oncelog import Admin, TopicPartition
 from oncelog_pipeline.options.source_options import SourceOptions
@@ -46,6 +39,13 @@ from oncelog_pipeline.spark import range_reader
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.offset_lookup import OffsetLookup, isolation_level_of
 from oncelog_pipeline.spark.plan_group import PlanGroup
+from oncelog_pipeline.spark.pyspark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from oncelog_pipeline.spark.quick_start import QuickStart
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog import Producer
 from oncelog_pipeline.opening import opened
@@ -26,6 +26,7 @@ from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
+from oncelog_pipeline.spark.pyspark_api import StreamArrowWriter
 from oncelog_pipeline.spark.quick_start import QuickStart
 from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
 
@@ -109,7 +110,7 @@ class Writer(QuickStart):
         await exactly_once.abort(await self.cluster(), told[0].batch, told)
 
 
-class StreamWriter(Writer, DataSourceStreamArrowWriter):
+class StreamWriter(Writer, StreamArrowWriter):
     """What `df.writeStream` writes with."""
 
     def batch(self) -> Batch:
