@@ -11,7 +11,7 @@ BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SEEDS ?= 1 2 3
-COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
+COMPOSE_FILES := docker-compose.yml docker-compose.single.yml docker-compose.spark.yml
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
 # which doubles the work.
@@ -69,7 +69,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict .yamllint.yaml $(COMPOSE_FILES) deploy
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
-	$(BIN)/hadolint deploy/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 

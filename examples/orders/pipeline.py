@@ -15,6 +15,7 @@ dead-letters  records that are no order, with the reason and their place as head
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from examples.orders.order import (
     WINDOW_SECONDS,
     read_customers,
 )
+from examples.orders.topics import create_topics
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.streaming import StreamingQuery
@@ -148,10 +150,11 @@ def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
     # Read once: a table that changed under a query would give a replayed batch other rows, which the sink refuses.
     rows = list(read_customers(settings.customers).items())
     customers = spark.createDataFrame(rows, "customer STRING, country STRING")
-    orders = read_orders(spark, settings)
+    # Each reads for itself: queries that share a DataFrame share parts of their plans, which Spark changes while it
+    # sends them to tasks ("Task not serializable: Illegal size of collection", now and then).
     return [
-        write(revenue(orders, customers), "revenue", REVENUE, settings),
-        write(dead_letters(orders), "dead-letters", DEAD_LETTERS, settings),
+        write(revenue(read_orders(spark, settings), customers), "revenue", REVENUE, settings),
+        write(dead_letters(read_orders(spark, settings)), "dead-letters", DEAD_LETTERS, settings),
     ]
 
 
@@ -195,7 +198,7 @@ def line(progress: Mapping[str, Any]) -> str:
     return f"{text}, {closed:,} windows closed, {open_:,} open, {late:,} late"
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--master")
     arguments.add_argument("--servers", default=os.environ.get(SERVERS_VARIABLE, DEFAULT_SERVERS))
@@ -204,7 +207,12 @@ def main() -> None:
     arguments.add_argument("--format", choices=FORMATS, default=JSON)
     arguments.add_argument("--batch", type=int, default=Settings.batch)
     arguments.add_argument("--available-now", action="store_true")
-    options = arguments.parse_args()
+    return arguments
+
+
+def main() -> None:
+    options = parser().parse_args()
+    asyncio.run(create_topics(options.servers))
     set_environment()
     builder = SparkSession.builder.appName("orders").config("spark.ui.showConsoleProgress", "false")
     spark = (builder.master(options.master) if options.master else builder).getOrCreate()

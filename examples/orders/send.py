@@ -16,21 +16,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from examples.orders.order import (
-    DEAD_LETTERS,
     DEFAULT_SERVERS,
     FORMATS,
     JSON,
     LATE_PREFIX,
     ORDERS,
     PARTITIONS,
-    REVENUE,
     SERVERS_VARIABLE,
     Order,
     encoded,
 )
+from examples.orders.topics import create_topics
 
-from oncelog import Admin, NewTopic, Producer
-from oncelog.errors import TopicAlreadyExists
+from oncelog import Producer
 
 BEGIN = datetime(2026, 11, 26, 8, tzinfo=UTC)
 """When order 0 is bought."""
@@ -72,15 +70,6 @@ def records(first: int, count: int, late: int, form: str) -> Iterator[tuple[int,
     for number in range(late):
         made = late_order(number)
         yield number % PARTITIONS, made.order.encode(), encoded(made, form)
-
-
-async def create_topics(servers: str) -> None:
-    async with Admin(servers) as admin:
-        for topic in (ORDERS, REVENUE, DEAD_LETTERS):
-            try:
-                await admin.create_topics([NewTopic(topic, PARTITIONS)])
-            except TopicAlreadyExists:
-                pass
 
 
 async def send(servers: str, first: int, count: int, late: int = 0, form: str = JSON) -> None:

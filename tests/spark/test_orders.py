@@ -28,19 +28,17 @@ BATCH = 300
 LATE = 2
 
 
-def mortal(name: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
-    """`format(name)`: who writes to one of these topics dies."""
+def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
+    """`format(called)`: who writes to one of these topics dies."""
 
     class Mortal(DyingDataSource):
-        own_name = name
-
         def __init__(self, options: Any) -> None:
             super().__init__(options)
             self.death = deaths.get(options.get("topic"), Death())
 
         @classmethod
         def name(cls) -> str:
-            return cls.own_name
+            return called
 
     return Mortal
 
