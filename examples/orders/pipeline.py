@@ -171,19 +171,21 @@ def write(records: DataFrame, name: str, topic: str, settings: Settings) -> Stre
 
 def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
     """A line for each batch, until all queries have ended. Raises what one of them has ended with."""
-    told: dict[str, int] = {}
+    told = {query.name: -1 for query in queries}
     is_over = False
     while not is_over:
         is_over = not any(query.isActive for query in queries)
         for query in queries:
-            for progress in query.recentProgress:
-                if progress["batchId"] > told.get(query.name, -1):
+            last = query.lastProgress
+            news = query.recentProgress if last and last["batchId"] > told[query.name] else []
+            for progress in news:
+                if progress["batchId"] > told[query.name]:
                     told[query.name] = progress["batchId"]
                     yield line(progress)
             if not query.isActive:
                 query.awaitTermination()  # raises what it has ended with
-        if not is_over:
-            next(query for query in queries if query.isActive).awaitTermination(1)
+        for query in [each for each in queries if each.isActive][:1]:
+            query.awaitTermination(1)
 
 
 def line(progress: Mapping[str, Any]) -> str:
@@ -227,7 +229,8 @@ def main() -> None:
         for text in follow(start(spark, settings)):
             print(text, flush=True)
     except Exception as error:
-        sys.exit(f"the pipeline has ended, and goes on where it was when it is started again: {error}")
+        reason = str(error).partition("=== Streaming Query ===")[0]  # the plan is of no help
+        sys.exit(f"the pipeline has ended; started again it goes on where it was. {reason.strip()}")
     finally:
         spark.stop()
     print("everything is written")
