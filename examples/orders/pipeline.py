@@ -204,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--master")
     arguments.add_argument("--servers", default=os.environ.get(SERVERS_VARIABLE, DEFAULT_SERVERS))
-    arguments.add_argument("--directory", default=str(Path("orders-pipeline").absolute()))
+    arguments.add_argument("--directory", default="orders-pipeline")
     arguments.add_argument("--customers", type=Path, default=CUSTOMERS_FILE)
     arguments.add_argument("--format", choices=FORMATS, default=JSON)
     arguments.add_argument("--batch", type=int, default=Settings.batch)
@@ -219,8 +219,9 @@ def main() -> None:
     builder = SparkSession.builder.appName("orders").config("spark.ui.showConsoleProgress", "false")
     spark = (builder.master(options.master) if options.master else builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    directory = options.directory if "://" in options.directory else os.path.abspath(options.directory)
     settings = Settings(
-        options.servers, options.directory, options.customers, options.format, options.batch, options.available_now
+        options.servers, directory, options.customers, options.format, options.batch, options.available_now
     )
     print(
         f"the driver is process {spark.sparkContext._gateway.proc.pid}: kill -9 it, then start this again", flush=True

@@ -106,7 +106,7 @@ POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided",
 @pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
 def test_the_driver_is_killed_at_every_step(address: str, tmp_path: Path, topic: str) -> None:
     """The same pipeline dies at one step after another. What is there is right each time; in the end it is all."""
-    asyncio.run(send(address, 0, 200 * (len(POINTS) + 5), LATE))
+    asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
     program, known = Program(address, tmp_path, batch=200), wanted(address)
     for point in POINTS:
         program.dies(topic, Death(point, how="jvm"))
