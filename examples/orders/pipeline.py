@@ -176,16 +176,26 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
     while not is_over:
         is_over = not any(query.isActive for query in queries)
         for query in queries:
-            last = query.lastProgress
-            news = query.recentProgress if last and last["batchId"] > told[query.name] else []
-            for progress in news:
-                if progress["batchId"] > told[query.name]:
-                    told[query.name] = progress["batchId"]
-                    yield line(progress)
+            for progress in news(query, told[query.name]):
+                told[query.name] = progress["batchId"]
+                yield line(progress)
             if not query.isActive:
                 query.awaitTermination()  # raises what it has ended with
         for query in [each for each in queries if each.isActive][:1]:
             query.awaitTermination(1)
+
+
+def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
+    """The progress of batches after `told`, which is the number of one. What an idle query says of itself has the number
+    of the batch that comes next, and has added none."""
+    last = query.lastProgress
+    if (
+        last is None
+        or last["batchId"] <= told
+        or (last["batchId"] == told + 1 and "addBatch" not in last["durationMs"])
+    ):
+        return []  # without asking for all that Spark remembers
+    return [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
 
 
 def line(progress: Mapping[str, Any]) -> str:
