@@ -186,8 +186,8 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
 
 
 def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
-    """The progress of batches after `told`, which is the number of one. What an idle query says of itself has the number
-    of the batch that comes next, and has added none."""
+    """The progress of batches after number `told`. What an idle query says of itself has the number of the batch that
+    comes next, and has added none."""
     last = query.lastProgress
     if (
         last is None
