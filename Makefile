@@ -13,7 +13,7 @@ BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SEEDS ?= 1 2 3
-COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
+COMPOSE_FILES := docker-compose.yml docker-compose.single.yml docker-compose.spark.yml
 WORKFLOWS := $(wildcard .github/workflows/*.yml)
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
@@ -77,7 +77,7 @@ lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dock
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
-	$(BIN)/hadolint deploy/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 

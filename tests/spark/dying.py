@@ -16,6 +16,7 @@ dieHow      kill      by itself, with -9
             raise
             stand     and do nothing, until somebody kills it
             driver    the JVM, whose process id is diePid, and itself
+            jvm       the JVM that has started it, of the driver or of an executor, and itself
             executor  the JVM whose daemon has started it, and itself
             broker    the process diePid, and goes on
 diePart     the task that dies; else the first to come there
@@ -80,6 +81,8 @@ class Death:
             time.sleep(STANDS_SECONDS)
         if self.how in ("driver", "broker"):
             os.kill(self.pid, signal.SIGKILL)
+        if self.how == "jvm":
+            os.kill(next(each.pid for each in psutil.Process().parents() if each.name() == "java"), signal.SIGKILL)
         if self.how == "executor":
             daemon = psutil.Process().parent()
             os.kill(daemon.ppid(), signal.SIGKILL)
