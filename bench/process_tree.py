@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,10 +31,12 @@ Snapshot = dict[int, Usage]
 
 
 class ProcessTree:
-    """These processes and all their descendants."""
+    """A process and all its descendants, and those of the processes whose command line ends in its id and names
+    `helper`: such a process was started for it, but has another parent."""
 
-    def __init__(self, roots: Collection[int]) -> None:
-        self._roots = tuple(roots)
+    def __init__(self, root: int, helper: str) -> None:
+        self._root = root
+        self._helper = helper
 
     def cpu_of(self, do: Callable[[], object]) -> float:
         """CPU seconds that the tree uses for `do`, until the processes that it has started last have ended or stay."""
@@ -73,12 +75,21 @@ class ProcessTree:
         children: dict[int, list[int]] = {}
         for pid, usage in every.items():
             children.setdefault(usage.parent, []).append(pid)
-        left = [pid for pid in self._roots if pid in every]
+        left = [self._root, *(pid for pid, usage in every.items() if self._is_helper(pid))]
         while left:
             pid = left.pop()
+            if pid in kept or pid not in every:
+                continue
             kept[pid] = every[pid]
             left += children.get(pid, ())
         return kept
+
+    def _is_helper(self, pid: int) -> bool:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return self._helper.encode() in command and str(self._root).encode() in command
 
 
 def _usage(path: Path) -> Usage | None:

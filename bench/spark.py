@@ -40,12 +40,14 @@ def measure(add: Add, scale: int) -> None:
     from python_noop import PythonNoop
     from spark_session import started
 
+    from oncelog_pipeline.spark.environment import worker_python
+
     jars = connector_jars()
     settings = SETTINGS | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
     with (
         tempfile.TemporaryDirectory() as directory,
         BrokerProcess(Path(directory) / "data") as broker,
-        started(settings, "local[2]") as spark,
+        started(settings, "local[2]", worker_python()) as spark,
     ):
         spark.dataSource.register(PythonNoop)
         spark_source.measure(add, spark, broker.address, f"{directory}/source", scale, has_peer=bool(jars))

@@ -17,8 +17,8 @@ CONNECTOR: Final = "Spark's connector"
 
 
 def tree_of(spark: Any) -> ProcessTree:
-    """The JVM of a session and the Python processes that it has started."""
-    return ProcessTree([spark.sparkContext._gateway.proc.pid])
+    """The JVM of a session and the Python processes that it has started, the one they are forked from included."""
+    return ProcessTree(spark.sparkContext._gateway.proc.pid, "oncelog_pipeline.spark.template_process")
 
 
 def rates(tree: ProcessTree, ways: dict[str, Callable[[], None]], rows: int, *, warm_ups: int = 1) -> dict[str, float]:

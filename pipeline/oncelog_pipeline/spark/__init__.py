@@ -12,6 +12,8 @@ identity.py        which batch, task and attempt this is
 row_sender.py      the rows of a task, each to its topic and partition
 sink_columns.py    what a table may have of columns, and Arrow batches as columns of records
 connections.py     what a worker process keeps from call to call
+worker_process.py  what a worker process does once, before its first task
+template_process.py the process that has imported everything, and forks Spark's Python processes
 environment.py     the Python of the workers, and the Java, set before a session is made
 java.py            the Java that Spark runs on
 """

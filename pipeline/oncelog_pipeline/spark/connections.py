@@ -19,6 +19,7 @@ from oncelog_pipeline.options import client_settings
 from oncelog_pipeline.options.sink_options import SinkOptions
 from oncelog_pipeline.options.source_options import SourceOptions
 from oncelog_pipeline.sink.cluster import KafkaCluster
+from oncelog_pipeline.spark.worker_process import freeze_imports
 
 T = TypeVar("T")
 S = TypeVar("S", KafkaCluster, Admin)
@@ -78,5 +79,6 @@ def connections() -> Connections:
     """Those of this process: a worker that was forked from one that has some begins anew."""
     global _connections
     if _connections is None or _connections.process_id != os.getpid():
+        freeze_imports()
         _connections = Connections()
     return _connections

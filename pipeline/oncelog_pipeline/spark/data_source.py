@@ -12,6 +12,7 @@ from oncelog_pipeline.spark import source_columns
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.sink_columns import check_columns
 from oncelog_pipeline.spark.stream_reader import StreamReader
+from oncelog_pipeline.spark.worker_process import freeze_imports
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter, with_larger_batches
 
 NAME = "oncelog"
@@ -29,6 +30,7 @@ class OncelogDataSource(DataSource):
 
         `load()` asks for nothing but this, and does not tell which of the two it will be.
         """
+        freeze_imports()
         given = dict(self.options)
         check_source_options(given)
         options = Options(given, KNOWN)
