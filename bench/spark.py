@@ -27,7 +27,13 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent
 ROUNDS: Final = 3
 PARTITIONS: Final = 2
-SETTINGS: Final = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
+SETTINGS: Final = {
+    "spark.executor.heartbeatInterval": "60s",
+    "spark.network.timeout": "600s",
+    "spark.driver.memory": "1g",
+    # Tests do without the JVM's second compiler; who runs queries has it.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",
+}
 
 
 def measure(add: Add, scale: int) -> None:

@@ -21,7 +21,7 @@ from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
-from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
+from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
@@ -388,6 +388,14 @@ class Consumer(Opened):
         """
         take = partial(FetchedPartition.take_columns, leaves_runs=leaves_runs)
         return await self._poll(timeout_ms, self._taking(take))
+
+    async def poll_undecoded(self, timeout_ms: int = 0) -> dict[TopicPartition, list[UndecodedBatch]]:
+        """As `poll_columns`, but the records stay bytes, decompressed: for those who decode many batches at once.
+
+        Markers and what was aborted are left out, CRCs are checked. Not to be called between polls for records, which
+        may have decoded more than they returned. Raises as `poll`.
+        """
+        return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
     async def poll_headers(self, timeout_ms: int = 0) -> dict[TopicPartition, list[BatchHeader]]:
         """As `poll_columns`, but of each batch only what the log says of it: who wrote it, and its sequence numbers.

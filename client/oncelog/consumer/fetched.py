@@ -14,10 +14,12 @@ from oncelog.consumer.records import (
     BatchHeader,
     ColumnBatch,
     ConsumerRecord,
+    UndecodedBatch,
     columns_of,
     decode_batch,
     decode_columns,
     header_of,
+    undecoded,
 )
 from oncelog.errors import CorruptRecords
 from oncelog.group_offsets import MAX_OFFSET
@@ -36,6 +38,12 @@ def _as_columns_with_runs(
     batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int
 ) -> ColumnBatch | None:
     return decode_columns(batch, from_offset, limit, leaves_runs=True)
+
+
+def _as_undecoded(
+    batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int
+) -> UndecodedBatch | None:
+    return undecoded(batch, from_offset, limit)
 
 
 def _as_header(batch: RecordBatch, _topic: str, _partition: int, _from_offset: int, _limit: int) -> BatchHeader:
@@ -171,6 +179,14 @@ class FetchedPartition:
         while (columns := self._next_of(decode, has_some=bool(taken))) is not None:
             taken.append(columns)
             self.next_offset = columns.offsets[-1] + 1
+        return taken
+
+    def take_undecoded(self) -> list[UndecodedBatch]:
+        """All batches that are left and may have records to show. Raises as `take`."""
+        taken: list[UndecodedBatch] = []
+        while (batch := self._next_of(_as_undecoded, has_some=bool(taken))) is not None:
+            taken.append(batch)
+            self.next_offset = batch.end
         return taken
 
     def take_headers(self) -> list[BatchHeader]:

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import RecordBatch
-from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, FieldRun, Headers, read_columns
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, FieldRun, Headers, read_columns, records_data
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -60,6 +60,31 @@ class ColumnBatch:
         return ColumnBatch(*fields, self.timestamp_type, self.leader_epoch, runs)
 
 
+class UndecodedBatch(NamedTuple):
+    """A batch whose records are decompressed, and not decoded. Its records are those with offsets from `start` on,
+    below `end`: a batch may begin before the offset that was asked for."""
+
+    batch: RecordBatch
+    data: bytes
+    start: int
+    end: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the batch may have records outside of the bounds."""
+        return self.batch.base_offset < self.start or self.batch.next_offset > self.end
+
+    def cut(self, start: int, end: int) -> UndecodedBatch | None:
+        """The same with these bounds as well; None where no offset is within them."""
+        low, high = max(start, self.start), min(end, self.end, self.batch.next_offset)
+        return self._replace(start=low, end=high) if max(low, self.batch.base_offset) < high else None
+
+    def decoded(self) -> ColumnBatch | None:
+        """The records; None where there is none. Raises CorruptBatch."""
+        columns = decode_columns(self.batch, self.start, len(self.data))
+        return None if columns is None else columns.cut(self.start, self.end)
+
+
 class BatchHeader(NamedTuple):
     """What a log says of one batch besides its records. `base_sequence` is -1, and so are the producer's id and epoch,
     where nothing is numbered; of a control batch (the end of a transaction) it is -1, too."""
@@ -94,6 +119,14 @@ def decode_columns(
     if columns.offsets and columns.offsets[0] >= from_offset:
         return decoded
     return decoded.cut(from_offset, batch.next_offset)
+
+
+def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int) -> UndecodedBatch | None:
+    """None where the batch has no record at `from_offset` or after, by its header. Raises CorruptBatch."""
+    data = records_data(batch, max_decompressed_bytes)
+    if not batch.records_count or batch.next_offset <= from_offset:
+        return None
+    return UndecodedBatch(batch, data, from_offset, batch.next_offset)
 
 
 def header_of(batch: RecordBatch) -> BatchHeader:

@@ -6,7 +6,7 @@ batch_reader.py    reading once
 offset_lookup.py   which partitions there are, and which offsets stand for what the options say
 range_reader.py    a task reads its range
 source_columns.py  records as Arrow batches
-value_column.py    their values as one column, of records that are alike in one step
+record_arrays.py   the records of many batches as arrays, in steps of numpy
 writers.py         writing as a stream and as a batch: tasks, commit, abort
 identity.py        which batch, task and attempt this is
 row_sender.py      the rows of a task, each to its topic and partition

@@ -51,14 +51,14 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
     try:
         async for part in reading:
             gathered.add(part)
-            if gathered.is_full:
-                ready.append(gathered.take())
+            if gathered.is_full and (batch := gathered.take()) is not None:
+                ready.append(batch)
             if len(ready) >= BATCHES_AT_ONCE:
                 yield ready
                 ready = []
     finally:
         await reading.aclose()
-    if not gathered.is_empty:
-        ready.append(gathered.take())
+    if (batch := gathered.take()) is not None:
+        ready.append(batch)
     if ready:
         yield ready
