@@ -34,12 +34,6 @@ def _as_columns(batch: RecordBatch, _topic: str, _partition: int, from_offset: i
     return decode_columns(batch, from_offset, limit)
 
 
-def _as_columns_with_runs(
-    batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int
-) -> ColumnBatch | None:
-    return decode_columns(batch, from_offset, limit, leaves_runs=True)
-
-
 def _as_undecoded(
     batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int
 ) -> UndecodedBatch | None:
@@ -168,15 +162,14 @@ class FetchedPartition:
         self.next_offset = record.offset + 1
         return record
 
-    def take_columns(self, *, leaves_runs: bool = False) -> list[ColumnBatch]:
-        """All that is left, batch by batch; with `leaves_runs` with runs of values as such. Raises as `take`."""
-        decode = _as_columns_with_runs if leaves_runs else _as_columns
+    def take_columns(self) -> list[ColumnBatch]:
+        """All that is left, batch by batch. Raises as `take`."""
         taken: list[ColumnBatch] = []
         if self._index < len(self._records):  # the rest of what was decoded for `take`
             rest, self._records, self._index = self._records[self._index :], [], 0
             taken.append(columns_of(rest))
             self._advance(rest[-1])
-        while (columns := self._next_of(decode, has_some=bool(taken))) is not None:
+        while (columns := self._next_of(_as_columns, has_some=bool(taken))) is not None:
             taken.append(columns)
             self.next_offset = columns.offsets[-1] + 1
         return taken
