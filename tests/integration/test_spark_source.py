@@ -24,7 +24,10 @@ async def create(address: str, topic: str) -> TopicPartition:
 async def read(address: str, wanted: OffsetRange, **options: Any) -> list[ColumnBatch]:
     options = {"poll_timeout_ms": 60_000, "settings": {"isolation_level": "read_committed"}} | options
     return [
-        columns async for batch in read_range(address, wanted, **options) if (columns := batch.decoded()) is not None
+        columns
+        async for batches in read_range(address, wanted, **options)
+        for batch in batches
+        if (columns := batch.decoded()) is not None
     ]
 
 

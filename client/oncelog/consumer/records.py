@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import RecordBatch
-from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, Headers, read_columns, records_data
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, Headers, read_columns, records_view
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -59,10 +59,11 @@ class ColumnBatch:
 
 class UndecodedBatch(NamedTuple):
     """A batch whose records are decompressed, and not decoded. Its records are those with offsets from `start` on,
-    below `end`: a batch may begin before the offset that was asked for."""
+    below `end`: a batch may begin before the offset that was asked for. `data` is a view of the answer that brought the
+    batch where it was not compressed."""
 
     batch: RecordBatch
-    data: bytes
+    data: bytes | memoryview
     start: int
     end: int
 
@@ -116,7 +117,7 @@ def decode_columns(
 
 def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int) -> UndecodedBatch | None:
     """None where the batch has no record at `from_offset` or after, by its header. Raises CorruptBatch."""
-    data = records_data(batch, max_decompressed_bytes)
+    data = records_view(batch, max_decompressed_bytes)
     if not batch.records_count or batch.next_offset <= from_offset:
         return None
     return UndecodedBatch(batch, data, from_offset, batch.next_offset)

@@ -27,9 +27,9 @@ async def read_range(
     poll_timeout_ms: int,
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
-) -> AsyncGenerator[UndecodedBatch, None]:
-    """The batches that have records of the range, cut to it, and not decoded. `settings` are keywords of
-    `oncelog.Consumer`.
+) -> AsyncGenerator[list[UndecodedBatch], None]:
+    """The batches that may have records of the range, cut to it, and not decoded: those of one poll together, at least
+    one. `settings` are keywords of `oncelog.Consumer`.
 
     It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that
     were aborted or compacted. Close the iterator where reading stops early.
@@ -64,9 +64,9 @@ async def read_range(
                 consumer.seek(partition, min(earliest, wanted.end))
                 position = min(earliest, wanted.end)
                 continue
-            for batch in batches:
-                if (part := batch.cut(wanted.start, wanted.end)) is not None:
-                    yield part
+            parts = [part for batch in batches if (part := batch.cut(wanted.start, wanted.end)) is not None]
+            if parts:
+                yield parts
             now_at = await consumer.position(partition)
             if now_at > position or batches:
                 position, deadline = now_at, loop.time() + poll_timeout_ms / 1000

@@ -13,6 +13,7 @@ the decoder of single batches, which knows what to say of it: then the answer is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,8 +26,6 @@ MAX_BYTES: Final = 2**31 - 64
 """Positions are of 32 bits."""
 MIN_RUN: Final = 8
 """Records of the same length from which on the rest of a run is looked for in one step."""
-PADDING: Final = bytes(16)
-"""Behind all records: the fields of a record that is cut are read there, and found to be wrong."""
 MAX_SHORT: Final = 4
 MAX_LONG: Final = 9
 """Bytes of a varint that are read here, of 32 and 64 bits."""
@@ -51,24 +50,44 @@ def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
 
     Of each batch only the records within its bounds are there; that may be none of all.
     """
-    if sum(len(each.data) for each in batches) > MAX_BYTES:
+    if not batches:
+        return None
+    content, bases = _content(batches)
+    if len(content) > MAX_BYTES:
         return None
     try:
-        return _decoded(batches)
+        return _decoded(batches, content, bases)
     except (_NotPlain, IndexError):
         return None
 
 
-def _decoded(batches: Sequence[UndecodedBatch]) -> RecordArrays:
-    data = b"".join([*(each.data for each in batches), PADDING])
+def _content(batches: Sequence[UndecodedBatch]) -> tuple[bytes | bytearray, list[int]]:
+    """Bytes that have the records of all batches, and where those of each begin in them. It is the answer that brought
+    them all, as it is, if there is such a one; else a copy."""
+    views = [each.data for each in batches]
+    whole = views[0].obj if isinstance(views[0], memoryview) else None
+    if isinstance(whole, bytes | bytearray) and all(
+        isinstance(each, memoryview) and each.obj is whole for each in views
+    ):
+        begin = _address(whole)
+        return whole, [_address(each) - begin for each in views]
+    return b"".join(views), [0, *accumulate(len(each) for each in views)][:-1]
+
+
+def _address(data: Any) -> int:
+    address: int = np.frombuffer(data, np.uint8).ctypes.data
+    return address
+
+
+def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: Sequence[int]) -> RecordArrays:
     content = np.frombuffer(data, np.uint8)
-    starts, base = [], 0
-    for each in batches:
-        starts += record_starts(each.data, each.batch.records_count, base)
-        base += len(each.data)
+    starts: list[Any] = []
+    for each, base in zip(batches, bases, strict=True):
+        starts += record_starts(data, base, base + len(each.data), each.batch.records_count)
     at = np.concatenate(starts)
-    ends: Any = np.append(at[1:], np.int32(base))
     counts = np.array([each.batch.records_count for each in batches])
+    ends: Any = np.append(at[1:], np.int32(0))
+    ends[np.cumsum(counts) - 1] = [base + len(each.data) for each, base in zip(batches, bases, strict=True)]
 
     _, at = _varints(content, at, MAX_SHORT)
     timestamps, at = _varints(content, at + 1, MAX_LONG)  # behind the attributes
@@ -100,15 +119,15 @@ def _decoded(batches: Sequence[UndecodedBatch]) -> RecordArrays:
     )
 
 
-def record_starts(data: bytes, count: int, base: int) -> list[Any]:
-    """Arrays of the positions, counted from `base`, at which the `count` records in `data` begin.
+def record_starts(data: bytes | bytearray, position: int, end: int, count: int) -> list[Any]:
+    """Arrays of the positions at which the `count` records between `position` and `end` begin.
 
-    Raises _NotPlain where these are not exactly the records in `data`, IndexError where they run over its end.
+    Raises _NotPlain where these are not exactly the records there, IndexError where they run over the end of `data`.
     """
     arrays: list[Any] = []
     single: list[int] = []
     add = single.append
-    position, left, end = 0, count, len(data)
+    left = count
     while left:
         byte = data[position]
         if byte < 0x80:
@@ -121,26 +140,26 @@ def record_starts(data: bytes, count: int, base: int) -> list[Any]:
             raise _NotPlain
         if byte & 1:
             raise _NotPlain  # a negative length
-        add(position + base)
+        add(position)
         left -= 1
         size = width + length
         following = position + size
         if left >= MIN_RUN and data[following] == byte:
             run = _run(data, position, size, width, min(left, (end - following) // size))
             if run:
-                arrays += [np.array(single, np.int32), np.arange(run, dtype=np.int32) * size + (following + base)]
+                arrays += [np.array(single, np.int32), np.arange(run, dtype=np.int32) * size + following]
                 single = []
                 add = single.append
                 left -= run
                 following += run * size
         position = following
     if position != end:
-        raise _NotPlain
+        raise _NotPlain  # also where a record ran into what follows the batch
     arrays.append(np.array(single, np.int32))
     return arrays
 
 
-def _run(data: bytes, position: int, size: int, width: int, most: int) -> int:
+def _run(data: bytes | bytearray, position: int, size: int, width: int, most: int) -> int:
     """How many of the `most` records behind the one at `position` have its length: each begins where the one before
     ends, so that it is enough to look for the same `width` bytes at each `size`."""
     for at in range(position, position + width):

@@ -69,6 +69,10 @@ class BatchBuilder:
     def is_full(self) -> bool:
         return self._rows >= MAX_ROWS or self._bytes >= MAX_BYTES
 
+    @property
+    def is_worth_a_batch(self) -> bool:
+        return self._rows >= MAX_ROWS / 4 or self._bytes >= MAX_BYTES / 4
+
     def take(self) -> pa.RecordBatch | None:
         """What was gathered; nothing is left. None where that has no record.
 

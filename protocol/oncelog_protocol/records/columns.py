@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog_protocol.records.batch import Buffer, CorruptBatch, RecordBatch
-from oncelog_protocol.records.compression import decompress
+from oncelog_protocol.records.compression import Compression, RecordsTooLarge, decompress
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
@@ -78,13 +78,35 @@ def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMP
 
 def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
     """The records decompressed, after the checks that need the header only. Raises CorruptBatch."""
+    _check_count(batch)
+    data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
+    _check_fits(batch, len(data))
+    return data
+
+
+def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
+    """As `records_data`, but where the records are not compressed a view of the batch. Raises CorruptBatch."""
+    if batch.compression != Compression.NONE:
+        return records_data(batch, max_bytes)
+    _check_count(batch)
+    view = batch.payload
+    if len(view) > max_bytes:
+        raise RecordsTooLarge(f"{len(view)} bytes of records, the limit is {max_bytes}")
+    _check_fits(batch, len(view))
+    return view
+
+
+def _check_count(batch: RecordBatch) -> None:
+    """Raises CorruptBatch."""
     count, last_offset_delta = batch.records_count, batch.last_offset_delta
     if not 0 <= count <= last_offset_delta + 1:
         raise CorruptBatch(f"{count} records, but the last offset delta is {last_offset_delta}")
-    data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
-    if count * MIN_RECORD_SIZE > len(data):
-        raise CorruptBatch(f"{count} records do not fit {len(data)} bytes")
-    return data
+
+
+def _check_fits(batch: RecordBatch, size: int) -> None:
+    """Raises CorruptBatch."""
+    if batch.records_count * MIN_RECORD_SIZE > size:
+        raise CorruptBatch(f"{batch.records_count} records do not fit {size} bytes")
 
 
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
