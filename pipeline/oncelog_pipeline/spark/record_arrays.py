@@ -230,8 +230,26 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     bounds[1::2] = ends
     every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32) if kept is None else (2 * kept).astype(np.int32)
-    mask = is_null if kept is None else is_null[kept]
-    return pc.take(every, pa.array(wanted, mask=mask if mask.any() else None), boundscheck=False)
+    return pc.take(
+        every, arrow_array(wanted, pa.int32(), is_null if kept is None else is_null[kept]), boundscheck=False
+    )
+
+
+def arrow_array(values: Any, kind: Any, is_null: Any = None) -> Any:
+    """An Arrow array of this type over the memory of a numpy array.
+
+    `pa.array` would do, but its first call in a process imports pandas, where that is installed: 150 ms of CPU. So does
+    `pa.scalar`.
+    """
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null is not None and is_null.any() else None
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def repeated_text(text: str, count: int) -> Any:
+    """An Arrow array that has the same text `count` times."""
+    encoded = text.encode()
+    ends: Any = np.arange(count + 1, dtype=np.int32) * len(encoded)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(encoded * count)])
 
 
 def _types(is_append_time: Sequence[bool], counts: Any, kept: Any) -> Any:

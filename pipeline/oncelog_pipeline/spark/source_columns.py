@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from oncelog import ColumnBatch, UndecodedBatch
 from oncelog.errors import CorruptRecords, ErrorCode
-from oncelog_pipeline.spark.record_arrays import RecordArrays, record_arrays
+from oncelog_pipeline.spark.record_arrays import RecordArrays, arrow_array, record_arrays, repeated_text
 from oncelog_protocol.records.batch import CorruptBatch
 
 SCHEMA: Final = (
@@ -106,11 +106,12 @@ class BatchBuilder:
         columns = [
             arrays.keys,
             arrays.values,
-            pa.repeat(pa.scalar(self._topic, pa.string()), count),
-            pa.repeat(pa.scalar(self._partition, pa.int32()), count),
-            pa.array(arrays.offsets, pa.int64()),
-            _timestamps(arrays.timestamps_ms),
-            pa.array(arrays.timestamp_types, pa.int32()),
+            repeated_text(self._topic, count),
+            arrow_array(np.full(count, self._partition, np.int32), pa.int32()),
+            arrow_array(arrays.offsets, pa.int64()),
+            # Kafka's -1, no timestamp, is null.
+            arrow_array(arrays.timestamps_ms * 1000, _TIMESTAMP, arrays.timestamps_ms < 0),
+            arrow_array(arrays.timestamp_types, pa.int32()),
         ]
         if not self._includes_headers or headers is None:
             return pa.RecordBatch.from_arrays(columns, schema=_PLAIN)
@@ -129,14 +130,8 @@ def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:
         pa.array(values, pa.binary()),
         np.array([offset for part in parts for offset in part.offsets], np.int64),
         np.array([time for part in parts for time in part.timestamps_ms], np.int64),
-        np.repeat([part.timestamp_type for part in parts], [len(part.offsets) for part in parts]),
+        np.repeat(np.array([part.timestamp_type for part in parts], np.int32), [len(part.offsets) for part in parts]),
     )
-
-
-def _timestamps(milliseconds: Any) -> pa.Array:
-    """Kafka's -1, no timestamp, is null."""
-    is_none = milliseconds < 0
-    return pa.array(milliseconds * 1000, pa.int64(), mask=is_none if is_none.any() else None).view(_TIMESTAMP)
 
 
 def _headers(headers: Headers) -> list[dict[str, Any]] | None:

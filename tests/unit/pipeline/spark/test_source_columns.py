@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -79,6 +81,27 @@ def test_headers_are_null_where_there_are_none() -> None:
     parts = [batch_of([b"a"], 0, headers=[("h", b"v"), ("n", None)]), batch_of([b"b"], 1)]
     found = table(parts, includes_headers=True)
     assert found["headers"].to_pylist() == [[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None]
+
+
+READS = """
+import sys
+from oncelog.consumer.records import undecoded
+from oncelog_pipeline.spark.source_columns import BatchBuilder
+from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+builder = BatchBuilder("t", 3, includes_headers=False)
+records = [Record(0, 1000, None, b"a", []), Record(0, -1, b"k", None, [])]
+builder.add(undecoded(RecordBatch(build_batch(records)), 0, 1000))
+assert builder.take().num_rows == 2
+assert "pandas" not in sys.modules
+"""
+
+
+def test_plain_records_are_read_without_pandas() -> None:
+    """To import it takes longer than most tasks."""
+    subprocess.run([sys.executable, "-c", READS], check=True, timeout=60)
 
 
 def test_no_timestamp_and_no_key_are_null() -> None:
