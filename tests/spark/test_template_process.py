@@ -36,6 +36,12 @@ print("waiting", "pyspark.worker" in sys.modules, flush=True)
 time.sleep(600)
 """
 KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
+ENDS = """
+import atexit, sys, threading, time
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.2), print("a thread"))).start()
+sys.exit("a reason")
+"""
 PATHS = "import sys\nprint(sys.path)\n"
 COLLECTS = "import gc\nprint(gc.get_freeze_count() > 10_000)\n"
 PARENT = """
@@ -97,6 +103,16 @@ def test_an_exception_ends_it_as_it_ends_python(program: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "OSError: of the program"
     assert run(program, SHOWS).stdout.startswith("True")
+
+
+def test_its_threads_and_exit_functions_are_run_at_its_end(program: Path) -> None:
+    done = run(program, ENDS)
+    assert (done.stdout, done.stderr, done.returncode) == ("a thread\nat exit\n", "a reason\n", 1)
+
+
+@pytest.mark.parametrize(("code", "told"), [("", 0), ("None", 0), ("3", 3), ("-1", 255), ("True", 1)])
+def test_its_exit_code_is_what_it_says(program: Path, code: str, told: int) -> None:
+    assert run(program, f"import sys\nsys.exit({code})\n").returncode == told
 
 
 def test_the_signal_that_ends_it_is_told(program: Path) -> None:
