@@ -1,71 +1,32 @@
 """Rows per CPU second of a whole Spark: the JVM and all its Python processes, but not the broker.
 
-Source (`spark_source.py`) and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the median
-of five rounds counts (`spark_turns.py`). Spark's own connector is four jars from Maven; where there are none of a
-release that this PySpark can run, it is left out, and a line says so.
+The sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the median of five rounds counts
+(`spark_turns.py`). The source has a part of its own, `spark_source.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import tempfile
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-import spark_source
-from broker_process import BrokerProcess
-from spark_turns import connector_jars, rates, tree_of
+from spark_turns import rates, session, tree_of
 from table import Add
 
 from oncelog import Admin, NewTopic, Producer
 
-HERE: Final = Path(__file__).parent
-ROOT: Final = HERE.parent
 ROUNDS: Final = 3
 PARTITIONS: Final = 2
-SETTINGS: Final = {
-    "spark.executor.heartbeatInterval": "60s",
-    "spark.network.timeout": "600s",
-    "spark.driver.memory": "1g",
-    # Tests do without the JVM's second compiler; who runs queries has it.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",
-}
 
 
 def measure(add: Add, scale: int) -> None:
-    if not _has_pyspark():
-        print("Spark is left out: make pipeline", file=sys.stderr)
-        return
-    sys.path.insert(0, str(ROOT / "tests" / "spark"))
-    # Workers import the sink that does nothing by its name.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    from python_noop import PythonNoop
-    from spark_session import started
-
-    from oncelog_pipeline.spark.environment import worker_python
-
-    jars = connector_jars()
-    settings = SETTINGS | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        BrokerProcess(Path(directory) / "data") as broker,
-        started(settings, "local[2]", worker_python()) as spark,
-    ):
-        spark.dataSource.register(PythonNoop)
-        spark_source.measure(add, spark, broker.address, f"{directory}/source", scale, has_peer=bool(jars))
+    with session() as found:
+        if found is None:
+            return
         for size, rows in ((100, 200_000 // scale), (1000, 40_000 // scale)):
-            _sink(add, spark, broker.address, size, rows, has_peer=bool(jars))
-        _micro_batches(add, spark, broker.address, directory, 12 // scale + 2)
-
-
-def _has_pyspark() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pyspark") is not None
+            _sink(add, found.spark, found.address, size, rows, has_peer=found.has_peer)
+        _micro_batches(add, found.spark, found.address, found.directory, 12 // scale + 2)
 
 
 def _sink(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
