@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from oncelog_pipeline.spark import template_process
@@ -197,6 +199,24 @@ def test_another_user_gets_nothing(program: Path) -> None:
                 told = b""
         os._exit(0 if told == b"" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
+    """Its workers have modules that nobody asked them for."""
+
+    def is_warm(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"warm": ["pyspark_oncelog" in sys.modules] * batch.num_rows})
+
+    assert [row.warm for row in spark.range(2).mapInArrow(is_warm, "warm boolean").collect()] == [True, True]
+    jvm = str(spark.sparkContext._gateway.proc.pid)
+    module = template_process.__name__
+    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    assert len([command for command in commands if module in command and jvm in command]) == 1
 
 
 def test_what_is_no_module_is_run_by_python_itself() -> None:
