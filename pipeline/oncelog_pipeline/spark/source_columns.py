@@ -81,12 +81,13 @@ class BatchBuilder:
         parts, self._parts, self._rows, self._bytes = self._parts, [], 0, 0
         if not parts:
             return None
-        if not self._includes_headers and (arrays := record_arrays(parts)) is not None:
-            return self._table(arrays) if len(arrays.offsets) else None
+        if (arrays := record_arrays(parts)) is not None:
+            return self._table(arrays, pa.nulls(len(arrays.offsets), _HEADERS)) if len(arrays.offsets) else None
         decoded = [columns for part in parts if (columns := self._decoded(part)) is not None]
         if not decoded:
             return None
-        return self._table(_arrays_of(decoded), [each for part in decoded for each in part.headers])
+        headers = pa.array([_headers(each) for part in decoded for each in part.headers], _HEADERS)
+        return self._table(_arrays_of(decoded), headers)
 
     def _decoded(self, part: UndecodedBatch) -> ColumnBatch | None:
         """Raises CorruptRecords."""
@@ -100,7 +101,7 @@ class BatchBuilder:
                 f" {error}; a query that begins behind it (startingOffsets) leaves it out",
             ) from error
 
-    def _table(self, arrays: RecordArrays, headers: Sequence[Headers] | None = None) -> pa.RecordBatch:
+    def _table(self, arrays: RecordArrays, headers: pa.Array) -> pa.RecordBatch:
         """Spark demands exactly this schema."""
         count = len(arrays.offsets)
         columns = [
@@ -113,10 +114,9 @@ class BatchBuilder:
             arrow_array(arrays.timestamps_ms * 1000, _TIMESTAMP, arrays.timestamps_ms < 0),
             arrow_array(arrays.timestamp_types, pa.int32()),
         ]
-        if not self._includes_headers or headers is None:
-            return pa.RecordBatch.from_arrays(columns, schema=_PLAIN)
-        columns.append(pa.array(map(_headers, headers), _HEADERS, size=count))
-        return pa.RecordBatch.from_arrays(columns, schema=_WITH_HEADERS)
+        if self._includes_headers:
+            return pa.RecordBatch.from_arrays([*columns, headers], schema=_WITH_HEADERS)
+        return pa.RecordBatch.from_arrays(columns, schema=_PLAIN)
 
 
 def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:

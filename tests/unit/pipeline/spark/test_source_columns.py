@@ -81,6 +81,7 @@ def test_headers_are_null_where_there_are_none() -> None:
     parts = [batch_of([b"a"], 0, headers=[("h", b"v"), ("n", None)]), batch_of([b"b"], 1)]
     found = table(parts, includes_headers=True)
     assert found["headers"].to_pylist() == [[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None]
+    assert table([batch_of([b"b"] * 2, 1)], includes_headers=True)["headers"].to_pylist() == [None, None]
 
 
 READS = """
