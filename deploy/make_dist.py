@@ -38,6 +38,7 @@ EXPECTED = (
     "oncelog_console/templates/base.html",
     "oncelog_console/static/console.css",
     "oncelog_console/static/live.js",
+    "scripts/oncelog-spark-python",
 )
 
 

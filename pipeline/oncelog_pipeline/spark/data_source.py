@@ -32,6 +32,7 @@ class OncelogDataSource(DataSource):
 
         `load()` asks for nothing but this, and does not tell which of the two it will be.
         """
+        freeze_modules()
         given = dict(self.options)
         check_source_options(given)
         options = Options(given, KNOWN)
@@ -39,6 +40,7 @@ class OncelogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Raises OptionError."""
+        freeze_modules()
         return BatchReader(source_options(dict(self.options), is_stream=False))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
@@ -48,6 +50,7 @@ class OncelogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Spark calls this once for each write, before its tasks. Raises OptionError, KafkaError."""
+        freeze_modules()
         if overwrite:
             raise OptionError(
                 'mode("overwrite") cannot be: records of a topic are not replaced; mode("append") adds to them'
