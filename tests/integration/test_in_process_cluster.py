@@ -90,6 +90,17 @@ async def test_a_broker_that_is_stopped_and_started_again_has_its_port_and_its_r
         assert log_ends(cluster) == [2, 2, 2]
 
 
+async def test_nothing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first start to the last stop."""
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    async with MemoryCluster(tmp_path) as cluster:
+        assert await first_written(cluster) == 0
+        await cluster.brokers[1].stop()
+        await cluster.brokers[1].start()
+    assert synced == []
+
+
 def test_any_client_writes_to_it_while_brokers_come_and_go(tmp_path: Path) -> None:
     """A client that waits in the thread of the test, as librdkafka does."""
     from confluent_kafka import Consumer as LibrdkafkaConsumer
