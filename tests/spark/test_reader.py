@@ -334,7 +334,7 @@ def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> 
 def test_a_task_that_begins_while_its_broker_is_away_waits_for_it(
     broker_factory: BrokerFactory, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It connects for the first time, as each task of each batch does."""
+    """The reader connects for the first time, as each task of each batch does."""
     broker = broker_factory().start()
     create(broker.address, topic)
     produce(broker.address, topic, values(20))
