@@ -70,7 +70,7 @@ def test_what_a_task_is_sent_acknowledges_when_it_is_unpickled(made: str, monkey
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     if made.endswith("riter"):
-        source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
+        source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t", "writeId": "w"})
         sent = getattr(source, made)(StructType([StructField("value", BinaryType())]), False)
     else:
         source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
