@@ -1,5 +1,7 @@
-# Two commands for newcomers: `make run` and `make test`. Both set up everything they need in .venv.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# Three commands for newcomers: `make run`, `make check` and `make test`. They set up everything they need in .venv.
+# The newest Python that is supported, runs and can make environments; PYTHON=/opt/python3.12/bin/python3 for another.
+PYTHON ?= $(or $(shell for each in python3.14 python3.13 python3.12 python3.11; do \
+	$$each -c 'import ensurepip, venv' 2>/dev/null && echo $$each && break; done),python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
@@ -11,7 +13,8 @@ BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SEEDS ?= 1 2 3
-COMPOSE_FILES := docker-compose.yml docker-compose.single.yml
+COMPOSE_FILES := docker-compose.yml docker-compose.single.yml docker-compose.spark.yml
+WORKFLOWS := $(wildcard .github/workflows/*.yml)
 
 # The tests start a thousand processes: where the environment forbids to keep compiled modules, each compiles them anew,
 # which doubles the work.
@@ -29,7 +32,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests test test-pythons lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist audit clean help
+.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster soak-spark kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -60,16 +63,21 @@ run: $(STAMP)         ## set up, then start a broker on 127.0.0.1:9092 with its 
 cluster: $(STAMP)     ## three brokers with a ZooKeeper in the background, in ./cluster-data (or BROKERS=5); then: oncelog cluster --help
 	$(BIN)/oncelog cluster up --brokers $(BROKERS) --port $(PORT)
 
-test: lint tests      ## everything that must pass: five and a half minutes on two slow cores
+check: lint           ## before each commit: lint, and the unit tests that need no ZooKeeper, so no Java; two minutes on two slow cores
+	$(PYTEST) -m "not soak and not zookeeper" tests/unit
 
-lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests
+test: lint tests      ## everything that must pass: six to seven minutes on two slow cores
+
+lint: $(STAMP)        ## ruff, mypy --strict, import layers; compose files, Dockerfile, manifests, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/yamllint --strict .yamllint.yaml $(COMPOSE_FILES) deploy
+	$(BIN)/yamllint --strict .yamllint.yaml .pre-commit-config.yaml .github $(COMPOSE_FILES) deploy
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows $(WORKFLOWS)
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
-	$(BIN)/hadolint deploy/Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark.Dockerfile deploy/compose_test/stand_ins/*.Dockerfile
 	$(BIN)/kubernetes-validate --quiet --strict deploy/kubernetes.yaml
 	@$(BIN)/python deploy/verify_unit.py
 
@@ -93,6 +101,10 @@ integration: zookeeper ## of these: a live broker process, foreign clients, kill
 test-pythons: zookeeper ## unit, property and client tests on every Python found, on both event loops (ONLY="3.12 3.13" PYTHONS=/opt/python)
 	PYTHONS="$(PYTHONS)" $(BIN)/python -m tests.support.pythons $(foreach only,$(ONLY),--only $(only)) -- --numprocesses=$(WORKERS) --maxprocesses=8
 
+# As above; PySpark is half a gigabyte each time.
+test-sparks: zookeeper ## the source and the sink with each supported minor version of PySpark (ONLY="4.0 4.1" SOAK_DEATHS=3)
+	$(BIN)/python -m tests.support.sparks $(foreach only,$(ONLY),--only $(only)) $(if $(SOAK_DEATHS),--soak $(SOAK_DEATHS))
+
 compose-test: zookeeper ## run docker-compose.yml and break it, with Docker, or as root with Podman (PULL=1: on the real images)
 	PYTHONPATH=.:deploy:tests/integration:tests/cluster $(BIN)/python -m compose_test
 
@@ -112,6 +124,10 @@ soak-scenarios: zookeeper ## of these: what may befall a cluster, one thing at a
 soak-cluster: zookeeper ## three brokers and clients at work while faults strike; the tables are kept in docs/soak.md (or SOAK_SECONDS=600 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/interop $(BIN)/python -m soak --seconds $(SOAK_SECONDS) \
 		$(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak.md
+
+soak-spark: pipeline zookeeper ## a query with windows while drivers, workers and brokers die; the tables are kept in docs/soak-spark.md (or SOAK_DEATHS=5 SOAK_SEEDS=7)
+	PYTHONPATH=.:tests/integration:tests/cluster:tests/spark $(BIN)/python -m spark_soak \
+		$(if $(SOAK_DEATHS),--deaths $(SOAK_DEATHS)) $(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak-spark.md
 
 kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md
@@ -146,6 +162,11 @@ reference: $(STAMP)   ## write anew what docs/ says of the code: keys, commands,
 dist: $(STAMP)        ## sdist and wheel in dist/, checked, installed in clean environments, and the README tried there
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
 	$(BIN)/python deploy/make_dist.py
+
+# Publishes nothing: it ends with the commands that do.
+release: $(STAMP)     ## the version of pyproject.toml: checked, built, tried, tagged; then says what to publish
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	$(BIN)/python deploy/make_release.py
 
 # Not part of `make test` either: it asks an index of advisories, which cannot be reached from everywhere.
 audit: $(STAMP)       ## look the pinned dependencies up in an index of advisories; fails where none can be reached, too

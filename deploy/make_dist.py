@@ -38,6 +38,7 @@ EXPECTED = (
     "oncelog_console/templates/base.html",
     "oncelog_console/static/console.css",
     "oncelog_console/static/live.js",
+    "scripts/oncelog-spark-python",
 )
 
 
@@ -91,10 +92,8 @@ def try_commands(project: Path, environment: Mapping[str, str]) -> None:
         found = re.search(r"ready on (\S+)", broker.stdout.readline())
         assert found, "the broker does not start"
         with_address = {**environment, "ONCELOG_BOOTSTRAP_SERVER": found[1]}
-        make_run, produce, consume = (
-            the_block_with("oncelog produce greetings").replace(".venv/bin/", "").split("\n")[:3]
-        )
-        assert make_run.startswith("make run")
+        serve, produce, consume = the_block_with("oncelog produce greetings").splitlines()
+        assert serve.startswith("oncelog serve")
         run(["sh", "-c", produce], environment=with_address, directory=project)
         consumed = run(["sh", "-c", f"{consume} | head -n 1"], environment=with_address, directory=project)
         assert "hello" in consumed, f"{consume!r} shows {consumed!r}"

@@ -1,4 +1,7 @@
-"""What MkDocs calls: pages from outside docs/ come in, links are sent to where the site has their targets."""
+"""What MkDocs calls: pages from outside docs/ come in, and links are sent to where the site has their targets.
+
+The page of rules names their tests here, and only here.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,19 @@ from mkdocs.structure.pages import Page
 sys.path.insert(0, str(Path(__file__).parents[1]))  # MkDocs loads us by our path
 
 from docs_site import links, offline
+from docs_site.reference import rules
+
+RULES = "reference/rules.md"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds `links.PAGES`, and what else of the repository a page links to: copies of files, lists of directories."""
+    """Adds `links.PAGES`, and what else of the repository a page links to: copies of files, lists of directories.
+
+    The page of rules is replaced by one with the names of their tests.
+    """
+    if (without_tests := files.get_file_from_path(RULES)) is not None:
+        files.remove(without_tests)
+    files.append(File.generated(config, RULES, content=rules.document(names_tests=True)))
     for source, uri in links.PAGES.items():
         files.append(File.generated(config, uri, content=(links.ROOT / source).read_text()))
     todo = [*files.documentation_pages()]

@@ -18,7 +18,9 @@ SOURCES: Final = "source"
 LISTING: Final = "index.md"
 PAGES: Final[Mapping[str, str]] = {
     "CHANGELOG.md": "project/changelog.md",
+    "CODE_OF_CONDUCT.md": "project/conduct.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/vulnerabilities.md",
     "examples/README.md": "project/examples.md",
     "bench/README.md": "project/benchmarks.md",
     "bench/HOSTILE.md": "project/hostile-clients.md",

@@ -1,13 +1,13 @@
 """At most once, at least once, exactly once: the same work in three profiles, and what a crash does to each (S66).
 
-Numbers are read from one topic and written to another. `--crash-after N` kills the process at the worst moment, when N
-records are worked on; start it again without, and compare:
+Numbers are read from one topic and written to another; `--fill N` writes N of them first. `--crash-after N` kills the
+process at the worst moment, when N records are worked on; start it again without, and see what it tells:
 
     at-most-once    commits the offsets first, sends without retries: some are missing, none comes twice
     at-least-once   sends, waits, commits the offsets last: none is missing, some come twice
     exactly-once    offsets and records are one transaction: none is missing, none comes twice
 
-    python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --crash-after 25
+    python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --fill 100 --crash-after 25
     python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --until-caught-up
 
 Exactly once is for readers with isolation_level="read_committed".
@@ -119,6 +119,24 @@ async def until_caught_up(consumer: Consumer, source: str, stop: asyncio.Event) 
         await asyncio.sleep(POLL_MS / 1000)
 
 
+async def fill(servers: str, source: str, count: int) -> None:
+    async with Producer(servers) as producer:
+        for number in range(count):
+            await producer.send(source, b"%d" % number)
+
+
+async def copies(servers: str, target: str) -> str:
+    """What a read_committed reader finds."""
+    found: list[bytes | None] = []
+    async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition(target, index) for index in await consumer.partitions_for(target)]
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
+            found += [record.value for record in in_order(await consumer.poll(POLL_MS))]
+    return f"{len(found)} records, {len(set(found))} different numbers"
+
+
 async def run(servers: str, level: str, source: str, target: str, crash: Crash, *, ends: bool) -> None:
     profile, stop = PROFILES[level], asyncio.Event()
     async with (
@@ -145,13 +163,16 @@ def main() -> None:
     parser.add_argument("--servers", default="127.0.0.1:9092")
     parser.add_argument("--source", default="numbers")
     parser.add_argument("--target", default="copied")
+    parser.add_argument("--fill", type=int, default=0, metavar="N", help="write the numbers below N first")
     parser.add_argument("--crash-after", type=int, metavar="N")
     parser.add_argument("--until-caught-up", action="store_true", help="end when all is copied")
     options = parser.parse_args()
     crash = Crash(options.crash_after)
+    asyncio.run(fill(options.servers, options.source, options.fill))
     asyncio.run(
         run(options.servers, options.level, options.source, options.target, crash, ends=options.until_caught_up)
     )
+    print(f"{options.target}: {asyncio.run(copies(options.servers, options.target))}")
 
 
 if __name__ == "__main__":

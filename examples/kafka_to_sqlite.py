@@ -7,9 +7,10 @@
                     wrong if a record counted twice. Each change says from which offset it goes on, so that a consumer
                     which lost its partition meanwhile changes nothing.
 
-    python -m examples.kafka_to_sqlite --mode offsets-in-db --servers 127.0.0.1:9092 --topic payments --until-caught-up
+    python -m examples.kafka_to_sqlite --mode offsets-in-db --servers 127.0.0.1:9092 --pay 20 --until-caught-up
+    python -m examples.kafka_to_sqlite --mode upsert --servers 127.0.0.1:9092 --until-caught-up
 
-A record's key is an account, its value an amount.
+A record's key is an account, its value an amount. `--pay N` writes N payments first, of 1 each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from oncelog import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
+from oncelog import Consumer, ConsumerRecord, Producer, RebalanceListener, TopicPartition
 
 POLL_MS: Final = 500
 MODES: Final = ("upsert", "offsets-in-db")
@@ -112,6 +113,19 @@ def add_up(database: sqlite3.Connection, polled: Polled, next_offsets: dict[Topi
 # --- both
 
 
+async def pay(servers: str, topic: str, count: int) -> None:
+    async with Producer(servers) as producer:
+        for number in range(count):
+            await producer.send(topic, b"1", b"account %d" % (number % 3))
+
+
+def total(database: sqlite3.Connection, mode: str) -> int:
+    """The sum of all amounts."""
+    table = "payments" if mode == "upsert" else "balances"
+    (amount,) = database.execute(f"SELECT coalesce(sum(amount), 0) FROM {table}").fetchone()
+    return int(amount)
+
+
 async def consume(
     servers: str, topic: str, database: sqlite3.Connection, mode: str, *, instance: str | None, until_caught_up: bool
 ) -> None:
@@ -149,9 +163,11 @@ def main() -> None:
     parser.add_argument("--topic", default="payments")
     parser.add_argument("--database", default="payments.db")
     parser.add_argument("--instance", help="a name that this process keeps over restarts")
+    parser.add_argument("--pay", type=int, default=0, metavar="N", help="write N payments first")
     parser.add_argument("--until-caught-up", action="store_true", help="end when all is read")
     options = parser.parse_args()
     database = open_database(options.database)
+    asyncio.run(pay(options.servers, options.topic, options.pay))
     asyncio.run(
         consume(
             options.servers,
@@ -162,6 +178,7 @@ def main() -> None:
             until_caught_up=options.until_caught_up,
         )
     )
+    print(f"paid in all: {total(database, options.mode)}")
 
 
 if __name__ == "__main__":

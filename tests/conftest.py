@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.examples import SOAK_EXAMPLES
 from tests.support.zookeeper.fixtures import *  # noqa: F403  fixtures, for all tests
+from tests.support.zookeeper.fixtures import SERVERS
 
 HERE = Path(__file__).parent
 
@@ -43,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"ONCELOG_TEST_LOOP={loop}: asyncio or uvloop")
     if loop == "uvloop":
         config.pluginmanager.register(OtherLoop())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What takes a fixture that starts a ZooKeeper is marked: `make check` leaves it out."""
+    if SERVERS.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker("zookeeper")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
     from oncelog.consumer.consumer import Consumer
     from oncelog.consumer.group.interest import RebalanceListener
-    from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
+    from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
     from oncelog.errors import KafkaError
     from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from oncelog.prepared_transaction import PreparedTransaction
@@ -59,6 +59,7 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "TopicPartition",
+    "UndecodedBatch",
 ]
 
 _HOMES: Final = {
@@ -76,6 +77,7 @@ _HOMES: Final = {
     "RebalanceListener": "oncelog.consumer.group.interest",
     "RecordMetadata": "oncelog.producer.producer",
     "TopicPartition": "oncelog.cluster",
+    "UndecodedBatch": "oncelog.consumer.records",
 }
 
 

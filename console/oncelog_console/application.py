@@ -17,7 +17,18 @@ from starlette.types import Scope
 from oncelog_console.console import Console
 from oncelog_console.guard import Guard
 from oncelog_console.link import Link
-from oncelog_console.pages import brokers, ends, groups, partition, records, resets, tail, topics, transactions
+from oncelog_console.pages import (
+    brokers,
+    ends,
+    groups,
+    partition,
+    queries,
+    records,
+    resets,
+    tail,
+    topics,
+    transactions,
+)
 from oncelog_console.rendering import STATIC, Refused, error_page
 
 
@@ -30,13 +41,16 @@ class Assets(StaticFiles):
         return response
 
 
-def application(link: Link, *, allows_changes: bool = False, hosts: Iterable[str] = ()) -> Starlette:
-    """`hosts`: names under which it is reached, beside those of the loopback."""
+def application(
+    link: Link, *, allows_changes: bool = False, hosts: Iterable[str] = (), queries_at: Iterable[str] = ()
+) -> Starlette:
+    """`hosts`: names under which it is reached, beside those of the loopback. `queries_at`: URLs of metrics of Spark's
+    queries."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         console: Console = app.state.console
-        sampling = asyncio.ensure_future(console.history.run())
+        sampling = asyncio.gather(console.history.run(), console.queries.run())
         try:
             yield
         finally:
@@ -58,6 +72,8 @@ def application(link: Link, *, allows_changes: bool = False, hosts: Iterable[str
             Route("/group", groups.group),
             Route("/group/reset", resets.ask_reset, methods=["GET"]),
             Route("/group/reset", resets.reset, methods=["POST"]),
+            Route("/queries", queries.queries),
+            Route("/query", queries.query),
             Route("/transactions", transactions.transactions),
             Route("/transaction/abort", ends.ask_abort, methods=["GET"]),
             Route("/transaction/abort", ends.abort, methods=["POST"]),
@@ -69,7 +85,7 @@ def application(link: Link, *, allows_changes: bool = False, hosts: Iterable[str
         exception_handlers={404: _not_found},
         lifespan=lifespan,
     )
-    app.state.console = Console(link, allows_changes)
+    app.state.console = Console(link, allows_changes, query_addresses=tuple(queries_at))
     return app
 
 

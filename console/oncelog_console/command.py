@@ -17,6 +17,13 @@ from oncelog_console.serving import listening_socket, serve
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 
+def _http_urls(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for each in given:
+        if not each.startswith(("http://", "https://")):
+            raise click.BadParameter(f"{each!r} is no URL, such as http://127.0.0.1:9405/metrics")
+    return given
+
+
 @click.command()
 @bootstrap_option
 @click.option(
@@ -29,9 +36,20 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
     metavar="NAME",
     help="A name under which browsers reach it, beside localhost and the address of --listen. May be repeated.",
 )
+@click.option(
+    "--queries",
+    "queries_at",
+    multiple=True,
+    metavar="URL",
+    callback=_http_urls,
+    help="Where a driver of Spark serves the metrics of its queries, such as http://127.0.0.1:9405/metrics. May be "
+    "repeated.",
+)
 @click.option("--allow-changes", is_flag=True, help="Let the page abort transactions and move groups.")
-def console(bootstrap: str, listen: str, hosts: tuple[str, ...], allow_changes: bool) -> None:
-    """Show a cluster as a web page: brokers, topics, records as they come, groups, transactions.
+def console(
+    bootstrap: str, listen: str, hosts: tuple[str, ...], queries_at: tuple[str, ...], allow_changes: bool
+) -> None:
+    """Show a cluster as a web page: brokers, topics, records as they come, groups, transactions, queries of Spark.
 
     It is an admin client: it works with Apache Kafka, too. Whoever can open the page sees what the console may see,
     and with --allow-changes does what it may do: it listens on the loopback unless told otherwise, and has no login of
@@ -50,7 +68,7 @@ def console(bootstrap: str, listen: str, hosts: tuple[str, ...], allow_changes: 
         where = f"http://{name}:{listening.getsockname()[1]}"
         if not _is_loopback(host):
             click.echo(f"oncelog: whoever reaches {listen} sees this cluster; there is no login", err=True)
-        app = application(link, allows_changes=allow_changes, hosts=(name, *hosts))
+        app = application(link, allows_changes=allow_changes, hosts=(name, *hosts), queries_at=queries_at)
         await serve(app, listening, lambda: click.echo(f"oncelog console is on {where} (Ctrl-C ends it)"))
 
     run(command, bootstrap)

@@ -12,6 +12,7 @@ from oncelog_console.guard import Token
 from oncelog_console.limits import MAX_PAGES
 from oncelog_console.link import Link, Shared
 from oncelog_console.looks.lag_history import LagHistory
+from oncelog_console.looks.query_history import QueryHistories
 
 MAX_NOTICES: Final = 32
 
@@ -45,7 +46,11 @@ class Console:
     shared: Shared[Any] = field(default_factory=Shared)
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
     tails: int = 0
+    query_addresses: tuple[str, ...] = ()
+    """Where drivers of Spark serve the metrics of their queries."""
     history: LagHistory = field(init=False)
+    queries: QueryHistories = field(init=False)
 
     def __post_init__(self) -> None:
         self.history = LagHistory(self.link)
+        self.queries = QueryHistories(self.query_addresses)

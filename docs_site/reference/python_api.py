@@ -24,8 +24,12 @@ from oncelog_testing.broker import Broker
 from oncelog_testing.cluster import Cluster, ClusterFault
 from oncelog_testing.control import Fault
 from oncelog_testing.history.verdict import Verdict
+from oncelog_testing.in_process import InProcessBroker, InProcessCluster
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+OF_FIXTURES: Final = (
+    Broker, Fault, Cluster, ClusterFault, InProcessCluster, InProcessBroker, ApplicationHistory, Verdict,
+)  # fmt: skip
 OURS: Final = ("oncelog", "oncelog_protocol", "oncelog_testing")
 """Whose base classes a reader should see: those of Python are known."""
 
@@ -71,8 +75,9 @@ def chapters() -> list[Chapter]:
         Chapter("Fixtures of pytest", "arguments of a test, `def test(oncelog_broker)`", dict(_fixtures())),
         Chapter(
             "What the fixtures give",
-            "`Broker`, `Cluster` and `ApplicationHistory` are what the fixtures are, the others what these return",
-            {each.__name__: each for each in (Broker, Fault, Cluster, ClusterFault, ApplicationHistory, Verdict)},
+            "`Broker`, `Cluster`, `InProcessCluster` and `ApplicationHistory` are what the fixtures are, the others "
+            "what these return",
+            {each.__name__: each for each in OF_FIXTURES},
         ),
     ]
 

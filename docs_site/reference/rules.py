@@ -1,6 +1,7 @@
-"""docs/reference/rules.md: every rule, scenario and trap of exactly once, which modules keep it, which tests show it.
+"""The page of rules: every rule, scenario and trap of exactly once, which modules keep it, and which tests show it.
 
-The words are in `rules.toml`. A test is named after its rules, `test_s34_e17_...`; so nobody has to list it.
+The words are in `rules.toml`. A test is named after its rules, `test_s34_e17_...`, so nobody has to list it. The page
+in docs/ has the number of a rule's tests; the site, which is committed nowhere, has their names, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ What [exactly once](../exactly-once.md) rests on, rule by rule: what holds, the 
 that fail when it is broken. S are rules, E scenarios in which it once went wrong elsewhere, T
 [traps of the protocol](../protocol-traps.md) that have to do with it; source and tests cite them by these names.
 
-`pytest -k s34` runs the tests of S34. Most of these are run by `make test`; `make soak` has the rest.
+`pytest -k s34_` runs the tests that are named after S34. `make test` runs most of them, `make soak` the rest; the site
+that `make docs` builds lists them below each rule.
 """
 
 
@@ -119,26 +121,26 @@ def tests_of(rule: Rule) -> list[NamedTest]:
     return sorted({*_tests_by_rule().get(rule.name, ()), *rule.named_otherwise})
 
 
-def document() -> str:
-    """The page."""
+def document(*, names_tests: bool = False) -> str:
+    """The page, as it stands in docs/, or with the names of all tests."""
     parts = ["# Rules of exactly once\n", INTRODUCTION]
     for section in sections():
         parts.append(f"## {section.title}\n")
         if section.introduction:
             parts.append(f"{section.introduction}\n")
-        parts += [_shown(rule) for rule in section.rules]
+        parts += [_shown(rule, names_tests) for rule in section.rules]
     return "\n".join(parts)
 
 
-def _shown(rule: Rule) -> str:
+def _shown(rule: Rule, names_tests: bool) -> str:
     tests = tests_of(rule)
+    count = f"{len(tests)} test{'s' if len(tests) != 1 else ''}"
     kept_by = ", ".join(f"[{_short(path)}](../../{path})" for path in rule.kept_by)
     went_wrong = f"*{_sentence(rule.went_wrong)}*\n\n" if rule.went_wrong else ""
-    return (
-        f"### {rule.name}\n\n{went_wrong}{_sentence(rule.holds)}\n\nKept by {kept_by}.\n\n"
-        f'<details markdown="1">\n<summary>{len(tests)} test{"s" if len(tests) != 1 else ""}</summary>\n\n'
-        f"{_listed(tests)}\n\n</details>\n"
-    )
+    shown = f"### {rule.name}\n\n{went_wrong}{_sentence(rule.holds)}\n\nKept by {kept_by}"
+    if not names_tests:
+        return f"{shown}; {count}.\n"
+    return f'{shown}.\n\n<details markdown="1">\n<summary>{count}</summary>\n\n{_listed(tests)}\n\n</details>\n'
 
 
 def _sentence(text: str) -> str:

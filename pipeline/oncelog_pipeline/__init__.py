@@ -7,5 +7,6 @@ source/   reading topics
 sink/     writing to topics exactly once
 values/   bytes as columns: JSON and Avro
 spark/    what Spark calls
+metrics/  metrics of streaming queries, for Prometheus and the console
 jobs/     `oncelog pipeline`: jobs from files, the audit of a topic, archives
 """

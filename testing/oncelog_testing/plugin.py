@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from oncelog_testing.application import ApplicationHistory
     from oncelog_testing.broker import Broker
     from oncelog_testing.cluster import Cluster
+    from oncelog_testing.in_process import InProcessCluster
+
+    Server = Broker | Cluster | InProcessCluster
 
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 CLUSTER_REQUIRED = "oncelog_cluster_required"
 MARK = "oncelog_topic"
 
-_servers: list[Broker | Cluster] = []
+_servers: list[Server] = []
 """Those of this session that are up."""
 
 
@@ -102,9 +105,23 @@ def oncelog_cluster(
         _servers.remove(cluster)
 
 
+@pytest.fixture(scope="session")
+def oncelog_in_process_cluster(
+    tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]
+) -> Iterator[InProcessCluster]:
+    """Three brokers of this session with three replicas of everything, in a thread of this process: they need neither
+    ZooKeeper nor Java."""
+    from oncelog_testing.in_process import InProcessCluster
+
+    with InProcessCluster(tmp_path_factory.mktemp("oncelog-in-process"), oncelog_settings) as cluster:
+        _servers.append(cluster)
+        yield cluster
+        _servers.remove(cluster)
+
+
 @pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic of this test's own, on the cluster if the test has that one, else on the broker."""
+    """The name of a topic of this test's own, on the broker, or else on the cluster that the test has."""
     from oncelog_testing.topics import topic_name, wanted_topic
 
     marker = request.node.get_closest_marker(MARK)
@@ -125,7 +142,8 @@ def oncelog_history(request: pytest.FixtureRequest) -> ApplicationHistory:
     return ApplicationHistory(lambda: _server_of(request).bootstrap_servers)
 
 
-def _server_of(request: pytest.FixtureRequest) -> Broker | Cluster:
-    has_cluster = "oncelog_cluster" in request.fixturenames and "oncelog_broker" not in request.fixturenames
-    server: Broker | Cluster = request.getfixturevalue("oncelog_cluster" if has_cluster else "oncelog_broker")
+def _server_of(request: pytest.FixtureRequest) -> Server:
+    kinds = ("oncelog_broker", "oncelog_cluster", "oncelog_in_process_cluster")
+    had = next((kind for kind in kinds if kind in request.fixturenames), "oncelog_broker")
+    server: Server = request.getfixturevalue(had)
     return server

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.zookeeper.cutting_proxy import CuttingProxy, Moment
 from tests.support.zookeeper.frames import Direction, Op
 
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.elector import Elector
-from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.image import PartitionState
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_controller_epoch
@@ -32,7 +32,7 @@ class Cluster:
 
     def __init__(self, stores: dict[int, ZooKeeperStore], elector: Elector) -> None:
         self.stores, self.elector = stores, elector
-        self.topics = TopicController(stores[1], elector.term)
+        self.topics = elector.topics
 
     async def partition(self) -> PartitionState | None:
         """As another broker reads it."""
@@ -84,7 +84,7 @@ async def brokers(zookeeper: str, proxied: str) -> AsyncIterator[Cluster]:
         async def no_pause() -> None:
             return
 
-        elector = Elector(stores[1], 1, SystemClock(), tasks, no_pause, unclean_by_static=False)
+        elector = Elector(stores[1], 1, host_of(SystemClock(), tasks), unclean_by_static=False)
         stack.callback(elector.close)
         yield Cluster(stores, elector)
 
@@ -107,7 +107,7 @@ async def test_no_write_of_the_controller_depends_on_its_answer(
         async def on_term(_: object) -> None:
             has_term.set()
 
-        cluster.elector.on_term = on_term
+        cluster.elector.topics.finish_deletions = on_term  # type: ignore[method-assign]
         # the claim
         cut_next_write()
         await cluster.elector.start()

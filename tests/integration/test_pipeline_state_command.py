@@ -64,8 +64,20 @@ async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> N
     assert f"{orphan.query.name}: committed\n" in done.stdout
     assert await sink.seen() == batches(0)
     assert orphan.query.name not in oncelog(address, "finish").stdout
-    assert orphan.query.name not in oncelog(address, "list", "--output", "plain").stdout
     await run(sink.address, sink.topic, Abort(orphan, messages))  # the driver was only slow
+    assert await sink.seen() == batches(0)
+
+
+async def test_what_a_query_has_decided_is_finished_while_it_is_down(sink: Sink, address: str) -> None:
+    first = sink.new_run(0)
+    sink.dies(Commit(first, await sink.tasks(first)), "one ended")
+    assert f"{sink.query.name}: committed\n" in oncelog(address, "finish").stdout
+    assert await sink.seen() == batches(0)
+    assert sink.query.name not in oncelog(address, "finish").stdout
+    again = sink.new_run(0)
+    await sink.replay(again)
+    await sink.replay(replace(again, number=1))
+    assert await sink.seen() == batches(0, 1)
 
 
 async def test_another_state_topic_is_refused(sink: Sink, address: str) -> None:

@@ -273,3 +273,33 @@ def test_the_example_shows_what_it_is_to_show(example: Path, chosen: str) -> Non
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_an_application_that_does_not_use_transactions_is_found_out" in done.stdout
+
+
+IN_PROCESS = """
+import asyncio
+from confluent_kafka import Producer
+
+def test_it(oncelog_in_process_cluster, oncelog_topic, oncelog_history):
+    cluster = oncelog_in_process_cluster
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for value in (b"1", b"2", b"3"):
+        send = oncelog_history.send("writer", oncelog_topic, value)
+        producer.produce(oncelog_topic, value)
+        assert producer.flush(60) == 0
+        oncelog_history.acknowledged(send, int(value) - 1, 0)
+        cluster[cluster.leader_of(oncelog_topic)].end_session()
+    oncelog_history.read(oncelog_topic)
+    oncelog_history.check()
+    cluster[2].stop()
+    assert not cluster[2].is_running
+
+def test_next(oncelog_in_process_cluster, oncelog_topic):
+    assert all(broker.is_running for broker in oncelog_in_process_cluster)
+    assert len(oncelog_in_process_cluster.bootstrap_servers.split(",")) == 3
+"""
+
+
+def test_three_brokers_in_the_process_of_pytest_need_no_zookeeper(project: Path) -> None:
+    """And what a test has done to them is undone when it ends."""
+    done = pytest_in(project, IN_PROCESS, "-p", "no:cacheprovider")
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

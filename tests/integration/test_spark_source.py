@@ -23,7 +23,12 @@ async def create(address: str, topic: str) -> TopicPartition:
 
 async def read(address: str, wanted: OffsetRange, **options: Any) -> list[ColumnBatch]:
     options = {"poll_timeout_ms": 60_000, "settings": {"isolation_level": "read_committed"}} | options
-    return [batch async for batch in read_range(address, wanted, **options)]
+    return [
+        columns
+        async for batches in read_range(address, wanted, **options)
+        for batch in batches
+        if (columns := batch.decoded()) is not None
+    ]
 
 
 def values(batches: list[ColumnBatch]) -> list[bytes | None]:

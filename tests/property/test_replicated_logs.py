@@ -47,7 +47,7 @@ Steps = Callable[[ReplicationMachine], Iterator[None]]
 
 
 def the_leader_alone_commits() -> Breaks:
-    """B5"""
+    """The high watermark is the end of the leader's log, whatever followers have."""
     return [(partition_module, "replicated_offset", lambda log_end_offset, ends: log_end_offset)]
 
 
@@ -132,7 +132,7 @@ def a_new_leader_knows_less_than_was_acknowledged(machine: ReplicationMachine) -
 
 
 def positions_outlive_their_epoch() -> Breaks:
-    """B8: what was fetched in an epoch before counts in this one."""
+    """What was fetched in an earlier leader epoch counts in this one."""
     lead = Partition.lead
 
     def keeping(self: Partition, *args: Any, **options: Any) -> None:
@@ -168,7 +168,7 @@ def a_follower_is_cut_while_its_leader_does_not_look(machine: ReplicationMachine
 
 
 def what_is_there_at_the_start_counts_as_replicated() -> Breaks:
-    """B4"""
+    """A broker starts with the end of its log as the high watermark, in place of the checkpoint."""
     return [(replica, "at_start", lambda checkpointed, log_start_offset, log_end_offset: log_end_offset)]
 
 

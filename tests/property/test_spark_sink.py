@@ -25,6 +25,7 @@ STEPS = 1500
 TRIES = 400
 """Among so many plays a rule that was taken away must be missed."""
 WITH_TIMEOUTS = Chaos(time_out=4)
+OLDER_CHECKPOINTS = Chaos(time_out=4, kill_driver=20, set_back=500)
 MANY_DRIVERS = Chaos(repeat_stage=0, second_driver=20, wake=60)
 
 
@@ -55,6 +56,12 @@ def test_each_batch_is_seen_as_a_whole_and_once(seed: int) -> None:
 @examples(60)
 def test_what_is_decided_and_then_timed_out_is_written_again(seed: int) -> None:
     assert_right(played(seed, chaos=WITH_TIMEOUTS))
+
+
+@given(seed=SEED)
+@examples(60)
+def test_a_checkpoint_that_is_set_back_loses_and_doubles_nothing(seed: int) -> None:
+    assert_right(played(seed, chaos=OLDER_CHECKPOINTS))
 
 
 @given(seed=SEED)
@@ -103,6 +110,17 @@ def test_what_a_coordinator_cannot_tell_the_log_must(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(SimulatedCluster, "are_visible", none)
     assert found_wrong(has_violations, chaos=Chaos(repeat_stage=20))
+
+
+def test_what_a_later_batch_has_decided_must_be_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint that was set back takes over a decision whose driver died before it had ended all."""
+    finish = exactly_once._finish
+
+    async def finish_this_one(cluster: Any, found: Any, batch: Any) -> Any:
+        return await finish(cluster, found, batch) if found.batch == batch.number else frozenset()
+
+    monkeypatch.setattr(exactly_once, "_finish", finish_this_one)
+    assert found_wrong(has_violations, chaos=OLDER_CHECKPOINTS)
 
 
 def test_it_is_needed_to_look_again_after_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,9 +47,10 @@ def pytest_runtest_makereport() -> Iterator[None]:
 def spark() -> Iterator[object]:
     """The session. Two tasks at a time, each tried three times."""
     from spark_session import started
-    from warm_python import warm_python
 
-    with warm_python() as python, started(python=python) as session:
+    from oncelog_pipeline.spark.environment import worker_python
+
+    with started(python=worker_python()) as session:
         yield session
 
 

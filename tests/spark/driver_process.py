@@ -21,12 +21,14 @@ from streams import Stream
 @dataclass(frozen=True)
 class Application:
     """`foreach_batch`: a file; the batches are written by `df.write` inside foreachBatch, and the driver dies after
-    the first of them, when the file is made."""
+    the first of them, when the file is made. `is_batch_write`: the records are read as a table and written by one
+    `df.write` without a writeId; the driver dies as the stream's options say."""
 
     stream: Stream
     master: str = "local[2,3]"
     settings: Mapping[str, str] = field(default_factory=dict)
     foreach_batch: str = ""
+    is_batch_write: bool = False
 
 
 def dies(application: Application) -> None:
@@ -49,6 +51,8 @@ def _main() -> None:
         pid = spark.sparkContext._gateway.proc.pid  # the JVM: the launching shell has made way for it
         if told["foreach_batch"]:
             _write_in_foreach_batch(spark, stream, Path(told["foreach_batch"]), pid)
+        elif told["is_batch_write"]:
+            _write_once(spark, stream, pid)
         else:
             writes = dict(stream.writes) | {"diePid": str(pid)}
             Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes).run(spark)
@@ -66,6 +70,16 @@ def _write_in_foreach_batch(spark: Any, stream: Stream, file: Path, pid: int) ->
     table = spark.readStream.format("oncelog").options(**reads, **stream.reads).load()
     query = table.writeStream.foreachBatch(write).option("checkpointLocation", stream.checkpoint)
     query.trigger(availableNow=True).start().awaitTermination()
+
+
+def _write_once(spark: Any, stream: Stream, pid: int) -> None:
+    from dying import DyingDataSource
+
+    spark.dataSource.register(DyingDataSource)
+    servers = {"kafka.bootstrap.servers": stream.address}
+    table = spark.read.format("oncelog").options(**servers, subscribe=stream.source, minPartitions="3").load()
+    writes = servers | {"topic": stream.target, "diePid": str(pid)} | dict(stream.writes)
+    table.select("key", "value").write.format("dying").options(**writes).mode("append").save()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ dieHow      kill      by itself, with -9
             raise
             stand     and do nothing, until somebody kills it
             driver    the JVM, whose process id is diePid, and itself
+            jvm       the JVM that has started it, of the driver or of an executor, and itself
             executor  the JVM whose daemon has started it, and itself
             broker    the process diePid, and goes on
 diePart     the task that dies; else the first to come there
@@ -39,6 +40,8 @@ from pyspark import TaskContext
 from oncelog_pipeline.sink.digest import RowCounter
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.data_source import OncelogDataSource
+from oncelog_pipeline.spark.older_reader import OlderStreamReader
+from oncelog_pipeline.spark.pyspark_api import HAS_READ_LIMITS
 from oncelog_pipeline.spark.stream_reader import StreamReader
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter
 
@@ -78,6 +81,8 @@ class Death:
             time.sleep(STANDS_SECONDS)
         if self.how in ("driver", "broker"):
             os.kill(self.pid, signal.SIGKILL)
+        if self.how == "jvm":
+            os.kill(next(each.pid for each in psutil.Process().parents() if each.name() == "java"), signal.SIGKILL)
         if self.how == "executor":
             daemon = psutil.Process().parent()
             os.kill(daemon.ppid(), signal.SIGKILL)
@@ -167,7 +172,7 @@ class DyingReader:
         return self.__dict__ | {"_ends": None}
 
 
-class DyingStreamReader(DyingReader, StreamReader):
+class DyingStreamReader(DyingReader, StreamReader if HAS_READ_LIMITS else OlderStreamReader):  # type: ignore[misc]
     pass
 
 

@@ -17,6 +17,7 @@ LATE = "connect back"
 """What Spark says, in two ways, of a Python worker that did not start within ten seconds. That cannot be set, and a
 machine that does much else takes longer."""
 TRIES = 30
+AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 
 
 def again_if_late(do: Callable[[], T]) -> T:
@@ -41,17 +42,22 @@ class Stream:
     reads: Mapping[str, str] = field(default_factory=dict)
     writes: Mapping[str, str] = field(default_factory=dict)
     """Options beside these."""
+    sums: bool = False
+    """Counts the records by minute, with a watermark of a minute; the number in a value is its second."""
 
-    def start(self, spark: Any) -> Any:
+    def start(self, spark: Any, trigger: Mapping[str, Any] = AVAILABLE_NOW) -> Any:
         from dying import DyingDataSource
 
         spark.dataSource.register(DyingDataSource)
         servers = {"kafka.bootstrap.servers": self.address}
-        reads = servers | {"subscribe": self.source, "startingOffsets": "earliest"} | dict(self.reads)
+        reads = servers | {"startingOffsets": "earliest"} | dict(self.reads)
+        if "subscribePattern" not in reads:
+            reads["subscribe"] = self.source
         writes = servers | {"topic": self.target, "checkpointLocation": self.checkpoint} | dict(self.writes)
         table = spark.readStream.format("dying").options(**reads).load()
         rows = table.select("key", "value", "headers") if "includeHeaders" in reads else table.select("key", "value")
-        return rows.writeStream.format("dying").options(**writes).trigger(availableNow=True).start()
+        rows = _counted_by_minute(table) if self.sums else rows
+        return rows.writeStream.format("dying").options(**writes).trigger(**trigger).start()
 
     def run(self, spark: Any) -> list[Any]:
         """The progress of each batch. Raises what the query ends with."""
@@ -61,6 +67,14 @@ class Stream:
         query = self.start(spark)
         query.awaitTermination()
         return list(query.recentProgress)
+
+
+def _counted_by_minute(table: Any) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seconds = table.selectExpr("timestamp_seconds(cast(substring(cast(value as string), 7) as bigint)) as time")
+    counts = seconds.withWatermark("time", "1 minute").groupBy(F.window("time", "1 minute")).count()
+    return counts.selectExpr("concat(cast(unix_seconds(window.start) / 60 as bigint), ': ', count) as value")
 
 
 async def _create(address: str, topics: Sequence[str], partitions: int) -> None:

@@ -5,11 +5,6 @@ Each test starts a JVM or more of its own: they are for `make spark-tests`.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,21 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_process import BrokerFactory, BrokerProcess
+from broker_process import BrokerFactory
 from driver_process import Application, dies, succeeds
 from dying import has_died
 from foreign_clients import eventually
 from replicated_cluster import ReplicatedCluster
+from reviving import reviving
+from standalone_cluster import StandaloneCluster
 from streams import Stream, committed_values, create, open_transactions, produce, values
-
-from oncelog_broker.local_cluster.ports import own_ports
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
 
 ROWS = 600
 BATCH = 300
-WORKERS = ("127.0.0.2", "127.0.0.3")
-START_SECONDS = 120
 
 
 def made(address: str, topic: str, checkpoint: str) -> Stream:
@@ -104,6 +97,23 @@ def test_k24_a_batch_inside_foreach_batch(stream: Stream, tmp_path: Path) -> Non
     check(stream)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_batch_write_without_a_write_id_is_tried_again(stream: Stream, died: Path, is_late: bool) -> None:
+    """S2: the driver is killed between two ends. The second try writes what has timed out, and nothing else."""
+    writes = {"kafka.transaction.timeout.ms": "30000"} if is_late else {}
+    dies(
+        Application(
+            dying(replace(stream, writes=writes), died, dieAt="one ended", dieHow="driver"), is_batch_write=True
+        )
+    )
+    assert has_died(died) == 1
+    if is_late:
+        eventually(lambda: not open_transactions(stream.address), "transactions time out")
+        assert 0 < sum(committed_values(stream.address, stream.target).values()) < ROWS
+    succeeds(Application(stream, is_batch_write=True))
+    check(stream)
+
+
 def test_k16_an_executor_is_killed(stream: Stream, died: Path) -> None:
     """Executors of their own, each a JVM."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
@@ -172,25 +182,6 @@ def test_k20_a_broker_of_three_is_killed(
         check(stream)
 
 
-class reviving:  # noqa: N801  reads as a context
-    """Starts the broker again when it has died."""
-
-    def __init__(self, broker: BrokerProcess, died: Path) -> None:
-        self._thread = threading.Thread(target=self._revive, args=(broker, died))
-
-    @staticmethod
-    def _revive(broker: BrokerProcess, died: Path) -> None:
-        eventually(lambda: has_died(died), "the broker dies", START_SECONDS)
-        broker.wait_killed()
-        broker.start()
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join()
-
-
 def test_k18_two_hosts_and_speculation(stream: Stream, died: Path, two_hosts: str) -> None:
     """An attempt stands still with all its rows written; the one on the other host wins, and what the first has
     written is aborted."""
@@ -209,42 +200,6 @@ def test_k18_two_hosts_and_speculation(stream: Stream, died: Path, two_hosts: st
 
 @pytest.fixture
 def two_hosts(tmp_path: Path) -> Iterator[str]:
-    """A standalone master with two workers, each on a host of its own: two addresses of the loopback device."""
-    from pyspark.find_spark_home import _find_spark_home
-    from spark_session import HERE
-
-    from oncelog_pipeline.spark.java import set_java_home
-
-    set_java_home()
-    spark_class = [str(Path(_find_spark_home()) / "bin" / "spark-class")]
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(host: str, kind: str, *arguments: str) -> Callable[[], str]:
-        log = tmp_path / f"{kind}-{host}.log"
-        environment = os.environ | {
-            "SPARK_LOCAL_IP": host,
-            "SPARK_DAEMON_MEMORY": "200m",
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        }
-        command = [*spark_class, f"org.apache.spark.deploy.{kind.lower()}.{kind}", "--host", host, *arguments]
-        with log.open("wb") as output:
-            processes.append(subprocess.Popen(command, stdout=output, stderr=output, env=environment))
-        return log.read_text
-
-    try:
-        (own_port,) = own_ports(1)
-        port = str(own_port.number)
-        log = start("127.0.0.1", "Master", "--port", port, "--webui-port", "0")
-        eventually(lambda: "I have been elected leader" in log(), "the master starts", START_SECONDS)
-        url = f"spark://127.0.0.1:{port}"
-        where = ("--webui-port", "0", "--cores", "2", "--memory", "600m", "--work-dir", str(tmp_path / "work"))
-        logs = [start(host, "Worker", *where, url) for host in WORKERS]
-        for each in logs:
-            eventually(lambda each=each: "Successfully registered with master" in each(), "a worker", START_SECONDS)
-        yield url
-    finally:
-        for process in reversed(processes):
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait(START_SECONDS)
+    """A standalone master with two workers, each on a host of its own."""
+    with StandaloneCluster(tmp_path) as cluster:
+        yield cluster.url

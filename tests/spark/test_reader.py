@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from broker_process import BrokerFactory
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from streams import create, produce, values
 
 from oncelog import Admin, NewTopic
+from oncelog.errors import ErrorCode, error_for
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.source import ends
 from oncelog_pipeline.source.data_loss import DataLoss
@@ -39,9 +46,9 @@ def filled(address: str, topic: str) -> str:
 
 
 def without_ids(offsets: dict[str, Any]) -> dict[str, Any]:
-    """What each offset tells beside the ids of its topics, of which each is 16 bytes."""
+    """What each offset tells beside the ids of its topics, of which each is 16 bytes, and that of the stream."""
     assert all(len(each) == 22 for each in offsets["_ids"].values())
-    return {key: value for key, value in offsets.items() if key != "_ids"}
+    return {key: value for key, value in offsets.items() if key not in ("_ids", "_stream")}
 
 
 def through(offsets: Any) -> Any:
@@ -122,8 +129,13 @@ def test_a_pattern_never_means_the_states_of_sinks(address: str, filled: str) ->
     """A query would feed itself."""
     create(address, f"{filled}-state")
     told = {"subscribePattern": f"{filled}.*", "startingOffsets": "earliest"}
-    assert set(stream(address, **told).initialOffset()) == {filled, f"{filled}-state", "_ids", "_initial"}
-    assert set(stream(address, **told, stateTopic=f"{filled}-state").initialOffset()) == {filled, "_ids", "_initial"}
+    assert set(stream(address, **told).initialOffset()) == {
+        filled,
+        f"{filled}-state",
+        *("_ids", "_initial", "_stream"),
+    }
+    others = stream(address, **told, stateTopic=f"{filled}-state").initialOffset()
+    assert set(others) == {filled, "_ids", "_initial", "_stream"}
 
 
 def test_offsets_that_are_gone(address: str, filled: str) -> None:
@@ -157,6 +169,124 @@ def test_offsets_of_an_older_release_have_no_ids_and_are_read(address: str, fill
         (filled, 0, 2, 10),
         (filled, 1, 3, 10),
     ]
+
+
+class Checkpoint:
+    """What Spark's log has of a stream: the ends of its batches, read one after another by readers that may change."""
+
+    def __init__(self, reader: Any) -> None:
+        self.offsets = [through(reader.initialOffset())]
+
+    def next_batch(self, reader: Any) -> list[tuple[Any, ...]]:
+        """Plan a batch and have its ranges. No batch where nothing is new."""
+        start = self.offsets[-1]
+        end = through(reader.latestOffset(start, reader.getDefaultReadLimit()))
+        if end == start:
+            return []
+        self.offsets.append(end)
+        return ranges(reader, start, end)
+
+
+def lost_entries(address: str, topic: str, lost: int, **options: str) -> tuple[Any, Checkpoint, list[Any]]:
+    """Five batches of four records; then more records come, and the last entries of the checkpoint are gone. Returns
+    a reader that has started since, the checkpoint and the batches whose entries are lost."""
+    told = {"subscribe": topic, "startingOffsets": "earliest"} | options
+    reader = stream(address, **told)
+    checkpoint = Checkpoint(reader)
+    batches = []
+    for number in range(5):
+        produce(address, topic, values(4, 4 * number))
+        reader._ends.forget()
+        batches.append(checkpoint.next_batch(reader))
+    produce(address, topic, values(40, 20))
+    del checkpoint.offsets[-lost:]
+    return stream(address, **told), checkpoint, batches[-lost:]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 4])
+def test_batches_whose_entries_the_checkpoint_has_lost_are_planned_as_they_were(
+    address: str, topic: str, lost: int
+) -> None:
+    create(address, topic)
+    reader, checkpoint, batches = lost_entries(address, topic, lost)
+    assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
+    assert checkpoint.next_batch(reader) == [(topic, 0, 10, 30), (topic, 1, 10, 30)]
+    assert checkpoint.next_batch(reader) == []
+    del checkpoint.offsets[-lost - 1 :]  # and so again, by another one
+    reader = stream(address, subscribe=topic)
+    assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
+
+
+def test_the_last_plan_is_shown_with_where_a_new_checkpoint_begins(address: str, topic: str, tmp_path: Path) -> None:
+    create(address, topic)
+    _, checkpoint, _ = lost_entries(address, topic, 2)
+    (tmp_path / "offsets").mkdir()
+    for number, offsets in enumerate(checkpoint.offsets[1:]):
+        (tmp_path / "offsets" / str(number)).write_text(f"v1\n{{}}\n-\n{json.dumps(offsets)}\n")
+    command = [sys.executable, "-m", "oncelog", "pipeline", "state", "plan", "--bootstrap-server", address]
+    done = subprocess.run([*command, str(tmp_path), "-o", "plain"], capture_output=True, text=True, check=True)
+    assert [line.split("\t")[1:] for line in done.stdout.splitlines()] == [
+        [topic, "0", "8", "10"],
+        [topic, "1", "8", "10"],
+    ]
+    assert f'after it: {{"{topic}": {{"0": 10, "1": 10}}}}' in done.stderr
+    assert f'before it: {{"{topic}": {{"0": 8, "1": 8}}}}' in done.stderr
+    shutil.rmtree(tmp_path / "offsets")
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "oncelog groups list names" in done.stderr
+
+
+def test_a_batch_that_may_not_be_as_large_any_more_is_planned_anew(address: str, topic: str) -> None:
+    """How a user makes a batch smaller that takes too long: by its entry in the checkpoint, and the option."""
+    create(address, topic)
+    _, checkpoint, _ = lost_entries(address, topic, 1)
+    smaller = stream(address, subscribe=topic, maxOffsetsPerTrigger="2")
+    assert checkpoint.next_batch(smaller) == [(topic, 0, 8, 9), (topic, 1, 8, 9)]
+
+
+def test_a_plan_whose_records_are_gone_is_not_followed(address: str, topic: str) -> None:
+    create(address, topic)
+    _, checkpoint, _ = lost_entries(address, topic, 1)
+    make_anew(address, topic)
+    produce(address, topic, values(100))
+    lenient = stream(address, subscribe=topic, failOnDataLoss="false")
+    assert checkpoint.next_batch(lenient) == [(topic, 0, 0, 50), (topic, 1, 0, 50)]
+
+
+def test_the_plans_of_two_streams_are_apart(address: str, topic: str) -> None:
+    create(address, topic)
+    produce(address, topic, values(4))
+    first, second = (stream(address, subscribe=topic, startingOffsets="earliest") for _ in range(2))
+    Checkpoint(first).next_batch(first)
+    produce(address, topic, values(4))
+    assert Checkpoint(second).next_batch(second) == [(topic, 0, 0, 4), (topic, 1, 0, 4)]
+
+
+def test_a_checkpoint_of_an_older_release_gets_an_id_with_its_next_batch(address: str, topic: str) -> None:
+    create(address, topic)
+    _, checkpoint, _ = lost_entries(address, topic, 2)
+    for offsets in checkpoint.offsets:
+        offsets.pop("_stream")
+    reader = stream(address, subscribe=topic)
+    wide = checkpoint.next_batch(reader)
+    assert wide == [(topic, 0, 6, 30), (topic, 1, 6, 30)]
+    del checkpoint.offsets[-1]
+    produce(address, topic, values(4))
+    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # nothing says whose the plan is
+
+
+def test_where_the_group_is_refused_batches_go_on_with_a_warning(
+    address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr("oncelog.admin.groups.GroupAdmin.alter_offsets", refuse)
+    create(address, topic)
+    reader, checkpoint, _ = lost_entries(address, topic, 1)
+    assert checkpoint.next_batch(reader) == [(topic, 0, 8, 30), (topic, 1, 8, 30)]
+    assert [record.message for record in caplog.records if "give the right Read on groups" in record.message]
 
 
 def make_anew(address: str, topic: str) -> None:
@@ -199,3 +329,29 @@ def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> 
     assert reader.getDefaultReadLimit() == ReadMaxBytes(5500)
     end = reader.latestOffset(through(reader.initialOffset()), ReadMaxBytes(5500))
     assert sum(end[topic].values()) in (4, 5)
+
+
+def test_a_task_that_begins_while_its_broker_is_away_waits_for_it(
+    broker_factory: BrokerFactory, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S17: it connects for the first time, as each task of each batch does."""
+    broker = broker_factory().start()
+    create(broker.address, topic)
+    produce(broker.address, topic, values(20))
+    reader = stream(broker.address, subscribe=topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    partitions = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    broker.kill()
+    rows: list[int] = []
+
+    def task() -> None:
+        rows.extend(batch.num_rows for partition in partitions for batch in reader.read(partition))
+
+    running = Thread(target=task)
+    running.start()
+    while running.is_alive() and "trying again for 120 s" not in caplog.text:
+        running.join(0.05)
+    assert not rows
+    broker.start()
+    running.join()
+    assert sum(rows) == 20

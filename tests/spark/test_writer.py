@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -22,6 +23,8 @@ from pyspark.sql.types import (
 from streams import committed, committed_values, create, open_transactions
 
 from oncelog_pipeline.options.reading import OptionError
+from oncelog_pipeline.sink import unnamed
+from oncelog_pipeline.sink.cluster import KafkaCluster
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.operations import TakenOver
 from oncelog_pipeline.sink.state import Batch
@@ -119,6 +122,53 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
     spark.writer().commit([], 0)
 
 
+def test_a_write_without_a_name_that_is_tried_again_is_there_once(
+    patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S2: the driver died between two ends; what it has decided is whole before the next one writes a row."""
+    monkeypatch.setattr(unnamed, "LOOK_SECONDS", 0.02)
+    create(address, topic)
+    patched.append(Spark(address, topic))
+    monkeypatch.setattr(writers, "batch_of", lambda write: write.batch)
+
+    def planned(**options: str) -> Any:
+        return OncelogDataSource(patched[0].options | options).writer(VALUES, False)
+
+    def messages_of(writer: Any) -> list[Any]:
+        messages = []
+        for partition in range(3):
+            patched[0].attempt = Attempt(partition, 0, partition)
+            messages.append(pickle.loads(pickle.dumps(writer)).write(iter([rows(b"%d" % partition)])))
+        return messages
+
+    first = planned()
+    messages = messages_of(first)
+    end = KafkaCluster.end
+
+    async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
+        await end(cluster, transactions[:1], commits=commits)
+        raise ConnectionError  # here the driver dies
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaCluster, "end", end_one)
+        with pytest.raises(ConnectionError):
+            first.commit(messages)
+    assert len(open_transactions(address)) == 2
+    second = planned()
+    assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
+    second.commit(messages_of(second))
+    assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
+    third = planned()
+    third.commit(messages_of(third))  # the second one is done, so this is another
+    assert committed_values(address, topic) == Counter({b"0": 2, b"1": 2, b"2": 2})
+    warned = [record for record in caplog.records if "this write has no writeId" in record.message]
+    assert len(warned) == 3
+    caplog.clear()
+    planned(writeId=f"load-{topic}")
+    planned(delivery="at-least-once")
+    assert not caplog.records
+
+
 def test_an_older_run_is_told_that_it_is_over(spark_of: Any, address: str, topic: str) -> None:
     create(address, topic)
     spark = spark_of(topic)
@@ -194,3 +244,26 @@ def test_inside_foreach_batch_a_write_needs_a_name(monkeypatch: pytest.MonkeyPat
         identity.stream_batch()
     told.clear()
     assert identity.batch_of(identity.BatchWrite(None, run)) == Batch(Query(f"batch-{run}"), run, 0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {identity.QUERY_ID: "q"},
+        {identity.BATCH_ID: "7"},
+        {identity.DESCRIPTION: "counts\nid = 1-2\nrunId = 3-4\nbatch = 7"},
+    ],
+)
+def test_a_pyspark_with_other_names_is_found_out(monkeypatch: pytest.MonkeyPatch, told: dict[str, str]) -> None:
+    """A write inside foreachBatch must not be taken for one outside of a stream."""
+    monkeypatch.setattr(identity, "_property", told.get)
+    for asked in (identity.stream_batch, lambda: identity.batch_of(identity.BatchWrite("w", "own"))):
+        with pytest.raises(identity.UnknownQuery, match=rf"PySpark {pyspark.__version__}\) does not tell"):
+            asked()
+
+
+def test_a_job_with_a_description_is_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "_property", {identity.DESCRIPTION: "nightly batch = 7"}.get)
+    assert identity.batch_of(identity.BatchWrite("w", "own")).query == Query("w")
+    with pytest.raises(identity.UnknownQuery, match="is not supported"):
+        identity.stream_batch()

@@ -68,3 +68,21 @@ async def show(replicas: Replicas, *states: Topic) -> Partition:
         image = newer
     (partition,) = replicas.partitions()
     return partition
+
+
+class NobodyFetches:
+    """In the place of the fetchers of a broker: what it follows stays as it is."""
+
+    def follow(self, partition: Partition) -> None: ...
+
+    def forget(self, partition: Partition) -> None: ...
+
+    def begin_anew(self, partition: Partition) -> None: ...
+
+    def hears(self, partition: Partition) -> bool:
+        return False
+
+
+def nobody_fetches(on_truncated: object) -> NobodyFetches:
+    """For `Replicas`, to make its fetching by."""
+    return NobodyFetches()

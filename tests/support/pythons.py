@@ -1,10 +1,9 @@
 """`make test-pythons`: unit, property and client tests on every Python that this machine has, on both event loops.
 
-Looked for in PATH (python3.11, python3.12, ...), among what pyenv and uv have installed, and in PYTHONS, which may name
-further programs: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each gets an environment of its own in
-.venvs/, named after its version, with the versions of constraints.txt. `ONLY=3.13` leaves out all others.
-
-What is found of several paths to one interpreter, or of the same version twice, is tested once.
+Interpreters are found in PATH (python3.11, python3.12, ...), among those of pyenv and uv, and in PYTHONS, which may
+name further programs: `make test-pythons PYTHONS="/opt/python3.14/bin/python3"`. Each gets an environment of its own in
+.venvs/, named after its version, with the packages of constraints.txt. `ONLY=3.13` tests that version alone. A version
+that is found twice is tested once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = ROOT / ".venvs"
 OLDEST: Final = (3, 11)
 EXPECTED: Final = ("3.11", "3.12", "3.13", "3.14")
-"""Of which it is said that there is none; later ones are tested where there are any."""
+"""The versions that we claim to support; one that is not found is named at the end. Later ones are tested, too."""
 NAME: Final = re.compile(r"python3\.(\d+)")
 INSTALLED: Final = (".pyenv/versions/*/bin/python", ".local/share/uv/python/cpython-*/bin/python3")
 """In the home directory."""
@@ -50,16 +49,16 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """By the loop that ONCELOG_TEST_LOOP names."""
 UNUSABLE: Final = 4
-"""Seconds that a program has to say which Python it is."""
+"""Seconds in which a program must answer which Python it is."""
 
 
 class Interpreter(NamedTuple):
-    """A Python, by its version and the path that it was found at first."""
+    """A Python: its version, and the first path at which it was found."""
 
     version: tuple[int, int, int]
     path: Path
     makes_environments: bool = True
-    """Debian has Pythons that cannot, for want of ensurepip."""
+    """False without ensurepip, as in some Pythons of Debian."""
 
     @property
     def name(self) -> str:
@@ -81,7 +80,7 @@ def candidates(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
 
 
 def interpreter_at(path: Path) -> Interpreter | None:
-    """None for what is no finished CPython, or does not run: pyenv has programs in PATH for versions that are off."""
+    """None for a pre-release, another implementation, or what does not run, as pyenv's for inactive versions."""
     try:
         said = subprocess.run([path, "-I", "-c", ASKED], capture_output=True, text=True, timeout=UNUSABLE, check=True)
         major, minor, micro, level, implementation, makes_environments = said.stdout.split()
@@ -93,7 +92,7 @@ def interpreter_at(path: Path) -> Interpreter | None:
 
 
 def found(paths: Iterable[Path], ask: Callable[[Path], Interpreter | None] = interpreter_at) -> list[Interpreter]:
-    """One of each version that we support, by version: one that can make environments, if any of them can."""
+    """One interpreter of each supported version, in order; one that can make environments, if there is one."""
     known: dict[tuple[int, int, int], Interpreter] = {}
     for path in paths:
         interpreter = ask(path)
@@ -106,12 +105,12 @@ def found(paths: Iterable[Path], ask: Callable[[Path], Interpreter | None] = int
 
 
 def missing(interpreters: Iterable[Interpreter]) -> list[str]:
-    """The versions that were looked for and that none of these has."""
+    """The expected versions that none of these interpreters has."""
     return [minor for minor in EXPECTED if minor not in {each.minor for each in interpreters}]
 
 
 def environment_for(interpreter: Interpreter) -> Path:
-    """The Python of its environment, made or brought up to date where needed. Raises CalledProcessError."""
+    """The Python of the interpreter's environment, which is made or updated if needed. Raises CalledProcessError."""
     directory = ENVIRONMENTS / interpreter.name
     python, stamp = directory / "bin/python", directory / ".installed"
     made_of = [ROOT / "pyproject.toml", ROOT / "constraints.txt"]
@@ -128,7 +127,7 @@ def environment_for(interpreter: Interpreter) -> Path:
 
 
 def tested(interpreter: Interpreter, loops: Iterable[str], arguments: list[str]) -> Iterator[tuple[str, str]]:
-    """What came of it, for each loop: (loop, "passed", or what went wrong)."""
+    """The result on each loop: (loop, "passed" or what went wrong)."""
     try:
         python = environment_for(interpreter)
     except subprocess.CalledProcessError as error:

@@ -17,7 +17,8 @@ from oncelog_broker.config.load import load_broker_config
 
 ROOT = Path(__file__).parents[2]
 PROPERTIES = ROOT / "deploy" / "broker.properties"
-FILES = {"docker-compose.yml": 3, "docker-compose.single.yml": 1}
+SPARK = "docker-compose.spark.yml"
+FILES = {"docker-compose.yml": 3, "docker-compose.single.yml": 1, SPARK: 1}
 PINNED = re.compile(r":[\w.-]+@sha256:[0-9a-f]{64}\b")
 
 
@@ -64,8 +65,9 @@ def test_as_many_copies_are_asked_for_as_there_are_brokers(file: str, brokers: i
 def test_what_a_compose_file_keeps_is_in_named_volumes(file: str) -> None:
     """An unnamed one would be left behind by `down`, and a new one be made by `up`."""
     composed = yaml.safe_load((ROOT / file).read_text())
-    kept = [volume.partition(":")[0] for service in composed["services"].values() for volume in service["volumes"]]
-    assert sorted(kept) == sorted(composed["volumes"])
+    mounted = [volume for service in composed["services"].values() for volume in service.get("volumes", [])]
+    kept = {volume.partition(":")[0] for volume in mounted if not volume.startswith("./")}
+    assert kept == composed["volumes"].keys()
     config = started_with({})
     for service in brokers_of(file).values():
         assert config.log_dirs[0].startswith(service["volumes"][0].partition(":")[2])
@@ -90,7 +92,8 @@ def test_each_broker_of_the_stateful_set_is_found_by_its_own_name() -> None:
 
 
 def test_images_are_pinned() -> None:
-    assert PINNED.search((ROOT / "deploy" / "Dockerfile").read_text())
+    bases = [PINNED.search((ROOT / "deploy" / file).read_text()) for file in ("Dockerfile", "spark.Dockerfile")]
+    assert bases[0] and bases[1] and bases[0][0] == bases[1][0]
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     images = {service["image"] for service in services.values() if "image" in service}
     assert images and all(PINNED.search(image) for image in images)
@@ -99,3 +102,30 @@ def test_images_are_pinned() -> None:
 @pytest.mark.parametrize("file", ["oncelog.service", "Dockerfile"])
 def test_brokers_are_started_with_the_configuration_that_is_there(file: str) -> None:
     assert "/etc/oncelog/broker.properties" in (ROOT / "deploy" / file).read_text()
+
+
+def test_the_containers_of_spark_see_one_another() -> None:
+    """All by the name and port of the master, checkpoints in a volume that drivers and executors have."""
+    services = yaml.safe_load((ROOT / SPARK).read_text())["services"]
+    master, pipeline = services["spark-master"]["command"], services["pipeline"]
+    url = f"spark://{master[master.index('--host') + 1]}:{master[master.index('--port') + 1]}"
+    assert url.startswith("spark://spark-master:")
+    workers = [service for name, service in services.items() if name.startswith("spark-worker")]
+    assert len(workers) == 2
+    assert all(worker["command"][-1] == url for worker in workers)
+    options = dict(option.split("=") for option in pipeline["command"] if "=" in option)
+    assert options["--master"] == url
+    for service in (*workers, pipeline):
+        assert f"orders:{options['--directory']}" in service["volumes"]
+    config = started_with(services["broker"]["environment"])
+    host, port = bound_and_advertised(config)[1]["INTERNAL"]
+    assert pipeline["environment"]["ONCELOG_BOOTSTRAP_SERVER"] == f"{host}:{port}"
+
+
+def test_the_pipeline_is_started_as_it_can_be() -> None:
+    pytest.importorskip("pyspark")
+    from examples.orders.pipeline import parser
+
+    pipeline = yaml.safe_load((ROOT / SPARK).read_text())["services"]["pipeline"]
+    assert pipeline["command"][:3] == ["python", "-m", "examples.orders.pipeline"]
+    parser().parse_args(pipeline["command"][3:])

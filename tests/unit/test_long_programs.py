@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CALL = re.compile(r"(?:PYTHONPATH=(?P<path>\S+) )?\$\(BIN\)/python (?:-m )?(?P<program>[\w./]+)")
 WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_broker.local_cluster.zookeeper_jars",
                 "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py",
-                "deploy/audit.py"}  # fmt: skip
+                "deploy/make_release.py", "deploy/audit.py"}  # fmt: skip
 """Those that take no arguments; `make test` or `make lint` runs nearly all of them."""
 
 

@@ -22,7 +22,7 @@ ALLOWED = {
     "broker/oncelog_broker/runtime/clock.py": (1, "the broker's clock seam"),
     "client/oncelog/clock.py": (1, "the client's wall clock"),
     # --- stamps
-    "broker/oncelog_broker/broker.py": (1, "the timestamp of the broker's registration, for people"),
+    "broker/oncelog_broker/assembly/membership.py": (1, "the timestamp of the broker's registration, for people"),
     "broker/oncelog_broker/controller/elector.py": (1, "the timestamp of the controller's registration, for people"),
     "broker/oncelog_broker/coordinator/runtime.py": (1, "stamps the records of internal topics"),
     "broker/oncelog_broker/log/partition_log.py": (4, "LogAppendTime, markers, and the check of records' timestamps"),

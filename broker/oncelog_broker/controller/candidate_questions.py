@@ -26,9 +26,8 @@ from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.metadata.store import StoreUnavailable
 from oncelog_broker.replication.peers import PeerUnavailable
-from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import Pause
-from oncelog_broker.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
@@ -72,10 +71,10 @@ class Term(Protocol):
 class CandidateQuestions:
     """The questions of one term as controller. Close it at the end of the term."""
 
-    def __init__(self, brokers: AskedBrokers, clock: Clock, tasks: Tasks) -> None:
+    def __init__(self, brokers: AskedBrokers, host: Host) -> None:
         self._brokers = brokers
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
         self._stirred = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()

@@ -14,29 +14,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.candidate_questions import AskedBrokers, CandidateQuestions
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.settling import Unsettled
+from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.store import MetadataError, MetadataStore, SessionState, StoreUnavailable, Unsubscribe
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.slices import Pause
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.5
 """After the store failed, or would not take what we write."""
-
-TermCallback = Callable[[PartitionController], Coroutine[Any, Any, None]]
 
 
 class Elector:
@@ -46,9 +42,7 @@ class Elector:
         self,
         store: MetadataStore,
         node_id: int,
-        clock: Clock,
-        tasks: Tasks,
-        pause: Pause,
+        host: Host,
         unclean_by_static: bool,
         asked_brokers: AskedBrokers | None = None,
     ) -> None:
@@ -57,9 +51,10 @@ class Elector:
         self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id
-        self._clock = clock
-        self._tasks = tasks
-        self._pause = pause
+        self._host = host
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._pause = host.slices.pauses().here
         self._unclean_by_default = partial(reading.read_unclean_default, store, node_id, unclean_by_static)
         self._term: PartitionController | None = None
         self._stirred = asyncio.Event()
@@ -70,9 +65,8 @@ class Elector:
         self._watches: list[Unsubscribe] = []
         self._at_work = asyncio.Lock()
         self._is_closed = False
-        self.on_term: TermCallback | None = None
-        """Runs when everything has been read and all partitions have their leaders: at the beginning of a term, and
-        after a time without the store."""
+        self.topics = TopicController(store, self.term)
+        """The work on topics, which this broker does while it is controller."""
 
     def term(self) -> PartitionController:
         """Our term as controller. Raises KafkaError NOT_CONTROLLER."""
@@ -220,7 +214,7 @@ class Elector:
     async def _begin(self, claimed: Controllership) -> None:
         logger.info("controller", extra={"epoch": claimed.epoch})
         asked = self._asked_brokers
-        questions = None if asked is None else CandidateQuestions(asked, self._clock, self._tasks)
+        questions = None if asked is None else CandidateQuestions(asked, self._host)
         term = PartitionController(self._store, claimed, self._unclean_by_default, self._pause, questions)
         term.on_trouble = self._stirred.set
         self._term = term
@@ -240,13 +234,15 @@ class Elector:
             await term.default_changed()
         if configs:
             await term.configs_changed(configs)
-        if must_begin and self.on_term is not None:
-            self._tasks.supervise("beginning of a term", partial(self._begin_work, term, self.on_term))
+        if must_begin:
+            self._tasks.supervise("beginning of a term", partial(self._begin_work, term))
 
-    async def _begin_work(self, term: PartitionController, on_term: TermCallback) -> None:
-        """What is not done because the store failed is begun again with it; after a session, by the next controller."""
+    async def _begin_work(self, term: PartitionController) -> None:
+        """Finish deletions, when everything has been read and all partitions have their leaders: at the beginning of a
+        term, and after a time without the store. Where the store fails the work is repeated when it is back; after a
+        lost session the next controller does it."""
         try:
-            await on_term(term)
+            await self.topics.finish_deletions(term)
         except (KafkaError, StoreUnavailable, Deposed) as error:
             logger.warning("the work of a term is begun again", extra={"reason": error})
             await asyncio.sleep(RETRY_SECONDS)

@@ -2,8 +2,8 @@
 
 A request names a key; the key names a partition; the partition's machine makes `Effects` of the request. The records
 among them are appended as one batch to that partition, then replayed into the machine, and the replies leave when the
-batch is committed (law 4). What is loaded from the log goes through the same `replay`, so what a machine knows after a
-restart is what it knew before.
+batch is committed, and not before (S40). What is loaded from the log goes through the same `replay`, so what a machine
+knows after a restart is what it knew before.
 
 While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
 COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work in between.
@@ -33,10 +33,8 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, settled, then
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import (
     NO_PRODUCER_ID,
@@ -72,10 +70,7 @@ class CoordinatorRuntime(Generic[M]):
         topic: str,
         make_machine: Callable[[int], M],
         replicas: Replicas,
-        clock: Clock,
-        tasks: Tasks,
-        slices: Slices,
-        deadlines: Deadlines,
+        host: Host,
         compression: Compression = Compression.NONE,
         on_end: Callable[[Shard[M], Any, int], None] = lambda shard, end, epoch: None,
         commit_seconds: float = COMMIT_SECONDS,
@@ -86,11 +81,11 @@ class CoordinatorRuntime(Generic[M]):
         self._topic = topic
         self._make_machine = make_machine
         self._replicas = replicas
-        self._clock = clock
-        self._tasks = tasks
-        self._slices = slices
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._slices = host.slices
         self._on_end = on_end
-        self._deadlines = deadlines
+        self._deadlines = host.deadlines
         self._commit_seconds = commit_seconds
         self._compression = compression
         self._shards: dict[int, Shard[M]] = {}

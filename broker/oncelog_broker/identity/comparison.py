@@ -82,18 +82,22 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 def past_of(facts: StartFacts) -> Past:
     """Return what the directories belonged to: by their notes or, without notes, by the other files in them."""
-    kinds = {each.note.store_kind for each in facts.directories if each.note is not None and _has_registered(each)}
-    if StoreKind.ZOOKEEPER in kinds:
+    notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
+    kinds = {note.store_kind for note in notes if note.store_kind is not None}
+    if any(kind.is_shared for kind in kinds):
         return Past.MEMBER
     if StoreKind.EMBEDDED in kinds:
         return Past.ALONE
     silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
-    if any(each.has_trace for each in silent):
+    has_logs = any(each.has_logs for each in facts.directories)
+    # A note and a trace are left before the first registration: if that never came, and there are no logs, the trace
+    # says nothing. A trace without a note is that of an earlier release.
+    if any(each.has_trace and (has_logs or each.note is None) for each in silent):
         return Past.MEMBER
     if any(each.has_store_file for each in silent):
         return Past.ALONE
     # A cluster id without any log may be the proposal of a first start that was cut short.
-    return Past.UNKNOWN if any(each.has_logs for each in facts.directories) else Past.NEW
+    return Past.UNKNOWN if has_logs else Past.NEW
 
 
 def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
@@ -154,7 +158,7 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
     if past is Past.MEMBER:
         if not is_continued:
             _refuse_to_found_anew(facts, found)
-        if facts.copied and store.kind is StoreKind.ZOOKEEPER:
+        if facts.copied and store.kind.is_shared:
             found.is_unsure = True
             return Adoption.COPY, True
         return Adoption.LOGS, True
@@ -240,7 +244,7 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
 
 def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], found: _Findings) -> None:
     store = facts.store
-    is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind is StoreKind.ZOOKEEPER
+    is_right_kind = Age.CURRENT in ages.values() or past is not Past.MEMBER or store.kind.is_shared
     if ages and is_right_kind and all(each in (Age.CURRENT, Age.UNKNOWN) for each in ages.values()):
         return
     if past is Past.MEMBER and store.kind is StoreKind.EMBEDDED:
@@ -258,7 +262,7 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
             "records of its logs that the store's cluster does not have are cut away, or set aside",
         )  # fmt: skip
         found.is_unsure, found.adopts_unknown = True, store.kind is StoreKind.EMBEDDED
-    elif past is Past.ALONE and store.kind is StoreKind.ZOOKEEPER and not ages:
+    elif past is Past.ALONE and store.kind.is_shared and not ages:
         _refuse(
             found, facts, Kind.OTHER_STORE,
             f"{_store_file(facts)} is the metadata store of this broker, but the ZooKeeper at {store.place} has a "
@@ -318,7 +322,7 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
         "not there"
     )
     found.has_older_directories = True
-    if store.kind is StoreKind.ZOOKEEPER and not facts.alone_in_sync:
+    if store.kind.is_shared and not facts.alone_in_sync:
         found.warnings.append(
             f"{differs}. The broker's logs count as unsure: replicas that have more records lead, and this broker "
             "fetches what it lacks from them"
@@ -375,7 +379,7 @@ def _look_for_sisters(
             if directory_id not in present:
                 lost[directory_id] = LostDirectory(path, process)
         known |= {directory_id: each for directory_id, each in note.lost.items() if directory_id not in present}
-    is_member = past is Past.MEMBER and facts.store.kind is StoreKind.ZOOKEEPER and facts.store.cluster_id is not None
+    is_member = past is Past.MEMBER and facts.store.kind.is_shared and facts.store.cluster_id is not None
     if known or lost:
         refusal = _lost_directories(facts, known | lost)
         if not is_member or refusal.accept in accept:

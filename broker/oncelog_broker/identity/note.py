@@ -39,6 +39,13 @@ class StoreKind(Enum):
     """In a file of its own: the broker is alone."""
     ZOOKEEPER = "zookeeper"
     """In ZooKeeper: the broker is a member of a cluster."""
+    MEMORY = "memory"
+    """In memory that all brokers of one process share: as in ZooKeeper, for tests."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other brokers may have their metadata there, too."""
+        return self is not StoreKind.EMBEDDED
 
 
 class LostDirectory(NamedTuple):

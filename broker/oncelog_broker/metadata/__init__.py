@@ -1,11 +1,12 @@
 """What the cluster is: brokers, topics, leaders, settings, producer ids.
 
-`store.py` says what a metadata store does. `embedded.py` is one (on `tree.py`), for a broker alone, and
-`write_ahead_log.py` tells whether what lies beside its file belongs to it; `zookeeper.py` is the other:
+`store.py` says what a metadata store does. `embedded.py` is one for a broker alone, and `write_ahead_log.py` tells
+whether what lies beside its file belongs to it; `in_memory.py` is one for several brokers in one process. Both are a
+`tree_store.py`, which holds a `tree.py`. `zookeeper.py` is the one for a cluster:
 `zk_client.py` is one session of it, `zk_sockets.py` how its connection is read and waited for, `zk_tls.py` what TLS
 takes there, `zk_wake_ups.py` how its thread is woken, `zk_requests.py` what it sends, `zk_access.py` who we are to it,
 `zk_acls.py` what others may do with our nodes, `lease.py` says how long it is proof of our place, and `watches.py` is
-what both share; `opening.py` chooses.
+what all stores share; `opening.py` chooses.
 `paths.py`, `payloads.py` and `acl_payload.py` say what lies where, `quotas.py` whom quotas are for, and
 `address_nodes.py` which addresses are spelled otherwise; `reader.py` reads that into the immutable `image.py`, which
 `cache.py` keeps current; `faults.py` tells of what cannot be read. `membership.py` keeps a broker in the cluster, which

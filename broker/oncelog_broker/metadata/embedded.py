@@ -25,28 +25,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncelog_broker.metadata.store import (
-    ANY_VERSION,
     ConnectionLost,
-    Create,
-    Delete,
     MetadataError,
-    NodeExists,
-    NoNode,
     Operation,
-    SessionCallback,
     SessionExpired,
     SessionKey,
     SessionState,
-    Set,
-    Stat,
-    Unsubscribe,
-    WatchCallback,
     check_operation,
-    check_path,
-    parent_of,
 )
 from oncelog_broker.metadata.tree import Transaction, Tree, TreeNode
-from oncelog_broker.metadata.watches import Subscribers, Watches
+from oncelog_broker.metadata.tree_store import Outcome, TreeStore
 from oncelog_broker.metadata.write_ahead_log import LogBase, LogOfAnotherFile, check
 from oncelog_broker.runtime.private_files import SECRET_MODE
 
@@ -70,31 +58,27 @@ INSERT INTO last_write VALUES (0, NULL, NULL);
 _UPSERT = "INSERT OR REPLACE INTO node(path, data, version, czxid) VALUES (?, ?, ?, ?)"
 _DELETE = "DELETE FROM node WHERE path = ?"
 
-_Outcome = list[Stat | None]
-_Queued = tuple[tuple[Operation, ...], asyncio.Future[_Outcome]]
+_Queued = tuple[tuple[Operation, ...], asyncio.Future[Outcome]]
 
 
 class StoreFileError(Exception):
     """The file cannot be opened as a metadata store; the message says what is wrong and what to do."""
 
 
-class EmbeddedStore:
+class EmbeddedStore(TreeStore):
     """A `MetadataStore` in one file. Open it with `EmbeddedStore.open`; one event loop uses it."""
 
     def __init__(self, connection: sqlite3.Connection, log_base: LogBase, tree: Tree, zxid: int) -> None:
+        super().__init__(tree)
         self._connection = connection
         self._log_base = log_base
-        self._tree = tree
         self._zxid = zxid
-        self._session = SessionState.CONNECTED
         self._closed = False
         self._failure: SessionExpired | None = None
         """Why nothing may be written any more: nobody can say what the file holds."""
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
-        self._watches = Watches()
-        self._session_watches: Subscribers[SessionState] = Subscribers()
 
     @classmethod
     def open(cls, path: Path) -> EmbeddedStore:
@@ -128,10 +112,6 @@ class EmbeddedStore:
         return cls(connection, log_base, tree, zxid)
 
     @property
-    def session(self) -> SessionState:
-        return self._session
-
-    @property
     def session_id(self) -> int:
         return SESSION_ID
 
@@ -160,54 +140,6 @@ class EmbeddedStore:
         """Nobody else has the file, so for ever."""
         return math.inf if self._session is not SessionState.LOST else -math.inf
 
-    async def sync(self) -> None:
-        self._require_session()
-
-    async def get(self, path: str) -> tuple[bytes, Stat]:
-        node = self._node(path)
-        if node is None:
-            raise NoNode(path)
-        return node.data, node.stat
-
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return [None if (node := self._node(path)) is None else (node.data, node.stat) for path in paths]
-
-    async def exists(self, path: str) -> Stat | None:
-        node = self._node(path)
-        return None if node is None else node.stat
-
-    async def children(self, path: str) -> list[str]:
-        if self._node(path) is None:
-            raise NoNode(path)
-        return self._tree.children(path)
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        return _stat(await self._submit((Set(path, data, version),)))
-
-    async def create(self, path: str, data: bytes = b"", ephemeral: bool = False, make_parents: bool = False) -> Stat:
-        wanted = Create(path, data, ephemeral)
-        while make_parents:
-            missing = self._missing_ancestors(path)
-            try:
-                return _stat(await self._submit((*missing, wanted)))
-            except NodeExists as error:
-                if error.path == path:
-                    raise
-                # Somebody made the same ancestor meanwhile: look again.
-        return _stat(await self._submit((wanted,)))
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._submit((Delete(path, version),))
-
-    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
-        return await self._submit(tuple(operations))
-
-    def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
-        return self._watches.watch(path, callback)
-
-    def watch_session(self, callback: SessionCallback) -> Unsubscribe:
-        return self._session_watches.add(callback)
-
     async def close(self) -> None:
         """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""
         if self._closed:
@@ -220,29 +152,16 @@ class EmbeddedStore:
         await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
         self._executor.shutdown(wait=False)
 
-    def _node(self, path: str) -> TreeNode | None:
-        check_path(path)
-        self._require_session()
-        return self._tree.node(path)
-
     def _require_session(self) -> None:
         if self._session is SessionState.LOST:
             raise SessionExpired("", "the metadata store is closed")
 
-    def _missing_ancestors(self, path: str) -> list[Operation]:
-        missing: list[Operation] = []
-        path = parent_of(path)
-        while self._tree.node(path) is None:
-            missing.append(Create(path))
-            path = parent_of(path)
-        return missing[::-1]
-
-    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[_Outcome]:
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
         self._require_session()
         for operation in operations:
             check_operation(operation)
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[_Outcome] = loop.create_future()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
         self._queue.append((operations, outcome))
         if self._writer is None:
             self._writer = loop.create_task(self._write_queued())
@@ -267,7 +186,7 @@ class EmbeddedStore:
     async def _write(self, batch: list[_Queued]) -> None:
         staged = Transaction(self._tree.node, self._zxid)
         zxid = self._zxid
-        outcomes: list[_Outcome | MetadataError] = []
+        outcomes: list[Outcome | MetadataError] = []
         for operations, _ in batch:
             transaction = Transaction(staged.node, zxid + 1, SESSION_ID)
             try:
@@ -317,11 +236,10 @@ class EmbeddedStore:
         _commit_rows(self._connection, rows, zxid)
 
     def _lose_session(self) -> None:
-        self._session = SessionState.LOST
-        self._session_watches.tell(SessionState.LOST)
+        self._change_session(SessionState.LOST)
 
 
-def _settle(batch: Sequence[_Queued], outcomes: Sequence[_Outcome | MetadataError]) -> None:
+def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError]) -> None:
     for (_, future), outcome in zip(batch, outcomes, strict=True):
         if future.done():  # its caller was cancelled
             continue
@@ -329,12 +247,6 @@ def _settle(batch: Sequence[_Queued], outcomes: Sequence[_Outcome | MetadataErro
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
-
-
-def _stat(outcome: _Outcome) -> Stat:
-    stat = outcome[-1]
-    assert stat is not None
-    return stat
 
 
 def _create_file(path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oncelog_broker.metadata.payloads import Endpoint
 from oncelog_broker.metadata.quotas import Quotas, Values, quota_values
@@ -236,6 +236,14 @@ class ClusterImage:
     def with_controller(self, broker: int) -> ClusterImage:
         """NO_CONTROLLER: there is none at the moment."""
         return replace(self, controller_id=broker)
+
+
+class ImageView(Protocol):
+    """For who reads the cluster and changes nothing. `MetadataCache` is one."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
 
 
 def _with_overrides(

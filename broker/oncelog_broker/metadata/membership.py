@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from oncelog_broker.metadata.endpoints import EndpointInUse
 from oncelog_broker.metadata.registration import BrokerIdInUse, Membership, WrongStore
 from oncelog_broker.metadata.store import MetadataStore, SessionState, StoreUnavailable
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 
 RETRY_SECONDS: Final = 0.2
 """Between tries while the store is out of reach."""
@@ -46,15 +47,25 @@ async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Cloc
         await asyncio.sleep(RETRY_SECONDS)
 
 
+class Return(Protocol):
+    """What is done before the gate opens again, when a session in doubt goes on or another one has begun."""
+
+    async def on_resumed(self) -> None:
+        """Return when the image shows what stood when the session came back."""
+
+    async def on_rejoined(self, membership: Membership) -> None:
+        """Return when the image shows the broker's new registration, and this broker leads nothing by a state that is
+        older. Called until it has returned once."""
+
+
 class ClusterMember:
-    """One broker's place in the cluster. `join` it, give it `on_resumed` and `on_rejoined`, then `follow`."""
+    """One broker's place in the cluster. `join` it, then `follow`."""
 
     def __init__(
         self,
         store: MetadataStore,
         register: Callable[[], Awaitable[Membership]],
-        clock: Clock,
-        tasks: Tasks,
+        host: Host,
         *,
         is_strict: bool = True,
     ) -> None:
@@ -62,8 +73,8 @@ class ClusterMember:
         `is_strict`: the gate shuts at the end of the lease, not only when the session is over."""
         self._store = store
         self._register = register
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
         self._is_strict = is_strict
         self._registered_in = 0
         self._has_rejoined = True
@@ -73,11 +84,6 @@ class ClusterMember:
         """What was logged of a store that is another one, which is tried again and again."""
         self._resuming: asyncio.Task[None] | None = None
         self.membership: Membership | None = None
-        self.on_resumed: Callable[[], Awaitable[object]] | None = None
-        """Returns when the image shows what stood when the session came back."""
-        self.on_rejoined: Callable[[Membership], Awaitable[object]] | None = None
-        """Returns when the image shows the broker's new registration, and this broker leads nothing by a state that is
-        older. Called until it has returned once."""
 
     @property
     def broker_epoch(self) -> int:
@@ -114,14 +120,16 @@ class ClusterMember:
         self.membership, self._registered_in = membership, session
         return membership
 
-    def follow(self) -> None:
-        """Open the gate, now that the broker has seen the cluster, and follow the session from here on."""
-        self._is_current = True
-        self._store.watch_session(self._on_session)
-        if self._store.session is not SessionState.CONNECTED or self._registered_in != self._store.session_id:
-            self._on_session(self._store.session)
+    def follow(self, way_back: Return) -> None:
+        """Open the gate, now that the broker has seen the cluster, and follow the session from here on.
 
-    def _on_session(self, state: SessionState) -> None:
+        `way_back` is given only here: it needs the replicas, and they the epoch of the first registration."""
+        self._is_current = True
+        self._store.watch_session(partial(self._on_session, way_back))
+        if self._store.session is not SessionState.CONNECTED or self._registered_in != self._store.session_id:
+            self._on_session(way_back, self._store.session)
+
+    def _on_session(self, way_back: Return, state: SessionState) -> None:
         if self._resuming is not None:
             self._resuming.cancel()
             self._resuming = None
@@ -130,9 +138,9 @@ class ClusterMember:
             return
         self._is_current = False
         if state is SessionState.CONNECTED:
-            self._resuming = self._tasks.supervise("resume in the cluster", self._resume)
+            self._resuming = self._tasks.supervise("resume in the cluster", partial(self._resume, way_back))
 
-    async def _resume(self) -> None:
+    async def _resume(self, way_back: Return) -> None:
         """Open the gate again, however often it takes. Cancelled by the next change of the session."""
         while True:
             try:
@@ -140,9 +148,9 @@ class ClusterMember:
                     self._has_rejoined = False
                     await self._join()
                 if not self._has_rejoined:
-                    await self._rejoin()
-                elif self.on_resumed is not None:
-                    await self.on_resumed()
+                    await self._rejoin(way_back)
+                else:
+                    await way_back.on_resumed()
             except WrongStore as error:
                 if str(error) != self._told:
                     _log.error("this broker serves nothing until its metadata store is back: %s", error)
@@ -158,10 +166,9 @@ class ClusterMember:
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _rejoin(self) -> None:
+    async def _rejoin(self, way_back: Return) -> None:
         membership = self.membership
         assert membership is not None
-        if self.on_rejoined is not None:
-            await self.on_rejoined(membership)
+        await way_back.on_rejoined(membership)
         self._has_rejoined = True
         _log.warning("registered again", extra={"broker_epoch": membership.broker_epoch})

@@ -38,11 +38,9 @@ from oncelog_broker.metadata.payloads import (
     encode_partition_state,
     topic_encoded_in_steps,
 )
-from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
-from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.steps import Errand, Steps, run_steps
-from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.uuids import ZERO_UUID
 
 FILE: Final = "metadata-copy.jsonl"
@@ -173,15 +171,13 @@ def _parsed_nodes(lines: list[str]) -> Iterator[tuple[str, bytes]]:
 class MetadataCopier:
     """Writes the copy of one broker, whenever the image has changed."""
 
-    def __init__(
-        self, metadata: MetadataCache, directory: str, disk: Disk, clock: Clock, tasks: Tasks, slices: Slices
-    ) -> None:
+    def __init__(self, metadata: MetadataCache, directory: str, host: Host) -> None:
         self._metadata = metadata
         self._directory = directory
-        self._disk = disk
-        self._clock = clock
-        self._tasks = tasks
-        self._slices = slices
+        self._disk = host.disk
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._slices = host.slices
         self._changed = asyncio.Event()
         self._is_first = True
         """Whether the present copy was written by the previous process."""

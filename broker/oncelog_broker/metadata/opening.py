@@ -6,15 +6,17 @@ A broker alone pays nothing for the other: kazoo is imported where it is used.
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog_broker.config import zookeeper_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.identity.note import StoreKind
 from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.store import MetadataStore
-from oncelog_broker.metadata.zk_access import MakeContext, configured_access
+from oncelog_broker.metadata.zk_access import MakeContext, ZooKeeperAccess, configured_access
 from oncelog_broker.runtime.clock import Clock
 
 METADATA_FILE: Final = "metadata.db"
@@ -24,31 +26,70 @@ Kafka's tools pass it over."""
 _log = logging.getLogger(__name__)
 
 
-async def open_store(config: BrokerConfig, home: str, clock: Clock, tls: MakeContext | None = None) -> MetadataStore:
-    """`home`: the data directory that the embedded store lies in, or is to lie in. `tls`: for connections to ZooKeeper.
+class StoreOpening(Protocol):
+    """How a starting broker opens its metadata store. `MemoryTree` is one, too."""
 
-    StoreFileError, StoreUnavailable, InvalidConfig: with a message for people.
-    """
+    @property
+    def kind(self) -> StoreKind:
+        """What is noted of the store in the data directories."""
+
+    def place(self, home: str) -> str:
+        """Where the store is, for messages. `home`: the data directory of an embedded store."""
+
+    async def open(self, home: str, clock: Clock) -> MetadataStore:
+        """Open the store. StoreFileError, StoreUnavailable, InvalidConfig: with a message for people."""
+
+
+class EmbeddedOpening:
+    """Opens the file in the data directory."""
+
+    kind = StoreKind.EMBEDDED
+
+    def place(self, home: str) -> str:
+        return os.path.join(home, METADATA_FILE)
+
+    async def open(self, home: str, clock: Clock) -> MetadataStore:
+        return EmbeddedStore.open(Path(self.place(home)))
+
+
+class ZooKeeperOpening:
+    """Begins a session with the servers that `zookeeper.connect` names."""
+
+    kind = StoreKind.ZOOKEEPER
+
+    def __init__(self, config: BrokerConfig, connect: str, access: ZooKeeperAccess) -> None:
+        self._config = config
+        self._connect = connect
+        self._access = access
+
+    def place(self, home: str) -> str:
+        return self._connect
+
+    async def open(self, home: str, clock: Clock) -> MetadataStore:
+        from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+
+        if self._access.identity is not None and self._access.tls is None:
+            _log.warning(
+                "the broker's password for ZooKeeper can be read on the line", extra={"servers": self._connect}
+            )
+        timeout_ms = self._config[keys.ZOOKEEPER_SESSION_TIMEOUT_MS]
+        connection_timeout_ms = self._config[keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS] or timeout_ms
+        try:
+            return await ZooKeeperStore.open(
+                self._connect,
+                session_timeout=timeout_ms / 1000,
+                connection_timeout=connection_timeout_ms / 1000,
+                clock=clock,
+                access=self._access,
+            )
+        except ValueError as error:
+            raise InvalidConfig(str(error)) from error
+
+
+def configured_opening(config: BrokerConfig, tls: MakeContext | None = None) -> StoreOpening:
+    """The opening of the store that `config` names. `tls`: for connections to ZooKeeper. InvalidConfig."""
     connect = config[keys.ZOOKEEPER_CONNECT]
-    if connect is None:
-        return EmbeddedStore.open(Path(home) / METADATA_FILE)
-    from oncelog_broker.metadata.zookeeper import ZooKeeperStore
-
-    access = configured_access(config, tls)
-    if access.identity is not None and access.tls is None:
-        _log.warning("the broker's password for ZooKeeper can be read on the line", extra={"servers": connect})
-    timeout_ms = config[keys.ZOOKEEPER_SESSION_TIMEOUT_MS]
-    connection_timeout_ms = config[keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS] or timeout_ms
-    try:
-        return await ZooKeeperStore.open(
-            connect,
-            session_timeout=timeout_ms / 1000,
-            connection_timeout=connection_timeout_ms / 1000,
-            clock=clock,
-            access=access,
-        )
-    except ValueError as error:
-        raise InvalidConfig(str(error)) from error
+    return EmbeddedOpening() if connect is None else ZooKeeperOpening(config, connect, configured_access(config, tls))
 
 
 def described_store(config: BrokerConfig) -> str:

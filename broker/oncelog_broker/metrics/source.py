@@ -10,20 +10,25 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import listeners
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.producer_ids import ProducerIdManager
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.security.quotas.observed import Seen
 from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.fetch_sessions import FetchSessions
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
@@ -33,11 +38,34 @@ CONTROLLED_SHUTDOWN: Final = 6
 """Kafka's BrokerState."""
 
 
+class Observed(Protocol):
+    """The services of a broker, as far as metrics and health are read from them."""
+
+    config: BrokerConfig
+    clock: Clock
+    replicas: Replicas
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIdManager
+    fetch_sessions: FetchSessions
+
+    def key_ages(self) -> Iterable[tuple[str, float]]:
+        """Each listener that takes signed tokens, with the seconds since the keys for them were read (`Securities`)."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of this broker."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of a broker that metrics are read from."""
 
-    services: Services
+    services: Observed
     connections: Connections
     dispatcher: Dispatcher
     times: RequestTimes

@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import ImageView
 from oncelog_broker.replication.isr_keeper import AlterPartition
 from oncelog_broker.replication.lost_epochs import LostEpoch
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -49,17 +48,16 @@ class EpochRaiser:
         self,
         broker_id: int,
         replicas: Replicas,
-        image: Callable[[], ClusterImage],
+        metadata: ImageView,
         alter_partition: AlterPartition,
-        clock: Clock,
-        tasks: Tasks,
+        host: Host,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
-        self._image = image
+        self._metadata = metadata
         self._alter_partition = alter_partition
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
         self._told: set[LostEpoch] = set()
         self._asked: set[LostEpoch] = set()
         self._rest_seconds = FIRST_REST_SECONDS
@@ -124,7 +122,7 @@ class EpochRaiser:
             logger.warning("leader epochs were not raised", extra={"error": name, "count": count})
 
     def _request(self, lost: Iterable[LostEpoch]) -> AlterPartitionRequest:
-        image, topics = self._image(), dict[str, TopicData]()
+        image, topics = self._metadata.image, dict[str, TopicData]()
         for name, index, _, log_epoch, *_ in lost:
             topic, state = image.topic(name), image.partition(name, index)
             if topic is None or state is None:
@@ -183,5 +181,6 @@ def _refusals(response: AlterPartitionResponse) -> dict[str, int]:
 
 def _shown(lost: list[LostEpoch]) -> dict[str, object]:
     """Return fields for the log: the first partitions by name, with the epochs of their state and of their log."""
-    named = [f"{topic}-{index}: {epoch} < {last}" for topic, index, epoch, last, *_ in sorted(lost)[:NAMES_IN_A_LINE]]
-    return {"count": len(lost), "partitions": ", ".join(named) + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}
+    first = sorted(lost)[:NAMES_IN_A_LINE]
+    named = ", ".join(f"{each.topic}-{each.partition} ({each.leader_epoch}, log {each.log_epoch})" for each in first)
+    return {"count": len(lost), "partitions": named + (" ..." if len(lost) > NAMES_IN_A_LINE else "")}

@@ -14,16 +14,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
 from oncelog_broker.replication.following import BeginAt, CutAt, cut, is_still_at, position_of, take
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.throttle import ReplicationQuota
-from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES, is_known_disk_error
-from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.tasks import in_thread
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchResponse
 
@@ -59,11 +58,9 @@ class Fetchers:
         self,
         broker_id: int,
         peers: Peers,
-        image: Callable[[], ClusterImage],
+        metadata: ImageView,
         limits: Callable[[], FetchLimits],
-        clock: Clock,
-        tasks: Tasks,
-        slices: Slices,
+        host: Host,
         on_truncated: Callable[[Partition], None],
         note_log_starts: Callable[[], None],
         quota: ReplicationQuota | None = None,
@@ -71,11 +68,10 @@ class Fetchers:
         """`on_truncated` is told when a log is cut: it may be followed again, if it is not to be led by then."""
         self._broker_id = broker_id
         self._peers = peers
-        self._image = image
+        self._metadata = metadata
         self._limits = limits
-        self._clock = clock
-        self._tasks = tasks
-        self._slices = slices
+        self._host = host
+        self._tasks = host.tasks
         self._on_truncated = on_truncated
         self._note_log_starts = note_log_starts
         self._quota = quota or ReplicationQuota()
@@ -91,7 +87,7 @@ class Fetchers:
         fetcher = self._of.get(partition.leader)
         if fetcher is None:
             fetcher = self._of[partition.leader] = BrokerFetcher(
-                partition.leader, self._broker_id, self._peers, self._image, self._limits(), self._clock, self._slices,
+                partition.leader, self._broker_id, self._peers, self._metadata, self._limits(), self._host,
                 self._truncate, self._note_log_starts, self._quota,
             )  # fmt: skip
             self._tasks.supervise(f"fetch from broker {partition.leader}", fetcher.run)
@@ -154,10 +150,9 @@ class BrokerFetcher:
         source: int,
         broker_id: int,
         peers: Peers,
-        image: Callable[[], ClusterImage],
+        metadata: ImageView,
         limits: FetchLimits,
-        clock: Clock,
-        slices: Slices,
+        host: Host,
         truncate: Callable[[Partition, CutAt | BeginAt], None],
         note_log_starts: Callable[[], None],
         quota: ReplicationQuota,
@@ -165,10 +160,10 @@ class BrokerFetcher:
         self._source = source
         self._broker_id = broker_id
         self._peers = peers
-        self._image = image
+        self._metadata = metadata
         self._limits = limits
-        self._clock = clock
-        self._slices = slices
+        self._clock = host.clock
+        self._slices = host.slices
         self._truncate = truncate
         self._note_log_starts = note_log_starts
         self._quota = quota
@@ -214,7 +209,7 @@ class BrokerFetcher:
         while True:
             now = self._clock.monotonic()
             self._hold_back_throttled(now)
-            me = self._image().brokers.get(self._broker_id)
+            me = self._metadata.image.brokers.get(self._broker_id)
             request = self._plan.next_request(self._broker_id, -1 if me is None else me.epoch, now)
             if request is None:
                 await self._rest()

@@ -24,11 +24,6 @@ Turn = Callable[[], Awaitable[None]]
 """Returns when it is our turn again."""
 
 
-async def next_turn() -> None:
-    """In the next turn of the loop."""
-    await asyncio.sleep(0)
-
-
 class ImageChanges:
     """The partitions to be looked at. To be used on the event loop."""
 

@@ -12,13 +12,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import ImageView
 from oncelog_broker.replication.isr import changed_isr
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -74,20 +73,19 @@ class IsrKeeper:
         self,
         broker_id: int,
         replicas: Replicas,
-        image: Callable[[], ClusterImage],
+        metadata: ImageView,
         alter_partition: AlterPartition,
         lag_seconds: Callable[[], float],
-        clock: Clock,
-        tasks: Tasks,
+        host: Host,
     ) -> None:
         """`lag_seconds` gives replica.lag.time.max.ms, as it is now."""
         self._broker_id = broker_id
         self._replicas = replicas
-        self._image = image
+        self._metadata = metadata
         self._alter_partition = alter_partition
         self._lag_seconds = lag_seconds
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
         self._open: dict[Partition, Proposal] = {}
         self._not_before: dict[Partition, float] = {}
         """When the next proposal for a partition may come whose last one was refused."""
@@ -120,7 +118,7 @@ class IsrKeeper:
         (`returning_logs`): each is proposed the ISR that it has, by a replica which is not in it."""
         if self._asking_for_epochs is not None and not self._asking_for_epochs.done():
             return
-        image, request = self._image(), self._empty_request()
+        image, request = self._metadata.image, self._empty_request()
         for name, index in islice(partitions, MAX_PROPOSALS):
             topic, state = image.topic(name), image.partition(name, index)
             if topic is not None and state is not None:
@@ -154,7 +152,7 @@ class IsrKeeper:
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
         """Whether that incarnation of a broker is alive, as far as we know (KIP-903)."""
-        broker = self._image().brokers.get(broker_id)
+        broker = self._metadata.image.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
     # --- asking
@@ -227,7 +225,7 @@ class IsrKeeper:
         return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._own_epoch(), topics=[])
 
     def _own_epoch(self) -> int:
-        me = self._image().brokers.get(self._broker_id)
+        me = self._metadata.image.brokers.get(self._broker_id)
         return -1 if me is None else me.epoch
 
     def _take_all(self, proposals: Iterable[Proposal], response: AlterPartitionResponse) -> bool:

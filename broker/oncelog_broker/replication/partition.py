@@ -111,7 +111,7 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # What followers fetched from another leader, or from us before another, says nothing about this log (B8).
+            # What followers fetched from another leader, or from us before another, says nothing about this log.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset

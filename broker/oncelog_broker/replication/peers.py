@@ -21,9 +21,8 @@ from oncelog.address import Address
 from oncelog.backoff import backoff_s
 from oncelog.cancelling import is_being_cancelled
 from oncelog.errors import ConnectionFailed, KafkaError
-from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.runtime.network import Network
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.metadata.image import ClusterImage, ImageView
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.schema import Request
 
 if TYPE_CHECKING:
@@ -100,27 +99,26 @@ class _Link:
 
 
 class BrokerPeers:
-    """`Peers` over the network. `image` gives the current image, `listener` is the name of the inter-broker listener.
+    """`Peers` over the network. `listener` is the name of the inter-broker listener.
 
-    To be told of each image (`on_image`), and closed before `tasks`.
+    To be told of each image (`on_image`), and closed before the tasks of its host.
     """
 
     def __init__(
         self,
         node_id: int,
         listener: str,
-        image: Callable[[], ClusterImage],
-        network: Network,
-        tasks: Tasks,
+        metadata: ImageView,
+        host: Host,
         rng: random.Random | None = None,
         security: Callable[[], Security] | None = None,
     ) -> None:
         self._security = security
         self._node_id = node_id
         self._listener = listener
-        self._image = image
-        self._network = network
-        self._tasks = tasks
+        self._metadata = metadata
+        self._network = host.network
+        self._tasks = host.tasks
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._links: dict[tuple[int, Purpose], _Link] = {}
         self._is_closed = False
@@ -170,7 +168,7 @@ class BrokerPeers:
         """An open connection, after the backoff. Raises PeerUnavailable, KafkaError."""
         if self._is_closed:
             raise PeerUnavailable(broker_id, "this broker stops", may_be_sent=False)
-        place = self._place(self._image(), broker_id)
+        place = self._place(self._metadata.image, broker_id)
         if place is None:
             raise PeerUnavailable(broker_id, f"not registered with a listener {self._listener}", may_be_sent=False)
         link = self._links.get((broker_id, purpose))

@@ -22,13 +22,13 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
-from oncelog_broker.replication.image_changes import ImageChanges, Turn, next_turn
+from oncelog_broker.replication.image_changes import ImageChanges
 from oncelog_broker.replication.lost_epochs import LostEpochs
 from oncelog_broker.replication.partition import Partition, in_doubt
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
 from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,13 @@ class Fetching(Protocol):
         """Whether its leader answers: if not, nothing is known here of what is new."""
 
 
+OnOpened = Callable[[Collection[str]], None]
+"""Called with the names of topics of which other partitions are led now though the image is the same, because their
+logs are open, say."""
+MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
+"""Makes the `Fetching` of some replicas, given their `on_truncated`: each of the two needs the other."""
+
+
 class Replicas:
     """The partitions of one broker."""
 
@@ -65,22 +72,20 @@ class Replicas:
         broker_id: int,
         logs: LogManager,
         log_config: Callable[[Mapping[str, str]], LogConfig],
-        image: ClusterImage,
-        tasks: Tasks,
-        monotonic: Callable[[], float] = lambda: 0.0,
+        host: Host,
+        make_fetching: MakeFetching,
+        *,
         broker_epoch: int = -1,
         may_lead: Callable[[], bool] | None = None,
-        turn: Turn = next_turn,
     ) -> None:
-        """`log_config` resolves a topic's overrides to all its settings; `image` is the empty one to start from.
-        `broker_epoch`: of the broker's registration. `may_lead` is the gate: whether nobody else can have been made
-        leader. None where there is nobody else. `turn` lets others have theirs."""
+        """`log_config` resolves a topic's overrides to all its settings. `broker_epoch`: of the broker's registration.
+        `may_lead` is the gate: whether nobody else can have been made leader. None where there is nobody else."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._logs = logs
         self._log_config = log_config
-        self._image = image
-        self._monotonic = monotonic
+        self._image = ClusterImage("")
+        self._monotonic = host.clock.monotonic
         self._hosts: dict[tuple[str, int], Partition] = {}
         """All, led or followed."""
         self._leaders: dict[tuple[str, int], Partition] = {}
@@ -93,23 +98,30 @@ class Replicas:
         self.traffic_of_deleted = TopicTraffic()
         """Of topics that are no more."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
-        self._changes = ImageChanges(self._look_at, self._on_late_changes, tasks, turn)
-        self._hosted = HostedLogs(logs, tasks, self._is_wanted, self._on_opened)
+        turn = host.slices.pauses(0.0).here
+        self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
+        self._hosted = HostedLogs(logs, host.tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
-        self.on_opened: Callable[[Collection[str]], None] = lambda topics: None
-        """Called with the names of topics of which other partitions are led now though the image is the same, because
-        their logs are open, say."""
+        self._subscribers: list[OnOpened] = []
         self._waiting_followers: dict[int, set[WaitingFetch]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
         """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
-        self.fetching: Fetching | None = None
+        self._fetching = make_fetching(self.on_truncated)
         self.may_lead = may_lead
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
         """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
         expected to."""
+
+    def subscribe(self, on_opened: OnOpened) -> None:
+        """Call `on_opened` from now on."""
+        self._subscribers.append(on_opened)
+
+    def _tell_opened(self, topics: Collection[str]) -> None:
+        for on_opened in self._subscribers:
+            on_opened(topics)
 
     def doubt_logs(self) -> None:
         """Note that the machine lost its power before this start: all present logs may lack their ends."""
@@ -170,7 +182,7 @@ class Replicas:
         """The partition of a topic, by name or id, if this broker follows it and hears its leader (KIP-392)."""
         found = self._image.topic(topic) if isinstance(topic, str) else self._image.topic_by_id(topic)
         partition = None if found is None else self._hosts.get((found.name, index))
-        if partition is None or partition.leads or self.fetching is None or not self.fetching.hears(partition):
+        if partition is None or partition.leads or not self._fetching.hears(partition):
             return None
         return partition
 
@@ -268,10 +280,9 @@ class Replicas:
     def fetch_no_failed(self) -> None:
         """Fetch nothing more for logs that have failed. As long as nothing is written, a leader only hears where they
         end: it would go on to count on what is given up when they are opened again, and want them in the ISR."""
-        if self.fetching is not None:
-            for partition in self._hosts.values():
-                if partition.log.is_offline:
-                    self.fetching.forget(partition)
+        for partition in self._hosts.values():
+            if partition.log.is_offline:
+                self._fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
         """Try to open or create such a log again. The replica then fetches from the last synced offset on."""
@@ -321,7 +332,7 @@ class Replicas:
     async def until_opened(self, topic: str | None = None) -> None:
         """Return when every partition of `topic`, by default of all, that the image gave us so far is open, or offline.
 
-        Whoever is called back by `on_opened` has been.
+        Whoever has subscribed has been called.
         """
         if not self._is_opening(topic):
             return
@@ -359,14 +370,14 @@ class Replicas:
     async def on_registered(self, broker_epoch: int) -> None:
         """The broker was registered anew: what it leads by an older state it leads no more, until it is chosen again.
 
-        Those who coordinate are told by `on_opened`. Returns when that is so for all partitions.
+        Who has subscribed is told the topics. Returns when that is so for all partitions.
         """
         self._broker_epoch = broker_epoch
         for key in self._leaders:
             self._changes.note(key)
         topics = {name for name, _ in self._leaders}
         self._changes.begin()
-        self.on_opened(topics)
+        self._tell_opened(topics)
         await self.until_settled()
 
     async def until_settled(self) -> None:
@@ -384,7 +395,7 @@ class Replicas:
             self._take_role(topic, index, self._role_in(state))
 
     def _on_late_changes(self, topics: Collection[str]) -> None:
-        self.on_opened(topics)
+        self._tell_opened(topics)
         self._tell_who_waits()
 
     def leave(self) -> None:
@@ -444,17 +455,15 @@ class Replicas:
                 self._leaders.pop(key, None)
                 self._leaders_by_id.pop((partition.topic_id, partition.index), None)
                 partition.follow(role.leader, role.leader_epoch)
-            if self.fetching is not None:
-                if self.is_leaving and not role.is_in_sync:
-                    self.fetching.forget(partition)
-                elif is_news and role.has_leader and self._must_begin_anew(partition, role):
-                    self.fetching.begin_anew(partition)
-                elif is_news:
-                    self.fetching.follow(partition)
+            if self.is_leaving and not role.is_in_sync:
+                self._fetching.forget(partition)
+            elif is_news and role.has_leader and self._must_begin_anew(partition, role):
+                self._fetching.begin_anew(partition)
+            elif is_news:
+                self._fetching.follow(partition)
             return
         self._doubted.discard(key)
-        if self.fetching is not None:
-            self.fetching.forget(partition)
+        self._fetching.forget(partition)
         if partition.log.is_truncating:
             return  # `on_truncated` will be called
         partition.lead(
@@ -500,9 +509,9 @@ class Replicas:
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
             self._follow_role(partition, role)
-            self.on_opened({partition.topic})
-        elif self.fetching is not None:
-            self.fetching.follow(partition)
+            self._tell_opened({partition.topic})
+        else:
+            self._fetching.follow(partition)
 
     def _is_wanted(self, wanted: WantedLog) -> bool:
         return self._opening.get(wanted.key) is wanted
@@ -519,7 +528,7 @@ class Replicas:
             if isinstance(role, Lead | Follow):
                 self._adopt(topic, wanted.partition, role, log)
                 topics.add(wanted.topic)
-        self.on_opened(topics)
+        self._tell_opened(topics)
         self._tell_who_waits()
 
     def _tell_who_waits(self) -> None:
@@ -561,8 +570,7 @@ class Replicas:
             self._leaders_by_id.pop((partition.topic_id, index), None)
             partition.resign()
             partition.traffic.fold(partition.log.producer_state.counters)
-            if self.fetching is not None:
-                self.fetching.forget(partition)
+            self._fetching.forget(partition)
         if self._image.topic(topic) is None:
             # Of several partitions the first takes what all have counted, the others what has come to it since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):

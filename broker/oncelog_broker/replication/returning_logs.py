@@ -19,8 +19,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +40,13 @@ class ReturningLogs:
         self,
         replicas: Replicas,
         ask_for_new_epochs: Callable[[Collection[tuple[str, int]]], None],
-        clock: Clock,
-        tasks: Tasks,
+        host: Host,
     ) -> None:
         """`ask_for_new_epochs` asks the controller, once; the image shows what comes of it."""
         self._replicas = replicas
         self._ask_for_new_epochs = ask_for_new_epochs
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
         """How long each rests before the next attempt, and until when: monotonic, in seconds."""
 

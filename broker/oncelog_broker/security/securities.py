@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from oncelog_broker.config import security_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import inter_broker_listener, listeners
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.image import ImageView
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.first_users import parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
 
 
+class _Users(NamedTuple):
+    """What the cluster says of users."""
+
+    metadata: ImageView
+    login_key: bytes
+
+
 class Securities:
     """By the name of a listener."""
 
-    def __init__(self, config: BrokerConfig, image: Callable[[], ClusterImage], *, is_clustered: bool) -> None:
+    def __init__(self, config: BrokerConfig, *, is_clustered: bool) -> None:
         """Raises InvalidConfig."""
         parse_first_users(config[security_keys.SCRAM_FIRST_USERS])
-        self.login_key: bytes
-        """A secret of the cluster: set before a listener serves."""
+        self._users: _Users | None = None
         self._by_name = {
             listener.name: ListenerSecurity(
                 listener,
                 config,
-                lambda: image().user_configs,
-                lambda: self.login_key,
+                lambda: self._known_users().metadata.image.user_configs,
+                lambda: self._known_users().login_key,
                 is_inter_broker=is_clustered and listener.name == inter_broker_listener(config),
             )
             for listener in listeners(config)
         }
+
+    def begin(self, metadata: ImageView, login_key: bytes) -> None:
+        """Know the users, and the secret of the cluster, from now on. Only then may a listener serve: one is bound, and
+        its certificates are read, before the broker registers with its port, and what is known of users comes after."""
+        self._users = _Users(metadata, login_key)
+
+    def _known_users(self) -> _Users:
+        assert self._users is not None, "a listener serves before the broker has joined its cluster"
+        return self._users
 
     def __getitem__(self, listener: str) -> ListenerSecurity:
         return self._by_name[listener]

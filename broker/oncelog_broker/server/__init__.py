@@ -7,9 +7,10 @@ before a login. `connections` are those that are open, `connection` is one of th
 holds how much memory; `connection_rates` how fast connections may be made. `throttling` holds clients to their quotas,
 by what the `metered` context of a request counts. `refused_batches` are those that producers send again, first of all.
 `dispatch` goes from header (`known_header`) to handler by one of the `routes`, and from its answer to bytes; `served`
-says which APIs and versions there are, `handlers/` has one file per API key, and `context` says what a handler may
-reach and how it answers. `faulty` is what a test does to requests, and `refusals` how they are refused then.
-`fetch_sessions` are incremental fetches, `fetch_reads` what is read for consumers and for followers.
+says which APIs and versions there are, `handlers/` has one file per API key. `context` says who asks and how a handler
+answers, `services/` what the handlers of each room may reach. `faulty` is what a test does to requests, and `refusals`
+how they are refused then. `fetch_sessions` are incremental fetches, `fetch_reads` what is read for consumers and for
+followers.
 
 What several handlers share: `named` (things that a request names twice), `parts` (requests about very many partitions),
 `topic_ids`, `config_resources`, `acl_fields`, `quota_fields`, `transactional_errors`, `shown` (waiting for a change to

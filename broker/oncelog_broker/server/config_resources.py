@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.security.authorizer.rules import Rule
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import ResourceType
@@ -26,7 +26,7 @@ def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int,
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
 
 
-def existing_topic(name: str, context: RequestContext) -> str:
+def existing_topic(name: str, context: TopicContext) -> str:
     """`name`, if there is such a topic. Raises KafkaError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
     check_topic_name(name)
     if context.services.image.topic(name) is None:
@@ -34,7 +34,7 @@ def existing_topic(name: str, context: RequestContext) -> str:
     return name
 
 
-def broker_of(name: str, context: RequestContext) -> int | None:
+def broker_of(name: str, context: TopicContext) -> int | None:
     """The id of this broker, or None for "": what holds for all brokers. Raises KafkaError INVALID_REQUEST."""
     if name == "":
         return None
@@ -45,7 +45,7 @@ def broker_of(name: str, context: RequestContext) -> int | None:
     return context.services.node_id
 
 
-def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: RequestContext) -> None:
+def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: TopicContext) -> None:
     """Raises KafkaError, as the rules of the API say, where who asks may not."""
     if resource_type == ResourceType.TOPIC:
         context.require(of_topic, name)
@@ -59,7 +59,7 @@ async def change_configs(
     change_topic: Change,
     change_broker: Change,
     validate_only: bool,
-    context: RequestContext,
+    context: TopicContext,
 ) -> None:
     """Change the settings of a topic or broker, and return when they hold here. Raises KafkaError."""
     services = context.services

@@ -1,31 +1,17 @@
-"""What a request handler may reach: the parts of the broker, and who asks in which version."""
+"""Who asks in which version, what they may do, and how a handler answers them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
-from oncelog_broker.controller.acls import AclController
-from oncelog_broker.controller.configs import ConfigController
-from oncelog_broker.controller.elector import Elector
-from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.coordinator.client import Client
-from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
-from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from oncelog_broker.coordinator.transaction.markers import MarkerAppender
-from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.replication.isr_keeper import IsrKeeper
-from oncelog_broker.replication.peers import Peers
-from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
@@ -35,8 +21,6 @@ from oncelog_broker.security.authorizer.authorizer import ALL_OPERATIONS, Rights
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.answer_queue import Slot
 from oncelog_broker.server.connection import BrokerConnection
-from oncelog_broker.server.fetch_sessions import FetchSessions
-from oncelog_broker.server.refused_batches import RefusedBatches
 from oncelog_protocol.acls import CLUSTER_NAME, ResourceType
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
@@ -59,52 +43,38 @@ LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROU
 """Requests that wait for what others do, and whose effects, if they have any, are done by then."""
 
 
-@dataclass(slots=True)
-class Services:
-    """The parts of one broker that serve requests. `config` is replaced when dynamic settings change."""
+class CommonServices(Protocol):
+    """What the context itself needs, and any handler may reach. What a room of handlers needs beside: `services/`."""
 
     config: BrokerConfig
+    """As it is now: dynamic settings change it."""
+    is_clustered: bool
+    """Whether there may be other brokers."""
     clock: Clock
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
     """queued.max.requests: how many requests that take several steps are at work at a time."""
     deadlines: Deadlines
-    logs: LogManager
     metadata: MetadataCache
-    peers: Peers
-    replicas: Replicas
-    throttles: Throttles
-    isr_keeper: IsrKeeper
-    groups: GroupCoordinator
-    transactions: TransactionCoordinator
-    markers: MarkerAppender
-    elector: Elector
-    topics: TopicController
-    configs: ConfigController
-    acls: AclController
-    producer_ids: ProducerIdManager
-    fetch_sessions: FetchSessions
-    create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
-    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
-    authorizer: StandardAuthorizer | None = None
+    authorizer: StandardAuthorizer | None
     """None: everybody may do everything."""
-    key_ages: Callable[[], Iterable[tuple[str, float]]] = tuple
-    """Each listener that takes signed tokens, with the seconds since the keys for them were read (`Securities`)."""
 
     @property
     def image(self) -> ClusterImage:
         """The cluster as this broker knows it now."""
-        return self.metadata.image
 
     @property
     def node_id(self) -> int:
-        return self.config.node_id
+        """The id of this broker."""
 
 
-class RequestContext:
-    """What a handler may know beside its request. Valid while the request is handled."""
+S = TypeVar("S", bound=CommonServices, covariant=True)
+
+
+class RequestContext(Generic[S]):
+    """What a handler may know beside its request: who asks, and the services of its room. Valid while the request is
+    handled."""
 
     __slots__ = (
         "_effects_are_done",
@@ -124,7 +94,7 @@ class RequestContext:
 
     def __init__(
         self,
-        services: Services,
+        services: S,
         connection: BrokerConnection,
         api_key: int,
         version: int,
@@ -261,3 +231,7 @@ class RequestContext:
             is_unread=self.is_unread,
         )
         return self._slot
+
+
+AnyContext: TypeAlias = RequestContext[CommonServices]
+"""For who needs no more than what all handlers may reach."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.controller.elector import Elector
-from oncelog_broker.metadata.image import NO_CONTROLLER, ClusterImage
+from oncelog_broker.metadata.image import NO_CONTROLLER, ImageView
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.server.handlers.alter_partition import alter
@@ -24,17 +23,15 @@ ANSWER_SECONDS: Final = 10.0
 class ControllerCalls:
     """Each raises PeerUnavailable: nobody knows whether the controller has heard."""
 
-    def __init__(
-        self, node_id: int, image: Callable[[], ClusterImage], peers: Peers, elector: Elector, slices: Slices
-    ) -> None:
+    def __init__(self, node_id: int, metadata: ImageView, peers: Peers, elector: Elector, slices: Slices) -> None:
         self._node_id = node_id
-        self._image = image
+        self._metadata = metadata
         self._peers = peers
         self._elector = elector
         self._slices = slices
 
     def _controller(self) -> int:
-        controller = self._image().controller_id
+        controller = self._metadata.image.controller_id
         if controller == NO_CONTROLLER:
             raise PeerUnavailable(controller, "there is no controller")
         return controller

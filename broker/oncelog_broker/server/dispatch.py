@@ -1,6 +1,6 @@
 """From a frame to its handler, from the handler's answer to the bytes of the response.
 
-Handlers see one message shape whatever the version (architecture, law 6). A handler answers (`runtime/answers.py`) with
+Handlers see one message shape whatever the version. A handler answers (`runtime/answers.py`) with
 its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
 said in `connection.py`.
 """
@@ -24,7 +24,7 @@ from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.server.answer_queue import Slot, size_of
 from oncelog_broker.server.connection import BrokerConnection
 from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.context import RequestContext, Services
+from oncelog_broker.server.context import AnyContext, CommonServices, RequestContext
 from oncelog_broker.server.handlers.api_versions import unsupported_version
 from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
@@ -55,7 +55,7 @@ ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", 
 class Dispatcher:
     """Serves the requests of all connections of one broker."""
 
-    def __init__(self, services: Services, times: RequestTimes | None = None) -> None:
+    def __init__(self, services: CommonServices, times: RequestTimes | None = None) -> None:
         """`times`: where it is noted how long requests take."""
         self._services = services
         self.throttling: Throttling | None = None
@@ -146,7 +146,7 @@ class Dispatcher:
         run_steps(route.make())  # in a moment: this handler is here
         self._respond(unsupported_version(), route, context)
 
-    def _wait(self, answer: asyncio.Future[Any], route: Route, context: RequestContext, started: float) -> None:
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: AnyContext, started: float) -> None:
         connection, times = context.connection, route.times
         waiting = answered = 0.0
         if times is not None:
@@ -188,7 +188,7 @@ class Dispatcher:
         which=lambda _self, _response, _route, context, *_: ANSWER_POINTS.get(context.api_key),
         dropped=lambda: None,
     )
-    def _respond(self, response: Any, route: Route, context: RequestContext, slot: Slot | None = None) -> Answer[None]:
+    def _respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
         """Send the answer. One that was there at once was made within a slice, and is encoded in less than another; one
         that took longer may have any number of elements, so it is encoded in slices."""
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
@@ -203,7 +203,7 @@ class Dispatcher:
 
 
 def _serve_in_slices(
-    decoding: Steps[Any], route: Route, throttling: Throttling | None, context: RequestContext
+    decoding: Steps[Any], route: Route, throttling: Throttling | None, context: AnyContext
 ) -> Answer[Any]:
     """A request of very many elements, or the first one of its API and version."""
     request = context.in_slices(decoding)
@@ -228,7 +228,7 @@ def _decode_first(route: Route, frame: memoryview, position: int) -> Steps[Any]:
     return (yield from route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
 
 
-def _send(body: list[Buffer], route: Route, context: RequestContext, slot: Slot | None) -> None:
+def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | None) -> None:
     size = size_of(body)
     body[0] = RESPONSE_PREFIX.pack(4 + size, context.correlation_id)
     context.connection.respond([b"".join(body)] if size <= JOINED_BYTES and not route.has_records else body, slot)

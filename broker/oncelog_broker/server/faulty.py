@@ -15,7 +15,7 @@ from oncelog.fail_points.faults import Faults, crash
 from oncelog.fail_points.specification import Kind
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer, then
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_broker.server.refusals import refusal
 from oncelog_protocol.api import ApiKey, request_type
 from oncelog_protocol.errors import ErrorCode
@@ -42,7 +42,7 @@ class FaultyHandler:
         self._request_point = f"{api_name(key)}.request"
         self._answer_point = f"{api_name(key)}.answer"
 
-    def __call__(self, request: Any, context: RequestContext) -> Answer[Any]:
+    def __call__(self, request: Any, context: AnyContext) -> Answer[Any]:
         image = context.services.image  # now: a request may delete the topic that it names
         struck = self._struck(self._request_point, request, image)
         return then(self._before(struck, request, context), lambda go: self._go(go, request, context, image))
@@ -50,7 +50,7 @@ class FaultyHandler:
     def _struck(self, point: str, request: Any, image: ClusterImage) -> list[Fault]:
         return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
-    def _before(self, struck: Iterable[Fault], request: Any, context: RequestContext) -> Answer[Any]:
+    def _before(self, struck: Iterable[Fault], request: Any, context: AnyContext) -> Answer[Any]:
         """What is answered in place of the handler: GO_ON where that is to work."""
         delays: list[Fault] = []
         answer: Any = GO_ON
@@ -67,12 +67,12 @@ class FaultyHandler:
                 return None
         return self._later(delays, answer) if delays else answer
 
-    def _go(self, answer: Any, request: Any, context: RequestContext, image: ClusterImage) -> Answer[Any]:
+    def _go(self, answer: Any, request: Any, context: AnyContext, image: ClusterImage) -> Answer[Any]:
         if answer is not GO_ON:
             return answer
         return then(self._handler(request, context), lambda answer: self._after(answer, request, context, image))
 
-    def _after(self, answer: Any, request: Any, context: RequestContext, image: ClusterImage) -> Answer[Any]:
+    def _after(self, answer: Any, request: Any, context: AnyContext, image: ClusterImage) -> Answer[Any]:
         delays: list[Fault] = []
         for fault in self._struck(self._answer_point, request, image):
             if fault.action.kind is Kind.CRASH:

@@ -17,10 +17,10 @@ from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.answer_queue import SCATTER_BYTES
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_sessions import FetchPlan, Wanted
 from oncelog_broker.server.leader_hints import FIRST_FETCH_VERSIONS, LeaderHints
 from oncelog_broker.server.nearest_replica import STAY, NearestReplica, chooses
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -46,7 +46,7 @@ class FetchRead(ABC):
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, request: FetchRequest, context: RecordContext) -> None:
         self._replicas = context.services.replicas
         self._version = context.version
         self._copies_left = context.connection.copied_answer_bytes
@@ -142,7 +142,7 @@ class ConsumerRead(FetchRead):
 
     __slots__ = ("_by_id", "_context", "_followed", "_isolation_level", "_nearest")
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, request: FetchRequest, context: RecordContext) -> None:
         super().__init__(request, context)
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._context = context
@@ -237,7 +237,7 @@ class ReplicaRead(FetchRead):
     __slots__ = ("_broker_epoch", "_broker_id", "_ends", "_notes", "_now", "_quota", "joining")
 
     def __init__(
-        self, request: FetchRequest, context: RequestContext, broker_id: int, broker_epoch: int, *, notes: bool
+        self, request: FetchRequest, context: RecordContext, broker_id: int, broker_epoch: int, *, notes: bool
     ) -> None:
         super().__init__(request, context)
         self._broker_id = broker_id

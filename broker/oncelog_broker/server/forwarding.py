@@ -17,8 +17,8 @@ from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.metadata.image import NO_CONTROLLER
 from oncelog_broker.replication.peers import PeerUnavailable, Purpose
 from oncelog_broker.runtime.slices import with_pauses
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA
+from oncelog_broker.server.services.forwarding import ForwardingContext
 from oncelog_protocol.api import ApiKey, request_header_version, response_header_version, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -47,7 +47,7 @@ ENVELOPE_BYTES: Final = 64 * 1024
 """The most that an Envelope adds to a request, its principal and host included."""
 
 
-def controller_elsewhere(context: RequestContext) -> int | None:
+def controller_elsewhere(context: ForwardingContext) -> int | None:
     """Return the broker to which the request must be forwarded; None if this broker is the controller.
 
     Raises KafkaError NOT_CONTROLLER if no other broker is known to be the controller, and for a request that was
@@ -73,7 +73,7 @@ def controller_elsewhere(context: RequestContext) -> int | None:
     return controller
 
 
-async def pass_on(request: Request[R], controller: int, context: RequestContext, timeout_ms: float) -> R:
+async def pass_on(request: Request[R], controller: int, context: ForwardingContext, timeout_ms: float) -> R:
     """Forward `request` in the client's version and return the controller's answer.
 
     Raises KafkaError: NOT_CONTROLLER if it was not sent, REQUEST_TIMED_OUT if the outcome is unknown.
@@ -112,7 +112,7 @@ async def pass_on(request: Request[R], controller: int, context: RequestContext,
     return response
 
 
-async def _encoded(request: Request[Any], context: RequestContext) -> bytes:
+async def _encoded(request: Request[Any], context: ForwardingContext) -> bytes:
     key, version = ApiKey(context.api_key), context.version
     header = RequestHeader(
         request_api_key=key,
@@ -126,7 +126,7 @@ async def _encoded(request: Request[Any], context: RequestContext) -> bytes:
     return b"".join(parts)
 
 
-async def _decoded(data: bytes, context: RequestContext) -> Any:
+async def _decoded(data: bytes, context: ForwardingContext) -> Any:
     key, version = ApiKey(context.api_key), context.version
     try:
         _, position = codec(ResponseHeader, response_header_version(key, version)).decode_from(data)

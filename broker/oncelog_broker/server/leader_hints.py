@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.image import NO_LEADER, Topic
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_protocol.errors import ErrorCode
 
 FIRST_PRODUCE_VERSION: Final = 10
@@ -40,7 +40,7 @@ class LeaderHints:
 
     __slots__ = ("_context", "_count", "_leaders")
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: AnyContext) -> None:
         self._context = context
         self._leaders: set[int] = set()
         self._count = 0

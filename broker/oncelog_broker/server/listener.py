@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from oncelog_broker.config.listeners import Listener
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.network import Listening, Network
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.network import Listening
 from oncelog_broker.security.listener_security import ListenerSecurity
 from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.server.connection import BrokerConnection
@@ -34,9 +34,9 @@ DRAIN_SECONDS: Final = 2.0
 class Listeners:
     """All listening sockets of a broker and the connections they accepted."""
 
-    def __init__(self, network: Network, connections: Connections, clock: Clock) -> None:
-        self._network = network
-        self._clock = clock
+    def __init__(self, host: Host, connections: Connections) -> None:
+        self._network = host.network
+        self._clock = host.clock
         self._handshakes = Handshakes()
         self._dispatcher: Dispatcher | None = None
         self.connections = connections

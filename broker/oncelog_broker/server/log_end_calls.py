@@ -26,40 +26,38 @@ class LogEndCalls:
     def __init__(self, node_id: int, pause: Pause) -> None:
         self._node_id = node_id
         self._pause = pause
-        self._is_ready = asyncio.Event()
-        self._peers: Peers
-        self._replicas: Replicas
+        self._asked: asyncio.Future[tuple[Peers, Replicas]] = asyncio.get_running_loop().create_future()
+        """Who is asked. A future, since they are made after the registration with which this broker may be elected."""
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
         """Begin to ask: from now on this broker knows its logs and can reach the others."""
-        self._peers, self._replicas = peers, replicas
-        self._is_ready.set()
+        self._asked.set_result((peers, replicas))
 
     async def until_ready(self) -> None:
-        await self._is_ready.wait()
+        await asyncio.wait([self._asked])
 
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
     ) -> Mapping[PartitionKey, LogEnd]:
         """See `AskedBrokers`."""
-        await self._is_ready.wait()
+        peers, replicas = await asyncio.shield(self._asked)
         if broker == self._node_id:
-            return await self._own(keys)
+            return await self._own(replicas, keys)
         ends: dict[PartitionKey, LogEnd] = {}
         for start in range(0, len(keys), PARTITIONS_PER_REQUEST):
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
-            response = await self._peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
+            response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
                 return dict.fromkeys(keys, UNKNOWN)  # a broker of an older release, or one that does not trust us
             ends.update(_ends(response))
         return ends
 
-    async def _own(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, LogEnd]:
+    async def _own(self, replicas: Replicas, keys: Sequence[PartitionKey]) -> dict[PartitionKey, LogEnd]:
         ends: dict[PartitionKey, LogEnd] = {}
         for key in keys:
             await self._pause()
             try:
-                ends[key] = LogEnd(*self._replicas.log_end(*key))
+                ends[key] = LogEnd(*replicas.log_end(*key))
             except KafkaError as error:
                 if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                     ends[key] = OFFLINE

@@ -17,7 +17,7 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.security.quotas.limits import Limit
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import QuotaKey
@@ -41,7 +41,7 @@ class QuotaUse(Protocol):
     def count_processor(self, context: MeteredContext) -> float: ...
 
 
-class MeteredContext(RequestContext):
+class MeteredContext(AnyContext):
     """Valid as any other."""
 
     __slots__ = (

@@ -12,7 +12,7 @@ from typing import Final
 from oncelog_broker.config.broker_keys import RACK_AWARE_SELECTORS, REPLICA_SELECTOR_CLASS
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_protocol.messages.fetch import FetchRequest
 
 STAY: Final = -1
@@ -21,7 +21,7 @@ FIRST_VERSION: Final = 11
 """Of Fetch: from here on a consumer says where it is, and reads from any replica that it is sent to."""
 
 
-def chooses(context: RequestContext) -> bool:
+def chooses(context: AnyContext) -> bool:
     """Whether readers are sent to other replicas than the leader, and come to those."""
     return context.version >= FIRST_VERSION and context.services.config[REPLICA_SELECTOR_CLASS] in RACK_AWARE_SELECTORS
 
@@ -38,7 +38,7 @@ class NearestReplica:
         self._broker_id = broker_id
 
     @classmethod
-    def for_request(cls, request: FetchRequest, context: RequestContext) -> NearestReplica | None:
+    def for_request(cls, request: FetchRequest, context: AnyContext) -> NearestReplica | None:
         """None where there is nothing to choose: the consumer does not say where it is, or is where this broker is."""
         services = context.services
         if not chooses(context):

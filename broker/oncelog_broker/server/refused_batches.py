@@ -3,7 +3,7 @@
 Clients send several batches without waiting for answers. A broker that hears a moment later than they do that it leads
 a partition refuses the first ones, and is the leader when the next ones of the same sending arrive. Kafka tells these
 OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then goes on with a new epoch, in which it also numbers anew what the leader
-before had taken, and replicated, without an answer: that would be there twice (C24). And where a partition knows
+before had taken, and replicated, without an answer: that would be there twice. And where a partition knows
 nothing of a producer, it would take the later batch for its first one, and refuse the first one for ever.
 
 So a batch behind one that was refused is refused for the same reason, until that one came again. For some seconds only:

@@ -43,10 +43,11 @@ from oncelog_broker.security.quotas.limits import Limit, limit_for
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.security.quotas.usage import Usage
 from oncelog_broker.server.connection import BrokerConnection, PutOff
-from oncelog_broker.server.context import RequestContext, Services
+from oncelog_broker.server.context import AnyContext, CommonServices, RequestContext
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION
 from oncelog_broker.server.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
 from oncelog_broker.server.metered import STRICT_SINCE, MeteredContext
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
@@ -88,14 +89,14 @@ class Throttling:
 
     def context(
         self,
-        services: Services,
+        services: CommonServices,
         connection: BrokerConnection,
         api_key: int,
         version: int,
         correlation_id: int,
         client_id: str | None,
         request_bytes: int,
-    ) -> RequestContext:
+    ) -> AnyContext:
         """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
         in: what they may send is limited otherwise (`gate`). Raises PutOff."""
         gate, limits = connection.gate, connection.client_limits
@@ -123,7 +124,7 @@ class Throttling:
             request_bytes=request_bytes,
         )
 
-    def serve(self, handler: Handler, request: Any, context: RequestContext) -> Answer[Any]:
+    def serve(self, handler: Handler, request: Any, context: AnyContext) -> Answer[Any]:
         """What the handler answers, or what is answered in its place, with the time to wait."""
         if not isinstance(context, MeteredContext):
             return handler(request, context)
@@ -283,7 +284,7 @@ def _record_bytes(response: FetchResponse) -> int:
     return sum(len(partition.records or b"") for topic in response.responses for partition in topic.partitions)
 
 
-def _empty_fetch(request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
+def _empty_fetch(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
     """As Kafka answers who has to wait: with nothing. A session takes the request in and goes on; none is made, nor is
     one that the client gives up closed: it is thrown away when others need its place."""
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from oncelog_broker.config import authorizer_keys, security_keys, zookeeper_keys
+from oncelog_broker.config import authorizer_keys, security_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import START_ACCEPT
 from oncelog_broker.config.listener_config import ListenerConfig
@@ -38,17 +38,15 @@ from oncelog_broker.metadata.founding import UNKNOWN_STORE, FoundLogs
 from oncelog_broker.metadata.incarnation import SESSION_FILE, trace_directory
 from oncelog_broker.metadata.membership import patiently
 from oncelog_broker.metadata.metadata_copy import MetadataCopy, read_copy
-from oncelog_broker.metadata.opening import METADATA_FILE, open_store
+from oncelog_broker.metadata.opening import METADATA_FILE, StoreOpening
 from oncelog_broker.metadata.registration import Membership
 from oncelog_broker.metadata.restoring import restored_nodes
 from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
-from oncelog_broker.metadata.zk_access import MakeContext
 from oncelog_broker.replication.found_logs import Needed, found_logs, found_topics, highest_producer_id
 from oncelog_broker.replication.older_store import adopt_unknown
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.uuids import uuid_to_string
 
 logger = logging.getLogger(__name__)
@@ -63,12 +61,18 @@ class DataStart:
     """The directories and the store of one start. Made by `lock`; call `open_store` next, before all other methods."""
 
     def __init__(
-        self, config: BrokerConfig, disk: Disk, clock: Clock, directories: Sequence[DataDirectory], entropy: Entropy
+        self,
+        config: BrokerConfig,
+        opening: StoreOpening,
+        host: Host,
+        directories: Sequence[DataDirectory],
+        entropy: Entropy,
     ) -> None:
         """Internal: use `lock`."""
         self._config = config
-        self._disk = disk
-        self._clock = clock
+        self._opening = opening
+        self._disk = host.disk
+        self._clock = host.clock
         self._entropy = entropy
         self.directories = directories
         self.process = uuid_to_string(random_uuid(entropy))
@@ -80,19 +84,24 @@ class DataStart:
         self.verdict: Verdict
         self._copy = self._newest_copy()
         """The newest copy of the cluster's metadata. Used only if the store is empty."""
-        connect = config[zookeeper_keys.ZOOKEEPER_CONNECT]
-        self.kind = StoreKind.EMBEDDED if connect is None else StoreKind.ZOOKEEPER
+        self.kind = opening.kind
         self.home = self._store_home()
         """The data directory that has the embedded store, or in which it will be created."""
-        self.place = os.path.join(self.home, METADATA_FILE) if connect is None else connect
+        self.place = opening.place(self.home)
         """Where the metadata store is, for messages."""
 
     @classmethod
-    def lock(cls, config: BrokerConfig, disk: Disk, clock: Clock, entropy: Entropy = system_entropy) -> DataStart:
+    def lock(
+        cls,
+        config: BrokerConfig,
+        opening: StoreOpening,
+        host: Host,
+        entropy: Entropy = system_entropy,
+    ) -> DataStart:
         """Lock the data directories. LockHeld, MetaPropertiesError, NoteError, StoreFileError, OSError."""
-        directories = lock_directories(config.log_dirs, node_id=config.node_id, cluster_id=None, disk=disk)
+        directories = lock_directories(config.log_dirs, node_id=config.node_id, cluster_id=None, disk=host.disk)
         try:
-            return cls(config, disk, clock, directories, entropy)
+            return cls(config, opening, host, directories, entropy)
         except BaseException:
             for each in directories:
                 each.close(clean=False)
@@ -101,7 +110,7 @@ class DataStart:
     @property
     def described_store(self) -> str:
         """The name of the metadata store for messages."""
-        return self.place if self.kind is StoreKind.EMBEDDED else f"ZooKeeper at {self.place}"
+        return f"ZooKeeper at {self.place}" if self.kind is StoreKind.ZOOKEEPER else self.place
 
     def unlock(self) -> None:
         """Unlock the directories, unless the logs were opened: then the logs unlock them when they are closed."""
@@ -112,21 +121,21 @@ class DataStart:
 
     # --- the store
 
-    async def open_store(self, tls: MakeContext | None = None) -> MetadataStore:
+    async def open_store(self) -> MetadataStore:
         """Open the metadata store, compare it with the directories, and say in the log what is wrong.
 
         StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
         """
         if self.kind is StoreKind.EMBEDDED and not os.path.exists(self.place):
             self._judge(StoreFacts(self.kind, self.place))  # before an empty store is made
-            return await open_store(self._config, self.home, self._clock, tls)
-        store = await open_store(self._config, self.home, self._clock, tls)
+            return await self._opening.open(self.home, self._clock)
+        store = await self._opening.open(self.home, self._clock)
         try:
             ask = partial(read_store_facts, store, self._config.node_id, self.kind, self.place)
             found = await patiently(ask, store.session_timeout, self._clock)
             for each in self.directories:
                 each.check_owner(node_id=self._config.node_id, cluster_id=found.cluster_id)
-            if self.kind is StoreKind.ZOOKEEPER and found.cluster_id is None:
+            if self.kind.is_shared and found.cluster_id is None:
                 await self._read_store_file(found)
             else:
                 await self._judge_with(store, found)
@@ -138,7 +147,7 @@ class DataStart:
     async def cluster_id(self, store: MetadataStore) -> str:
         """Return the cluster id: for a new cluster that of the directories, else a random one. StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
-        agree = partial(agreed_cluster_id, store, known, is_shared=self.kind is StoreKind.ZOOKEEPER)
+        agree = partial(agreed_cluster_id, store, known, is_shared=self.kind.is_shared)
         return await patiently(agree, store.session_timeout, self._clock)
 
     def _store_home(self) -> str:
@@ -188,7 +197,7 @@ class DataStart:
         """Compare with a store that is not empty. If a directory is older, first look up the partitions whose only
         replica in sync is this broker. StartRefused, StoreUnavailable."""
         alone: Sequence[str] = ()
-        if self.kind is StoreKind.ZOOKEEPER and compare(self._facts(found)).has_older_directories:
+        if self.kind.is_shared and compare(self._facts(found)).has_older_directories:
             ask = partial(alone_in_sync, store, self._config.node_id)
             alone = await patiently(ask, store.session_timeout, self._clock)
         self._judge(found, alone=alone)

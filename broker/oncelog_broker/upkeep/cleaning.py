@@ -24,9 +24,8 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.disk import Disk
-from oncelog_broker.runtime.slices import Pace, Slices
-from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.slices import Pace
 from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
@@ -47,22 +46,19 @@ class LogCleaner:
         config: Callable[[], BrokerConfig],
         logs: LogManager,
         replicas: Replicas,
-        clock: Clock,
-        tasks: Tasks,
-        slices: Slices,
-        disk: Disk,
+        host: Host,
     ) -> None:
         """`config` gives the settings as they are now: some may change while the broker runs."""
         self._config = config
         self._logs = logs
         self._replicas = replicas
-        self._clock = clock
-        self._tasks = tasks
-        self._slices = slices
-        self._disk = disk
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._slices = host.slices
+        self._disk = host.disk
         self._uncleanable: set[PartitionLog] = set()
         """Corrupt logs: left alone until the broker starts again."""
-        self._finished = clock.monotonic()
+        self._finished = host.clock.monotonic()
         """When it last found that no log was due, or was made."""
 
     def start(self) -> None:

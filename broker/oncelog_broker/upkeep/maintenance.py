@@ -18,10 +18,10 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES, is_known_disk_error
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import Pauses
-from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_broker.runtime.tasks import in_thread
 from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 
@@ -38,15 +38,13 @@ ROOM_SECONDS: Final = 10.0
 class LogMaintenance:
     """The background tasks over all logs of one broker."""
 
-    def __init__(
-        self, config: Callable[[], BrokerConfig], logs: LogManager, replicas: Replicas, clock: Clock, tasks: Tasks
-    ) -> None:
+    def __init__(self, config: Callable[[], BrokerConfig], logs: LogManager, replicas: Replicas, host: Host) -> None:
         """`config` gives the settings as they are now: some may change while the broker runs."""
         self._config = config
         self._logs = logs
         self._replicas = replicas
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = host.clock
+        self._tasks = host.tasks
 
     def start(self) -> None:
         """Start them; they end with the broker's tasks."""

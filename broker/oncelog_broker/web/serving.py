@@ -7,15 +7,12 @@ from collections.abc import Callable
 from oncelog_broker.config.http_keys import http_address
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.metrics.scraping import Scraper
-from oncelog_broker.metrics.source import Parts
+from oncelog_broker.metrics.source import Observed, Parts
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.runtime.addresses import is_loopback
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.network import Network
-from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.context import Services
 from oncelog_broker.server.dispatch import Dispatcher
 from oncelog_broker.web.health import Condition, Readiness
 from oncelog_broker.web.http_listener import HttpListener
@@ -27,18 +24,16 @@ async def serve_http(
     node_id: int,
     readiness: Readiness,
     parts: Callable[[], Parts | None],
-    network: Network,
-    slices: Slices,
-    clock: Clock,
+    host: Host,
 ) -> HttpListener:
     """Listen at `address`. Raises InvalidConfig, OSError."""
     where = http_address(address)
-    pages = Pages(node_id, readiness, Scraper(parts, slices, clock), is_on_loopback=is_loopback(where.host))
-    return await HttpListener.open(where, pages, network)
+    pages = Pages(node_id, readiness, Scraper(parts, host.slices, host.clock), is_on_loopback=is_loopback(where.host))
+    return await HttpListener.open(where, pages, host.network)
 
 
 def begin_to_tell(
-    readiness: Readiness, services: Services, connections: Connections, dispatcher: Dispatcher, times: RequestTimes
+    readiness: Readiness, services: Observed, connections: Connections, dispatcher: Dispatcher, times: RequestTimes
 ) -> Parts:
     """The broker serves: what metrics are read from, and from now on what keeps it from being ready."""
     readiness.conditions += conditions(services)
@@ -47,7 +42,7 @@ def begin_to_tell(
     return Parts(services, connections, dispatcher, times, watch)
 
 
-def conditions(services: Services) -> list[Condition]:
+def conditions(services: Observed) -> list[Condition]:
     """What may keep a broker that serves from being ready."""
     replicas = services.replicas
 

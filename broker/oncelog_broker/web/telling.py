@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog_broker.runtime.host import Host
 from oncelog_broker.web.health import Readiness
 
 if TYPE_CHECKING:
-    from oncelog_broker.metrics.source import Parts
+    from oncelog_broker.metrics.source import Observed, Parts
     from oncelog_broker.observability.request_times import RequestTimes
-    from oncelog_broker.runtime.clock import Clock
-    from oncelog_broker.runtime.network import Network
-    from oncelog_broker.runtime.slices import Slices
     from oncelog_broker.server.connections import Connections
-    from oncelog_broker.server.context import Services
     from oncelog_broker.server.dispatch import Dispatcher
     from oncelog_broker.web.http_listener import HttpListener
 
@@ -30,19 +27,19 @@ class Telling:
         self._parts: Parts | None = None
         """What metrics are read from, while the broker serves."""
 
-    async def listen(self, address: str, node_id: int, network: Network, slices: Slices, clock: Clock) -> None:
+    async def listen(self, address: str, node_id: int, host: Host) -> None:
         """Answer from now on. Raises InvalidConfig, OSError."""
         from oncelog_broker.observability.request_times import RequestTimes
         from oncelog_broker.web.serving import serve_http
 
         self.times = RequestTimes()
-        self.listener = await serve_http(address, node_id, self._readiness, lambda: self._parts, network, slices, clock)
+        self.listener = await serve_http(address, node_id, self._readiness, lambda: self._parts, host)
 
     def does(self, what: str) -> None:
         """What the broker does instead of serving."""
         self._readiness.doing = what
 
-    def begin(self, services: Services, connections: Connections, dispatcher: Dispatcher) -> None:
+    def begin(self, services: Observed, connections: Connections, dispatcher: Dispatcher) -> None:
         """The broker serves: it is ready, unless something of what it has is not."""
         if self.times is not None:
             from oncelog_broker.web.serving import begin_to_tell

@@ -15,6 +15,7 @@ from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.items import the_one
 from oncelog.cluster import NO_NODE, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.group_offsets import OffsetAndMetadata
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -189,7 +190,7 @@ class GroupAdmin:
 
         return (await self._coordinators.each([group_id], ask))[group_id] if indexes else frozenset()
 
-    async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Set the committed offsets of a group without members.
 
         Raises KafkaError (UNKNOWN_MEMBER_ID while the group has members), PartialFailure.
@@ -200,9 +201,13 @@ class GroupAdmin:
 
         async def ask(group_id: str, node_id: int) -> None:
             topics = {name: topic_type(name=name, partitions=[]) for name in {key.topic for key in offsets}}
-            for (name, index), offset in offsets.items():
+            for (name, index), each in offsets.items():
+                offset, metadata, leader_epoch = OffsetAndMetadata(each) if isinstance(each, int) else each
                 partition = topic_type.OffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_metadata=""
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_leader_epoch=leader_epoch,
+                    committed_metadata=metadata,
                 )
                 topics[name].partitions.append(partition)
             request = OffsetCommitRequest(group_id=group_id, member_id="", topics=list(topics.values()))

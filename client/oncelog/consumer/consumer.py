@@ -21,7 +21,7 @@ from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
-from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord
+from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
 from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
@@ -378,16 +378,20 @@ class Consumer(Opened):
             return nullcontext()
         return self._spans.tracing.processing(records, self.config.client_id, self.config.group_id)
 
-    async def poll_columns(
-        self, timeout_ms: int = 0, *, leaves_runs: bool = False
-    ) -> dict[TopicPartition, list[ColumnBatch]]:
+    async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
         """As `poll`, as columns, batch by batch: all that is buffered of one partition (fetch.max.bytes bounds it).
 
-        For those who make tables of them: no object is made for a record. With `leaves_runs` nor is one made for each
-        value of records that differ in content only, see `ColumnBatch`. Raises as `poll`.
+        For those who make tables of them: no object is made for a record. Raises as `poll`.
         """
-        take = partial(FetchedPartition.take_columns, leaves_runs=leaves_runs)
-        return await self._poll(timeout_ms, self._taking(take))
+        return await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
+
+    async def poll_undecoded(self, timeout_ms: int = 0) -> dict[TopicPartition, list[UndecodedBatch]]:
+        """As `poll_columns`, but the records stay bytes, decompressed: for those who decode many batches at once.
+
+        Markers and what was aborted are left out, CRCs are checked. Not to be called between polls for records, which
+        may have decoded more than they returned. Raises as `poll`.
+        """
+        return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
     async def poll_headers(self, timeout_ms: int = 0) -> dict[TopicPartition, list[BatchHeader]]:
         """As `poll_columns`, but of each batch only what the log says of it: who wrote it, and its sequence numbers.

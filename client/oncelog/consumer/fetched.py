@@ -14,10 +14,12 @@ from oncelog.consumer.records import (
     BatchHeader,
     ColumnBatch,
     ConsumerRecord,
+    UndecodedBatch,
     columns_of,
     decode_batch,
     decode_columns,
     header_of,
+    undecoded,
 )
 from oncelog.errors import CorruptRecords
 from oncelog.group_offsets import MAX_OFFSET
@@ -32,10 +34,10 @@ def _as_columns(batch: RecordBatch, _topic: str, _partition: int, from_offset: i
     return decode_columns(batch, from_offset, limit)
 
 
-def _as_columns_with_runs(
+def _as_undecoded(
     batch: RecordBatch, _topic: str, _partition: int, from_offset: int, limit: int
-) -> ColumnBatch | None:
-    return decode_columns(batch, from_offset, limit, leaves_runs=True)
+) -> UndecodedBatch | None:
+    return undecoded(batch, from_offset, limit)
 
 
 def _as_header(batch: RecordBatch, _topic: str, _partition: int, _from_offset: int, _limit: int) -> BatchHeader:
@@ -160,17 +162,24 @@ class FetchedPartition:
         self.next_offset = record.offset + 1
         return record
 
-    def take_columns(self, *, leaves_runs: bool = False) -> list[ColumnBatch]:
-        """All that is left, batch by batch; with `leaves_runs` with runs of values as such. Raises as `take`."""
-        decode = _as_columns_with_runs if leaves_runs else _as_columns
+    def take_columns(self) -> list[ColumnBatch]:
+        """All that is left, batch by batch. Raises as `take`."""
         taken: list[ColumnBatch] = []
         if self._index < len(self._records):  # the rest of what was decoded for `take`
             rest, self._records, self._index = self._records[self._index :], [], 0
             taken.append(columns_of(rest))
             self._advance(rest[-1])
-        while (columns := self._next_of(decode, has_some=bool(taken))) is not None:
+        while (columns := self._next_of(_as_columns, has_some=bool(taken))) is not None:
             taken.append(columns)
             self.next_offset = columns.offsets[-1] + 1
+        return taken
+
+    def take_undecoded(self) -> list[UndecodedBatch]:
+        """All batches that are left and may have records to show. Raises as `take`."""
+        taken: list[UndecodedBatch] = []
+        while (batch := self._next_of(_as_undecoded, has_some=bool(taken))) is not None:
+            taken.append(batch)
+            self.next_offset = batch.end
         return taken
 
     def take_headers(self) -> list[BatchHeader]:

@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import RecordBatch
-from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, FieldRun, Headers, read_columns
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES, Headers, read_columns, records_view
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -34,8 +34,7 @@ class ConsumerRecord(NamedTuple):
 class ColumnBatch:
     """Records of one batch, a list for each field; all lists have the same length, and none is empty.
 
-    For tables: no object is made for a record. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME. Who asked for it
-    (`leaves_runs`) finds long runs of values in `value_runs` only, in order, and None for each of them in `values`.
+    For tables: no object is made for a record. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
     """
 
     offsets: list[int]
@@ -45,7 +44,6 @@ class ColumnBatch:
     headers: list[Headers]
     timestamp_type: int
     leader_epoch: int
-    value_runs: Sequence[FieldRun] = ()
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
         """What has offsets from `start` on, below `end`; None where there is none. Itself where that is all."""
@@ -56,8 +54,33 @@ class ColumnBatch:
             return self
         part = slice(low, high)
         fields = (self.offsets[part], self.timestamps_ms[part], self.keys[part], self.values[part], self.headers[part])
-        runs = [left for run in self.value_runs if (left := run.cut(low, high)) is not None]
-        return ColumnBatch(*fields, self.timestamp_type, self.leader_epoch, runs)
+        return ColumnBatch(*fields, self.timestamp_type, self.leader_epoch)
+
+
+class UndecodedBatch(NamedTuple):
+    """A batch whose records are decompressed, and not decoded. Its records are those with offsets from `start` on,
+    below `end`: a batch may begin before the offset that was asked for. `data` is a view of the answer that brought the
+    batch where it was not compressed."""
+
+    batch: RecordBatch
+    data: bytes | memoryview
+    start: int
+    end: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the batch may have records outside of the bounds."""
+        return self.batch.base_offset < self.start or self.batch.next_offset > self.end
+
+    def cut(self, start: int, end: int) -> UndecodedBatch | None:
+        """The same with these bounds as well; None where no offset is within them."""
+        low, high = max(start, self.start), min(end, self.end, self.batch.next_offset)
+        return self._replace(start=low, end=high) if max(low, self.batch.base_offset) < high else None
+
+    def decoded(self) -> ColumnBatch | None:
+        """The records; None where there is none. Raises CorruptBatch."""
+        columns = decode_columns(self.batch, self.start, len(self.data))
+        return None if columns is None else columns.cut(self.start, self.end)
 
 
 class BatchHeader(NamedTuple):
@@ -78,22 +101,26 @@ _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tupl
 
 
 def decode_columns(
-    batch: RecordBatch,
-    from_offset: int,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-    *,
-    leaves_runs: bool = False,
+    batch: RecordBatch, from_offset: int, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> ColumnBatch | None:
     """As `decode_batch`, as columns; None where no record is left. Raises CorruptBatch."""
-    columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes, leaves_runs=leaves_runs)
+    columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     if columns.error is not None:
         raise columns.error
     fields = (columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers)
     timestamp_type = LOG_APPEND_TIME if batch.is_log_append_time else CREATE_TIME
-    decoded = ColumnBatch(*fields, timestamp_type, batch.partition_leader_epoch, columns.value_runs or ())
+    decoded = ColumnBatch(*fields, timestamp_type, batch.partition_leader_epoch)
     if columns.offsets and columns.offsets[0] >= from_offset:
         return decoded
     return decoded.cut(from_offset, batch.next_offset)
+
+
+def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int) -> UndecodedBatch | None:
+    """None where the batch has no record at `from_offset` or after, by its header. Raises CorruptBatch."""
+    data = records_view(batch, max_decompressed_bytes)
+    if not batch.records_count or batch.next_offset <= from_offset:
+        return None
+    return UndecodedBatch(batch, data, from_offset, batch.next_offset)
 
 
 def header_of(batch: RecordBatch) -> BatchHeader:

@@ -10,5 +10,6 @@ tailing.py       records as they come
 producers.py     a partition: its ends, producers, and why it is held back
 transactions.py  open transactions, what they hold back and for whom
 lag_history.py   groups, sampled: how far behind they were
+query_history.py streaming queries of Spark, sampled by the metrics that they serve
 groups.py        a group: members, positions, and where a reset would move it
 """

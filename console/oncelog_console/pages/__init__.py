@@ -9,5 +9,6 @@ tail.py          /tail: records as they come, as server-sent events
 groups.py        /groups, /group
 resets.py        /group/reset: where it would move a group, then doing it
 transactions.py  /transactions
+queries.py       /queries, /query: streaming queries of Spark
 ends.py          /transaction/abort, /transaction/fence: asking back, then doing it
 """

@@ -1,4 +1,4 @@
-"""Whether a checkpoint is this job's: by the topics of which it has offsets. Pure.
+"""What the offsets of a checkpoint tell: whether it is this job's, by its topics; where its sources are. Pure.
 
 A checkpoint holds one file for each batch, `offsets/N`: a version, a line about the batch, and a line for each input,
 the JSON of its offsets.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from oncelog_pipeline.jobs.job import Input
 from oncelog_pipeline.jobs.keys import JobError
-from oncelog_pipeline.source.offsets import FROM, IDS, INITIAL
+from oncelog_pipeline.source.offsets import MARKS, STREAM
 
 LINES_BEFORE: Final = 2
 NOTHING: Final = "-"
@@ -31,6 +31,19 @@ def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> No
             raise JobError(_other(location, f"it has read {', '.join(strange)}, which this job does not"))
 
 
+def sources_in(offsets: str) -> list[dict[str, Any]]:
+    """The offsets of each input that is ours and has some. `offsets` is the text of a file of offsets."""
+    found = []
+    for line in offsets.strip().splitlines()[LINES_BEFORE:]:
+        try:
+            read = json.loads(line)
+        except ValueError:
+            continue  # NOTHING, or the file is torn
+        if isinstance(read, dict) and STREAM in read:
+            found.append(read)
+    return found
+
+
 def _topics(line: str) -> list[str]:
     if line == NOTHING:
         return []
@@ -38,7 +51,7 @@ def _topics(line: str) -> list[str]:
         read = json.loads(line)
     except ValueError:
         return []
-    return [name for name in read if name not in (FROM, IDS, INITIAL)] if isinstance(read, dict) else []
+    return [name for name in read if name not in MARKS] if isinstance(read, dict) else []
 
 
 def _reads(job_input: Input, topic: str) -> bool:

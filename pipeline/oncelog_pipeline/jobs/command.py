@@ -14,7 +14,17 @@ from oncelog_pipeline.jobs.audit.command import audit
 from oncelog_pipeline.jobs.running import failing, log_option
 from oncelog_pipeline.jobs.state_command import state
 
+MAX_PORT: Final = 65_535
 STOPPED: Final = "stopped; started again, the job goes on where it was"
+
+
+def _host_and_port(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
+    if given is None:
+        return None
+    host, colon, port = given.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > MAX_PORT:
+        raise click.BadParameter(f"{given!r} is not HOST:PORT, such as 127.0.0.1:9405")
+    return host.strip("[]"), int(port)
 
 
 @click.group()
@@ -30,9 +40,22 @@ def pipeline() -> None:
 @click.argument("job_file", type=click.Path(dir_okay=False, path_type=Path), metavar="JOB.toml")
 @click.option("--available-now", is_flag=True, help="Read what there is, and end, whatever the trigger in the file.")
 @click.option("--check", "checks_only", is_flag=True, help="Only look whether the file is right.")
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    callback=_host_and_port,
+    help="Serve the metrics of the job there, at /metrics, for Prometheus and `oncelog console`; port 0: any.",
+)
 @output_option
 @log_option
-def run(job_file: Path, available_now: bool, checks_only: bool, output: str | None, log_level: str) -> None:
+def run(
+    job_file: Path,
+    available_now: bool,
+    checks_only: bool,
+    metrics: tuple[str, int] | None,
+    output: str | None,
+    log_level: str,
+) -> None:
     """Run the job of a file: topics in, a query, a topic or Parquet out, exactly once.
 
     Started again, also after a kill -9, it goes on where it was. Ctrl-C ends it.
@@ -65,7 +88,10 @@ def run(job_file: Path, available_now: bool, checks_only: bool, output: str | No
         from oncelog_pipeline.jobs.run import with_what_there_is
 
         rows = run_job(
-            with_what_there_is(job) if available_now else job, form=chosen_format(output), log_level=log_level
+            with_what_there_is(job) if available_now else job,
+            form=chosen_format(output),
+            log_level=log_level,
+            metrics=metrics,
         )
     tell(total_line(rows))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from oncelog_pipeline.source.lag import read_offsets
+from oncelog_pipeline.source.lag import lag_of
 
 HEADINGS: Final = ("Batch", "Begun", "Rows", "Rows/s", "Lag", "Seconds", "Transaction")
 NOTHING: Final = "nothing to commit"
@@ -76,18 +76,6 @@ def said(batch: int, rows: int, transactions: Transactions) -> str:
     if transactions.decided_batch >= batch:
         what = COMMITTED
     return what if not transactions.open else f"{what}, {transactions.open} of the next batch open"
-
-
-def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Over all sources, how many offsets lay between where the batch ended and where the partitions did."""
-    total = None
-    for source in sources:
-        end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
-        if end is None or latest is None:
-            continue
-        behind = sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
-        total = behind if total is None else total + behind
-    return total
 
 
 def total_line(rows: Sequence[BatchRow]) -> str:

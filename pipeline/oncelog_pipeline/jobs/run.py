@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oncelog.cli.output import tell
 from oncelog_pipeline.jobs.checkpoint import check_checkpoint
-from oncelog_pipeline.jobs.job import Job, Trigger
+from oncelog_pipeline.jobs.job import WRITE_ID_OPTION, Job, Trigger
 from oncelog_pipeline.jobs.job_file import URL
 from oncelog_pipeline.jobs.progress import BatchRow
 from oncelog_pipeline.jobs.session import session
@@ -21,10 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-def run(job: Job, *, form: str, log_level: str) -> list[BatchRow]:
-    """Until it has read everything (available_now), or is stopped. Raises JobError, and what Spark raises."""
+def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None = None) -> list[BatchRow]:
+    """Run a job until it has read everything (available_now), or is stopped. `metrics`: host and port of its /metrics.
+
+    Raises JobError, OSError where it cannot listen there, and what Spark raises.
+    """
     check(job)
-    with session(job.name, job.spark, log_level=log_level, folder=job.directory) as spark:
+    with (
+        session(job.name, job.spark, log_level=log_level, folder=job.directory) as spark,
+        _measured(spark, job, metrics),
+    ):
         return run_in(spark, job, form=form)
 
 
@@ -50,6 +57,24 @@ def check(job: Job) -> None:
     if batches:
         last = max(batches, key=lambda path: int(path.name))
         check_checkpoint(job.checkpoint, last.read_text(encoding="utf-8"), job.inputs)
+
+
+@contextmanager
+def _measured(spark: SparkSession, job: Job, address: tuple[str, int] | None) -> Iterator[None]:
+    if address is None:
+        yield
+        return
+    from oncelog_pipeline.metrics import serve_query_metrics
+
+    host, port = address
+    write_id = {} if job.output.write_id is None else {WRITE_ID_OPTION: job.output.write_id}
+    sink = None if job.output.parquet is not None else {**job.output.options, **write_id}
+    server = serve_query_metrics(spark, port, host, sink=sink)
+    tell(f"metrics of this job: {server.url}")
+    try:
+        yield
+    finally:
+        server.close()
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -10,18 +12,23 @@ import click
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, client_settings, output_option, parsed
 from oncelog.cli.output import Column, count, say, show_rows, tell
 from oncelog.cli.running import Failure, run
+from oncelog_pipeline.jobs.checkpoint import sources_in
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from oncelog import TopicPartition
     from oncelog_pipeline.sink.cluster import KafkaCluster
     from oncelog_pipeline.sink.state import State
+    from oncelog_pipeline.source.offsets import Offsets
+    from oncelog_pipeline.source.plans import Move
 
 T = TypeVar("T")
 
 COLUMNS: Final = tuple(map(Column.headed, ("Query", "Batch", "Rows", "Transactions", "Lost partitions", "Run")))
 ONE_COLUMNS: Final = tuple(map(Column.headed, ("Partition", "Rows", "Transactional id", "Topic", "First offset")))
+PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Stream", "Topic", "Partition", "Start", "End")))
 TASK_TIMEOUT_MS: Final = 60_000
 """Of no transaction: these commands write no rows."""
 
@@ -55,7 +62,7 @@ def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...
     release decided.
     """
     states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
-    show_rows(COLUMNS, [_row(query, found) for query, found in sorted(states.items())], output)
+    show_rows(COLUMNS, [_row(query, found.state) for query, found in sorted(states.items())], output)
 
 
 @state.command()
@@ -78,6 +85,63 @@ def show(
         digest = None if each.digest is None else each.digest.rows
         rows.append((each.partition, digest, transaction.transactional_id, first.topic, first.offset))
     show_rows(ONE_COLUMNS, rows, output)
+
+
+@state.command()
+@click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@bootstrap_option
+@settings_option
+@output_option
+def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...], output: str | None) -> None:
+    """Show which offsets the batch reads that was planned last, of each source of CHECKPOINT, a local directory.
+
+    Brokers keep the plan, so it may be newer than a checkpoint that was set back. Standard error says with which
+    startingOffsets a new checkpoint begins just after that batch, if `show` says that it was decided, or just before
+    it, if not.
+
+    Plain output: stream, topic, partition, first offset, offset after the last.
+    """
+    from oncelog_pipeline.source.offsets import offsets_to
+
+    sources = sources_in(_last_offsets(checkpoint))
+    if not sources:
+        raise Failure(
+            f"{checkpoint} does not tell the stream of a source: oncelog groups list names the groups of all streams,"
+            " which oncelog groups describe shows"
+        )
+    rows: list[tuple[object, ...]] = []
+    for stream, positions, moves in run(lambda: _plans(bootstrap, settings, sources), bootstrap):
+        rows += [(stream, *partition, move.start, move.end) for partition, move in sorted(moves.items())]
+        before = {partition: move.start for partition, move in moves.items()}
+        after = {partition: move.end for partition, move in moves.items()}
+        tell(f"startingOffsets after it: {json.dumps(offsets_to(positions | after))}")
+        tell(f"startingOffsets before it: {json.dumps(offsets_to(positions | before))}")
+    show_rows(PLAN_COLUMNS, rows, output)
+
+
+def _last_offsets(checkpoint: Path) -> str:
+    """The text of the newest file of offsets; empty where there is none."""
+    files = [each for each in (checkpoint / "offsets").glob("*") if each.name.isdecimal()]
+    return max(files, key=lambda each: int(each.name)).read_text() if files else ""
+
+
+async def _plans(
+    bootstrap: str, settings: tuple[tuple[str, str], ...], sources: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, Offsets, Mapping[TopicPartition, Move]]]:
+    """The stream of each source, where it was in all partitions, and what its newest plan moves. Raises KafkaError."""
+    from oncelog import Admin
+    from oncelog_pipeline.source.offsets import offsets_from, stream_from
+    from oncelog_pipeline.source.plans import GROUP_PREFIX, plans_from
+
+    found = []
+    async with Admin(bootstrap, **client_settings(settings)) as admin:
+        for source in sources:
+            stream = str(stream_from(source))
+            committed = await admin.groups.offsets(GROUP_PREFIX + stream)
+            plans = plans_from({partition: each.metadata for partition, each in committed.items()}).plans
+            positions = offsets_from(source) | {partition: each.offset for partition, each in committed.items()}
+            found.append((stream, positions, plans[-1].moves if plans else {}))
+    return found
 
 
 @state.command()
@@ -128,17 +192,19 @@ def reset(
 @topic_option
 @settings_option
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
-    """Commit what was decided by batch writes without a writeId whose driver died before it had committed all.
+    """Commit what was decided and is still open, as its driver died before it had committed all.
 
-    The next such write does this, too.
+    A query that is started again does this itself, if its transactions have not timed out by then; so this command is
+    for a query that stays down for longer than transaction.timeout.ms, and for batch writes without a writeId, of which
+    the next one does it, too. It is right at any time, also beside a query that runs.
     """
-    from oncelog_pipeline.sink.orphans import finish_orphans
+    from oncelog_pipeline.sink.orphans import finish_open
 
-    finished = _with_cluster(bootstrap, state_topic, settings, finish_orphans)
+    finished = _with_cluster(bootstrap, state_topic, settings, finish_open)
     for query, lost in sorted(finished.items()):
         told = f", partitions {sorted(lost)} are lost: their transactions have timed out" if lost else ""
         say(f"{query}: committed{told}")
-    tell(f"{count(len(finished), 'write')} finished")
+    tell(f"{count(len(finished), 'decision')} finished")
 
 
 def _row(query: str, found: State) -> tuple[object, ...]:

@@ -2,7 +2,8 @@
 
 An option has the same name and the same meaning, or a meaning that differs as its text says, or it is refused with the
 reason when a query is planned. `docs/reference/spark-options.md` is generated from this table, and a test sets each
-option. `kafka.*` are the keys of Java's consumer (a source) and producer (a sink), up to Kafka 4.1.
+option. `kafka.*` are the keys of Java's consumer (a source) and producer (a sink), of Kafka 3.9 to 4.3; tests/data
+has them as Kafka's own classes print them.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ _SOCKET: Final = "sizes and ages of sockets are left to the operating system and
 _OPENSSL: Final = "OpenSSL negotiates it; its configuration file (OPENSSL_CONF) can restrict it"
 _KERBEROS: Final = "Kerberos (GSSAPI) is not supported: take PLAIN, SCRAM or OAUTHBEARER"
 _REFRESH: Final = "a token is renewed at 80 % of its life, and a failed login is repeated by the client"
+_ASSERTION: Final = "tokens are asked for with a client's credentials, or read from a file, not with an assertion (JWT)"
+_SHARE: Final = "share groups have no offsets that a query could go on from"
 _BROKERS: Final = "it is for brokers, which check tokens; a client only gets one"
 _REPLACED: Final = "rows without a key and a partition are spread evenly and repeatably, so that a replay is the same"
 
@@ -115,6 +118,7 @@ OF_EVERY_CLIENT: Final = (
     ConnectorOption("kafka.metrics.num.samples", BOTH, REFUSED, _METRICS),
     ConnectorOption("kafka.metrics.recording.level", BOTH, REFUSED, _METRICS),
     ConnectorOption("kafka.metrics.sample.window.ms", BOTH, REFUSED, _METRICS),
+    ConnectorOption("kafka.config.providers", BOTH, REFUSED, _JVM),
     ConnectorOption("kafka.interceptor.classes", BOTH, REFUSED, "interceptors are classes of Java"),
 )
 
@@ -149,6 +153,19 @@ OF_SECURITY: Final = (
         SAME,
         "PlainLoginModule and ScramLoginModule with username and password, OAuthBearerLoginModule with clientId,"
         " clientSecret and scope",
+    ),
+    *(
+        ConnectorOption(
+            f"kafka.sasl.oauthbearer.{each}",
+            BOTH,
+            SAME,
+            f"wins over {of_jaas} of kafka.sasl.jaas.config, whose OAuthBearerLoginModule is needed all the same",
+        )
+        for each, of_jaas in (
+            ("client.credentials.client.id", "clientId"),
+            ("client.credentials.client.secret", "clientSecret"),
+            ("scope", "scope"),
+        )
     ),
     ConnectorOption("kafka.sasl.oauthbearer.token.endpoint.url", BOTH, SAME, "https, http, or file:///path of a token"),
     ConnectorOption(
@@ -196,6 +213,24 @@ OF_SECURITY: Final = (
             "sub.claim.name",
         )
     ),
+    *(
+        ConnectorOption(f"kafka.sasl.oauthbearer.assertion.{each}", BOTH, REFUSED, _ASSERTION)
+        for each in (
+            "algorithm",
+            "claim.aud",
+            "claim.exp.seconds",
+            "claim.iss",
+            "claim.jti.include",
+            "claim.nbf.seconds",
+            "claim.sub",
+            "file",
+            "private.key.file",
+            "private.key.passphrase",
+            "template.file",
+        )
+    ),
+    ConnectorOption("kafka.sasl.oauthbearer.jwt.retriever.class", BOTH, REFUSED, _JVM),
+    ConnectorOption("kafka.sasl.oauthbearer.jwt.validator.class", BOTH, REFUSED, _JVM),
     ConnectorOption(
         "kafka.sasl.oauthbearer.header.urlencode",
         BOTH,
@@ -209,6 +244,8 @@ OF_CONSUMERS: Final = (
     ConnectorOption("kafka.group.instance.id", SOURCE, REFUSED, _GROUP),
     ConnectorOption("kafka.group.protocol", SOURCE, REFUSED, _GROUP),
     ConnectorOption("kafka.group.remote.assignor", SOURCE, REFUSED, _GROUP),
+    ConnectorOption("kafka.share.acknowledgement.mode", SOURCE, REFUSED, _SHARE),
+    ConnectorOption("kafka.share.acquire.mode", SOURCE, REFUSED, _SHARE),
     ConnectorOption("kafka.partition.assignment.strategy", SOURCE, REFUSED, _GROUP),
     ConnectorOption("kafka.session.timeout.ms", SOURCE, SAME, _GROUP, "45000"),
     ConnectorOption("kafka.heartbeat.interval.ms", SOURCE, SAME, _GROUP, "3000"),

@@ -20,6 +20,9 @@ from oncelog_pipeline.security.tokens import ClientCredentials, TokenFile
 JAAS: Final = "kafka.sasl.jaas.config"
 MECHANISM: Final = "kafka.sasl.mechanism"
 ENDPOINT: Final = "kafka.sasl.oauthbearer.token.endpoint.url"
+CLIENT_ID: Final = "kafka.sasl.oauthbearer.client.credentials.client.id"
+CLIENT_SECRET: Final = "kafka.sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 (the name of the option)
+SCOPE: Final = "kafka.sasl.oauthbearer.scope"
 CALLBACK: Final = "kafka.sasl.login.callback.handler.class"
 CONNECT_TIMEOUT: Final = "kafka.sasl.login.connect.timeout.ms"
 READ_TIMEOUT: Final = "kafka.sasl.login.read.timeout.ms"
@@ -33,7 +36,9 @@ STORE_OPTIONS: Final = (
     *(KEYSTORE + each for each in ("location", "password", "type", "key", "certificate.chain")),
     KEY_PASSWORD,
 )
-LOGIN_OPTIONS: Final = (JAAS, ENDPOINT, CALLBACK, CONNECT_TIMEOUT, READ_TIMEOUT)
+CREDENTIALS: Final = {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET, "scope": SCOPE}
+"""Options of OAuthBearerLoginModule -> options of their own, from Kafka 4.1 on, which win."""
+LOGIN_OPTIONS: Final = (JAAS, ENDPOINT, *CREDENTIALS.values(), CALLBACK, CONNECT_TIMEOUT, READ_TIMEOUT)
 KNOWN: Final = (*STORE_OPTIONS, HOSTNAMES, *LOGIN_OPTIONS)
 OUR_TLS: Final = tuple(f"kafka.ssl.{each}" for each in ("cafile", "certfile", "keyfile", "password", "check.hostname"))
 """Names of our own client for the same, in PEM."""
@@ -144,14 +149,16 @@ def _token_provider(kafka: Mapping[str, str], options: Mapping[str, str]) -> Cli
         return TokenFile(urllib.parse.unquote(url.path))
     if url.scheme not in ("http", "https") or not url.hostname:
         raise OptionError(f"{ENDPOINT}={endpoint!r}: must be https://host/path, http://host/path or file:///path")
-    _check_jaas_options("OAuthBearerLoginModule", options, ("clientId", "clientSecret", "scope"))
-    for name in ("clientId", "clientSecret"):
-        if not options.get(name):
-            raise OptionError(f"{JAAS}: OAuthBearerLoginModule needs {name}, with which tokens are asked for")
+    _check_jaas_options("OAuthBearerLoginModule", options, tuple(CREDENTIALS))
+    given = {name: kafka.get(key, options.get(name)) for name, key in CREDENTIALS.items()}
+    client_id, client_secret = given["clientId"], given["clientSecret"]
+    if not client_id or not client_secret:
+        name = "clientSecret" if client_id else "clientId"
+        raise OptionError(
+            f"{JAAS}: OAuthBearerLoginModule needs {name}, with which tokens are asked for; or set {CREDENTIALS[name]}"
+        )
     timeouts = [number(name, kafka.get(name, DEFAULT_TIMEOUT_MS), 1) for name in (CONNECT_TIMEOUT, READ_TIMEOUT)]
-    return ClientCredentials(
-        endpoint, options["clientId"], options["clientSecret"], options.get("scope"), max(timeouts) / 1000
-    )
+    return ClientCredentials(endpoint, client_id, client_secret, given["scope"], max(timeouts) / 1000)
 
 
 def _check_jaas_options(module: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:

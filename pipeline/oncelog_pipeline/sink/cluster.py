@@ -21,6 +21,7 @@ from oncelog import (
     RecordMetadata,
     TopicPartition,
 )
+from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
@@ -31,8 +32,10 @@ from oncelog_pipeline.opening import opened
 from oncelog_pipeline.sink.digest import NOTHING, Digest, RowCounter, digest_of
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import Marker, Superseded
+from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import Place, State, Written
 from oncelog_pipeline.sink.state_topic import StateTopic
+from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
@@ -174,18 +177,22 @@ class KafkaCluster(Opened):
     async def read_state(self, query: Query) -> State | None:
         return await self._states.read(query)
 
-    async def states_by_name(self) -> dict[str, State]:
-        """The state of each query, by its name. Raises KafkaError, UnreadableState."""
+    async def states_by_name(self) -> dict[str, Kept]:
+        """The state of each query, by its name. Raises KafkaError, TimeoutError."""
         return await self._states.all()
 
-    async def remove_state(self, query: Query, seen: State) -> None:
-        """Remove the state of a query that is over, if it still is the one that was `seen`. Raises KafkaError."""
+    async def remove_state(self, query: Query, seen: State) -> bool:
+        """Remove the state of a query that is over, if it still is the one that was `seen`. Returns whether it was.
+        Raises KafkaError."""
         owner = await self.own(query)
         try:
-            if await self.read_state(query) == seen:
-                await owner.write(None)
+            if await self.read_state(query) != seen:
+                return False
+            await owner.write(None)
         except Superseded:
-            pass  # somebody else removes it, or goes on with it
+            return False  # somebody else removes it, or goes on with it
+        else:
+            return True
         finally:
             await owner.close()
 
@@ -210,10 +217,20 @@ class KafkaCluster(Opened):
     async def marker(self, transactional_id: str) -> Marker | None:
         offsets = await self._admin.groups.offsets(transactional_id, require_stable=True)
         committed = offsets.get(self._states.partition)
+        if committed is None and offsets:
+            raise self._states.kept_elsewhere(transactional_id, offsets)
         return None if committed is None else Marker(committed.offset - 1, _digest_in(committed.metadata))
 
-    async def has_decided(self, query: Query) -> bool:
-        return await self._state_of(query.id) in COMMITTED
+    async def has_committed(self, transactional_id: str) -> bool:
+        return await self._state_of(transactional_id) in COMMITTED
+
+    async def target(self, topic: str) -> str | None:
+        described = (await self._admin.describe_topics([topic]))[topic]
+        if described.topic_id == ZERO_UUID:
+            return None
+        partitions = [TopicPartition(topic, index) for index in described.partitions]
+        earliest = await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+        return f"{uuid_to_string(described.topic_id)}/{sum(each.offset for each in earliest.values())}"
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         return await self._state_of(transactional_id) == ONGOING

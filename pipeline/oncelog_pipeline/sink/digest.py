@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
+from oncelog_protocol.crc import crc32c
 
 MODULUS: Final = 2**64
 NULL: Final = b"\x00null\xff"

@@ -16,8 +16,8 @@ Why it holds:
   their timeout: sweeping spares every run that is neither one's own nor known to be over.
 - *Not decided means gone*, by the next sweep, else by the timeout.
 - *A replay* of a decided batch writes nothing, but for what is lost; and it must bring the rows that were decided. The
-  decision has their digest, so rows that come under the number of another batch (a checkpoint that was set back, or
-  whose last entry was torn) are refused, not passed over.
+  state has the digests of the last batches, so rows that come under the number of another batch (a checkpoint that was
+  set back, or whose last entry was torn) are refused, not passed over.
 
 The one hole: the coordinator aborts what is decided and not yet ended, because the driver was away for longer than
 `transaction.timeout.ms` allows, or because an attempt of the same number (of another attempt of the stage, which Spark
@@ -37,6 +37,7 @@ from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import Digest, digest_sum
 from oncelog_pipeline.sink.names import short
 from oncelog_pipeline.sink.operations import (
+    NEW_CHECKPOINT,
     BatchDiffers,
     Cluster,
     DecidedButAborted,
@@ -49,7 +50,7 @@ from oncelog_pipeline.sink.operations import (
     TaskProducer,
     TooManyTasks,
 )
-from oncelog_pipeline.sink.state import MAX_BYTES, Batch, State, TaskMessage, TaskTransaction
+from oncelog_pipeline.sink.state import KEPT_BATCHES, MAX_BYTES, Batch, State, TaskMessage, TaskTransaction
 
 P = TypeVar("P", bound=TaskProducer)
 
@@ -111,7 +112,7 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     if state.batch > batch.number:
         if state.run != batch.run:
             raise set_back(batch, state.batch)
-        return False  # an attempt of a stage that is long over
+        return False  # an attempt of a stage that is long over, or a replay by a checkpoint that was set back
     return state.batch < batch.number or partition in state.lost
 
 
@@ -124,7 +125,7 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
             " not known here. Go on with that delivery until the batch is done, then change it"
         )
     # Looked at before the query is owned, since that has the coordinator forget it; and read again after it.
-    if await cluster.has_decided(batch.query) and await cluster.read_state(batch.query) is None:
+    if await cluster.has_committed(batch.query.id) and await cluster.read_state(batch.query) is None:
         raise StateLost(
             f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
             " topic deleted, or the option stateTopic changed? To go on without, where a batch that was written last"
@@ -133,11 +134,12 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
 
 
 def _is_settled(state: State | None, batch: Batch) -> bool:
-    """Whether there is nothing to take over: the run is the state's, or the batch is long over. Raises TakenOver."""
+    """Whether there is nothing to take over: the run is the state's, or the batch is over, and its replay could not be
+    compared with it. Raises TakenOver."""
     if state is None:
         return False
     _check_not_over(state, batch)
-    return state.run == batch.run or state.batch > batch.number
+    return state.run == batch.run or (state.batch > batch.number and state.digest_of(batch.number) is None)
 
 
 def _check_not_over(state: State, batch: Batch) -> None:
@@ -149,7 +151,8 @@ def _check_not_over(state: State, batch: Batch) -> None:
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
     """Become the run that decides: nothing of older runs is decided or left undone from then on.
 
-    Returns the state, which is another run's only where that has decided a later batch. Raises TakenOver.
+    Returns the state, which is another run's only where that has decided a batch so much later that this one cannot be
+    compared. Raises TakenOver.
     """
     wait_seconds = POLL_SECONDS
     while True:
@@ -179,27 +182,31 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
 
 
 async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
-    """Commit what an older run has decided of this batch; the partitions of it that are lost.
+    """Commit what an older run has decided of this batch, or of a later one; the partitions of it that are lost.
 
     An earlier batch is over: Spark begins the next one when all has ended.
     """
-    if found.batch != batch.number:
+    if found.batch < batch.number:
         return frozenset()
     return frozenset(found.lost) | await commit_decided(cluster, found.transactions, batch)
 
 
 def set_back(batch: Batch, decided: int) -> SetBack:
-    """The checkpoint of this run begins before the last decision."""
+    """The checkpoint of this run begins before the last decision, and its replay does not bring what was decided."""
     return SetBack(
         f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
-        " another query uses it; nothing was written. Begin a new checkpoint with startingOffsets, or go on with this"
-        " one, and rows that were written are written again: oncelog pipeline state reset"
-        f" {batch.query.name} --batch {batch.number - 1}"
+        f" another query uses it; and batch {batch.number} cannot be passed over, as it brings other rows than were"
+        f" decided, or was decided more than {KEPT_BATCHES} batches ago. Nothing was written. Begin a new checkpoint"
+        f" {NEW_CHECKPOINT}, or go on with this one, and rows that were written are written again: oncelog pipeline"
+        f" state reset {batch.query.name} --batch {batch.number - 1}"
     )
 
 
-async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch.
+async def commit(
+    cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage], target: str | None = None
+) -> None:
+    """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch. `target`
+    is kept with the decision.
 
     Raises TakenOver, NotAllOpen, TooManyTasks, NotRepairable, BatchDiffers: nothing was decided. Raises
     DecidedButAborted: the decision stands, and the next run repairs it. Whatever else the cluster raises leaves open
@@ -211,9 +218,14 @@ async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMes
         for message in told
         if message.written is not None
     ]
-    digest = _digest_of(told)
+    digest = batch_digest(told)
     state = await _own_state(cluster, batch)
-    if state.batch == batch.number and not state.lost:
+    if state.batch > batch.number:
+        if written:
+            raise TakenOver(f"{batch}: batch {state.batch} is decided since")
+        if digest is None or digest != state.digest_of(batch.number):
+            raise set_back(batch, state.batch)
+    elif state.batch == batch.number and not state.lost:
         if written and tuple(written) != state.transactions:
             raise TakenOver(f"{batch}: is decided already, and not so")
         if not written:
@@ -223,7 +235,8 @@ async def commit(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMes
         if state.lost:
             _check_repair(state, batch, written, digest)
         await _check_open(cluster, batch, [each.written.transaction for each in written])
-        await _end(cluster, await _decide(cluster, state, batch, written, digest), batch)
+        decision = state.decided(batch.number, written, digest, target)
+        await _end(cluster, await _decide(cluster, state, batch, decision), batch)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
 
 
@@ -261,7 +274,8 @@ async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> Stat
             raise TakenOver(f"{batch}: the query has gone on meanwhile: stop it first")
         found = State(batch.run) if seen is None else seen
         await commit_decided(cluster, found.transactions, batch)
-        state = replace(found.taken_over(batch.run, ()), batch=batch.number, digest=None, may_differ=True)
+        taken_over = found.taken_over(batch.run, ())
+        state = replace(taken_over, batch=batch.number, digest=None, may_differ=True, earlier=())
         await owner.write(state)
     except Superseded:
         raise TakenOver(f"{batch}: the query takes over meanwhile: stop it first") from None
@@ -274,13 +288,13 @@ async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> Stat
 async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
     """The state, of this run. Raises TakenOver."""
     state = await cluster.read_state(batch.query)
-    if state is None or state.run != batch.run or state.batch > batch.number:
+    if state is None or state.run != batch.run:
         by = "nobody" if state is None else f"run {short(state.run)}, batch {state.batch}"
         raise TakenOver(f"{batch}: the state is that of {by}: another run of this query goes on")
     return state
 
 
-def _digest_of(messages: Sequence[TaskMessage]) -> Digest | None:
+def batch_digest(messages: Sequence[TaskMessage]) -> Digest | None:
     """Of all rows of the batch; None where a task runs a release that does not say."""
     digests = [message.digest for message in messages]
     return None if None in digests else digest_sum(each for each in digests if each is not None)
@@ -294,10 +308,11 @@ def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
     reset = f"oncelog pipeline state reset {batch.query.name} --batch"
     raise BatchDiffers(
         f"{batch}: the batch is decided, with {state.digest.rows} rows, and its replay brings {content}; nothing of the"
-        " replay was written. Either the checkpoint lost its last entry (a power cut, a backup), and new rows came"
-        f" under the number of an old batch: {reset} {batch.number - 1} has the whole replay written, and rows that"
-        " were written are there twice. Or the query gives other rows each time (rand(), a table that changes):"
-        f" {reset} {batch.number} lets what was decided stand"
+        " replay was written. Either the query gives other rows each time (rand(), a table that changes), or another"
+        f" load has its writeId: {reset} {batch.number} lets what was decided stand. Or the checkpoint lost its last"
+        " entry (a power cut, a backup), and new rows came under the number of an old batch: begin a new checkpoint"
+        f" {NEW_CHECKPOINT}, or {reset} {batch.number - 1} has the whole replay written, and rows that were written are"
+        " there twice"
     )
 
 
@@ -333,16 +348,13 @@ async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequenc
         )
 
 
-async def _decide(
-    cluster: Cluster[Any], seen: State, batch: Batch, written: Sequence[TaskTransaction], digest: Digest | None
-) -> State:
-    """The decision. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
-    state = seen.decided(batch.number, written, digest)
+async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> State:
+    """The decision `state`. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
-            f"{batch}: {len(written)} tasks have written, and the decision about them all must fit one record of"
-            f" {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or choose"
-            " delivery=exactly-once-per-task"
+            f"{batch}: {len(state.transactions)} tasks have written, and the decision about all of them must fit one"
+            f" record of {MAX_BYTES:,} bytes, so nothing of the batch was written: let fewer tasks write (coalesce), or"
+            " choose delivery=exactly-once-per-task"
         )
     owner = await cluster.own(batch.query)
     try:

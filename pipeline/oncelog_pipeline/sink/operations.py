@@ -7,12 +7,15 @@ whoever takes part stopped, woken or killed between any two of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import Digest
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.state import Place, State, Written
+
+NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state plan CHECKPOINT tells"
+"""How a query goes on where its checkpoint cannot."""
 
 
 class SinkError(Exception):
@@ -108,11 +111,16 @@ class Cluster(Protocol[P_co]):
         """In the place of a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
 
     async def marker(self, transactional_id: str) -> Marker | None:
-        """What a partition has committed last with its marker; None where there is none."""
+        """What a partition has committed last with its marker; None where there is none. Raises StateLost where it is
+        kept in another state topic."""
 
-    async def has_decided(self, query: Query) -> bool:
-        """Whether the coordinator knows the query's own producer to have written a state. False where it has forgotten:
-        transactional.id.expiration.ms, a week without a batch."""
+    async def has_committed(self, transactional_id: str) -> bool:
+        """Whether the coordinator knows the last transaction under this id to be committed. False where it has
+        forgotten: with the next producer of that id, and after transactional.id.expiration.ms, a week without one."""
+
+    async def target(self, topic: str) -> str | None:
+        """What changes where the topic is deleted and made anew, or records are deleted at its beginning; None where
+        the cluster cannot tell."""
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Whether a transaction with this id is open."""

@@ -1,41 +1,67 @@
-"""Decisions that nobody owns any more: of batch writes without a writeId, whose driver died before it had ended them.
+"""Decisions whose driver died before it had ended their transactions.
 
-Such a write has a name of its own that no later run knows. But the decision says that its rows are to be seen, so
-whoever finds it may commit them: that is right however often it is done, and by however many at once. It must be done
-before the transactions time out; what has timed out is lost, and is told.
+The decision says that its rows are to be seen, so whoever finds it may commit them: that is right however often it is
+done, and by however many at once, the driver among them. It must be done before the transactions time out. A query and
+a write with a writeId do it themselves when they start again; for those that are not started again, and for writes
+without a writeId, others do it.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog_pipeline.sink.exactly_once import commit_decided
 from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
 from oncelog_pipeline.sink.operations import Cluster
 from oncelog_pipeline.sink.state import Batch, State
 
+UNNAMED_KEPT_SECONDS: Final = 24 * 3600.0
+"""How long the state of a write without a writeId whose driver died is kept: within it the same write may be tried
+again (unnamed.py)."""
+
 logger = logging.getLogger(__name__)
+
+
+class Kept(NamedTuple):
+    """A state in the state topic, and how long ago it was written."""
+
+    state: State
+    age_seconds: float
 
 
 class Orphanage(Cluster[Any], Protocol):
     """A cluster that lists and removes states."""
 
-    async def states_by_name(self) -> dict[str, State]:
+    async def states_by_name(self) -> dict[str, Kept]:
         """The state of each query, by its name."""
 
-    async def remove_state(self, query: Query, seen: State) -> None:
-        """Remove the state of a query that is over, if it still is the one that was `seen`."""
+    async def remove_state(self, query: Query, seen: State) -> bool:
+        """Remove the state of a query that is over, if it still is the one that was `seen`. Returns whether it was."""
 
 
-async def finish_orphans(cluster: Orphanage) -> dict[str, frozenset[int]]:
-    """Commit what unnamed writes have decided, and remove their states. Query -> the partitions that are lost."""
+async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozenset[int]]:
+    """Commit all that is decided and still open, of queries whose names begin with `prefix`. Query -> the partitions
+    that are lost, as their transactions have timed out. Queries of which nothing is open are not in it."""
     finished = {}
-    for name, state in (await cluster.states_by_name()).items():
-        if name.startswith(UNNAMED_PREFIX) and state.transactions:
-            query = Query(name)
-            lost = await commit_decided(cluster, state.transactions, Batch(query, state.run, state.batch))
-            await cluster.remove_state(query, state)
-            finished[name] = lost
-            logger.warning("%s: a write whose driver died was finished; lost partitions: %s", name, sorted(lost))
+    for name, (state, _) in (await cluster.states_by_name()).items():
+        if name.startswith(prefix) and await _is_any_open(cluster, state):
+            batch = Batch(Query(name), state.run, state.batch)
+            finished[name] = await commit_decided(cluster, state.transactions, batch)
+            logger.warning("%s: was decided and open, and is committed; lost: %s", batch, sorted(finished[name]))
     return finished
+
+
+async def finish_unnamed(cluster: Orphanage) -> None:
+    """Commit what writes without a writeId have decided and left open, and forget those of long ago."""
+    await finish_open(cluster, UNNAMED_PREFIX)
+    for name, (state, age_seconds) in (await cluster.states_by_name()).items():
+        if name.startswith(UNNAMED_PREFIX) and age_seconds > UNNAMED_KEPT_SECONDS:
+            await cluster.remove_state(Query(name), state)
+
+
+async def _is_any_open(cluster: Orphanage, state: State) -> bool:
+    for each in state.transactions:
+        if await cluster.is_ongoing(each.written.transaction.transactional_id):
+            return True
+    return False

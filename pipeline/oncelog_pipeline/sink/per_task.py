@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from oncelog_pipeline.sink.digest import Digest
-from oncelog_pipeline.sink.operations import BatchDiffers, Cluster, SetBack, StateLost, TaskProducer
+from oncelog_pipeline.sink.operations import NEW_CHECKPOINT, BatchDiffers, Cluster, SetBack, StateLost, TaskProducer
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 P = TypeVar("P", bound=TaskProducer)
@@ -26,16 +26,17 @@ async def write_task(
 ) -> TaskMessage:
     """One attempt of a task: `write` sends its rows, unless they are written. There is nothing for the driver to do.
 
-    Raises BatchDiffers, SetBack, and what `write` and the cluster raise; fenced by another attempt among it.
+    Raises BatchDiffers, SetBack, StateLost, and what `write` and the cluster raise; fenced by another attempt among it.
     """
     transactional_id = batch.query.partition_id(partition)
+    await _check_not_lost(cluster, batch, partition)
     producer = await cluster.open_task(transactional_id)
     try:
         marker = await cluster.marker(transactional_id)
         if marker is not None and marker.batch > batch.number:
             raise SetBack(
                 f"{batch}, partition {partition}: batch {marker.batch} is written, so the checkpoint was set back, or "
-                "another query uses it; nothing was written. Begin a new checkpoint with startingOffsets"
+                f"another query uses it; nothing was written. Begin a new checkpoint {NEW_CHECKPOINT}"
             )
         if marker is None:
             await _check_other_delivery(cluster, batch)
@@ -47,6 +48,23 @@ async def write_task(
     finally:
         await producer.close()
     return TaskMessage(batch, partition, None)
+
+
+async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> None:
+    """Raises StateLost where the partition has no marker, though it has written before.
+
+    Before a producer is opened, since that has the coordinator forget it.
+    """
+    transactional_id = batch.query.partition_id(partition)
+    if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
+        return
+    # An operator's reset says what counts; an attempt that was open a moment ago has a marker by now.
+    if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
+        raise StateLost(
+            f"{batch}, partition {partition}: has written before, but which batch is not known any more: was the state"
+            " topic deleted? To have this batch written, for the second time perhaps: oncelog pipeline state reset"
+            f" {batch.query.name} --batch {batch.number - 1}"
+        )
 
 
 async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
@@ -69,5 +87,5 @@ async def _check_same(
         raise BatchDiffers(
             f"{batch}, partition {partition}: is written with {written.rows} rows, and its replay brings "
             f"{counter.digest.rows} rows that differ from them; nothing of the replay was written. The checkpoint lost "
-            "its last entry, or the query gives other rows each time. Begin a new checkpoint with startingOffsets"
+            f"its last entry, or the query gives other rows each time. Begin a new checkpoint {NEW_CHECKPOINT}"
         )

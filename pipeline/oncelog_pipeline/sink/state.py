@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from oncelog.prepared_transaction import PreparedTransaction
-from oncelog_pipeline.sink.digest import Digest
+from oncelog_pipeline.sink.digest import NOTHING, Digest
 from oncelog_pipeline.sink.names import Query, short
 
 VERSION: Final = 1
 NO_BATCH: Final = -1
 MAX_BYTES: Final = 1_000_000
 """Of a state: brokers take records up to message.max.bytes, by default 1,048,588. Some 6,000 tasks."""
+KEPT_BATCHES: Final = 20
+"""So many batches back a replay can be compared with what was decided."""
 FORMER_RUNS: Final = 20
 """So many runs back are known to be over. What an older one left open ends with its timeout."""
 
@@ -101,7 +103,9 @@ class State:
     committed with it. `lost` are the partitions of that batch whose transactions were aborted after the decision, with
     the digests of their rows: the replay writes them again. `former` are runs, shortened, that can decide nothing any
     more, the last one first. `digest` is of all rows of the batch. `may_differ`: an operator has said that a replay of
-    the batch is passed over whatever it brings.
+    the batch is passed over whatever it brings. `earlier` are the numbers and digests of the decisions before this one,
+    the newest first, without a gap. `target`, of a batch write without a writeId: its topic, when it was decided, as
+    `operations.Cluster.target` tells it.
     """
 
     run: str
@@ -111,17 +115,33 @@ class State:
     former: tuple[str, ...] = ()
     digest: Digest | None = None
     may_differ: bool = False
+    earlier: tuple[tuple[int, Digest], ...] = ()
+    target: str | None = None
+
+    def digest_of(self, batch: int) -> Digest | None:
+        """The digest of a batch that is over; None where it is not kept. Batches without rows are never decided."""
+        if batch == self.batch:
+            return self.digest
+        for number, digest in self.earlier:
+            if number <= batch:
+                return digest if number == batch else NOTHING
+        return None
 
     def taken_over(self, run: str, lost: Collection[int]) -> State:
         """By a new run, when what this one decided is committed, but for the partitions that are `lost`."""
         former = tuple(dict.fromkeys((short(self.run), *self.former)))[:FORMER_RUNS]
         digests = dict(self.lost) | {each.partition: each.digest for each in self.transactions}
         missing = {partition: digests.get(partition) for partition in sorted(lost)}
-        return State(run, self.batch, (), missing, former, self.digest, self.may_differ)
+        return replace(self, run=run, transactions=(), lost=missing, former=former)
 
-    def decided(self, batch: int, transactions: Iterable[TaskTransaction], digest: Digest | None) -> State:
+    def decided(
+        self, batch: int, transactions: Iterable[TaskTransaction], digest: Digest | None, target: str | None = None
+    ) -> State:
         """The same run's next decision; `digest` is of all rows of the batch."""
-        return State(self.run, batch, tuple(transactions), {}, self.former, digest)
+        earlier = self.earlier
+        if batch != self.batch:
+            earlier = () if self.digest is None else ((self.batch, self.digest), *earlier)[:KEPT_BATCHES]
+        return State(self.run, batch, tuple(transactions), {}, self.former, digest, earlier=earlier, target=target)
 
     def as_json(self) -> bytes:
         written: dict[str, Any] = {
@@ -139,6 +159,10 @@ class State:
             written["lost_digests"] = known
         if self.may_differ:
             written["may_differ"] = True
+        if self.earlier:
+            written["earlier"] = [[number, *digest] for number, digest in self.earlier]
+        if self.target is not None:
+            written["target"] = self.target
         return json.dumps(written, separators=(",", ":")).encode()
 
 
@@ -156,6 +180,8 @@ def state_from_json(value: bytes) -> State:
             tuple(str(run) for run in read["former"]),
             _digest_from_json(read.get("digest")),
             bool(read.get("may_differ", False)),
+            tuple((int(number), Digest(int(rows), int(total))) for number, rows, total in read.get("earlier", ())),
+            None if read.get("target") is None else str(read["target"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         if isinstance(error, UnreadableState):

@@ -8,13 +8,16 @@ expires (`offsets.retention.minutes`, a week without a batch); the record does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from oncelog import Admin, Consumer, NewTopic, TopicPartition
+from oncelog import Admin, Consumer, ConsumerRecord, NewTopic, TopicPartition
+from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, TopicAlreadyExists, error_for
 from oncelog_pipeline.sink.names import PREFIX, STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import StateLost
+from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import State, UnreadableState, state_from_json
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
@@ -24,6 +27,8 @@ ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least."""
 POLL_MS: Final = 1000
 READ_SECONDS: Final = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class StateTopic:
@@ -60,12 +65,16 @@ class StateTopic:
         if value is None:
             value = await self._last_of(query)
         if value is None and committed is None and offsets:
-            others = ", ".join(sorted(partition.topic for partition in offsets))
-            raise StateLost(
-                f"query {query.name} keeps its state in the topic {others}, not in {self.partition.topic}: set the"
-                " option stateTopic as it was"
-            )
+            raise self.kept_elsewhere(query.id, offsets)
         return None if value is None else state_from_json(value)
+
+    def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
+        """The error where the group of a query, or of its partition, has committed offsets of another topic."""
+        others = ", ".join(sorted(partition.topic for partition in offsets))
+        return StateLost(
+            f"query {group.removeprefix(PREFIX)} keeps its state in the topic {others}, not in {self.partition.topic}:"
+            " set the option stateTopic as it was"
+        )
 
     async def _record(self, offset: int, query: Query) -> bytes | None:
         """The value of the query's record at this offset; None where the log does not have it any more."""
@@ -112,22 +121,28 @@ class StateTopic:
             return None
         return bytes(records[0].value)
 
-    async def all(self) -> dict[str, State]:
-        """The last state of each query, by its name. Raises KafkaError, UnreadableState, TimeoutError."""
-        values = await self._last_values()
-        return {
-            key.decode().removeprefix(PREFIX): state_from_json(value)
-            for key, value in values.items()
-            if value is not None and key.startswith(PREFIX.encode())
-        }
+    async def all(self) -> dict[str, Kept]:
+        """The last state of each query, by its name, without those that cannot be read, of which a warning tells: they
+        are another query's business. Raises KafkaError, TimeoutError."""
+        found = {}
+        for key, record in (await self._last_records()).items():
+            if record.value is None or not key.startswith(PREFIX.encode()):
+                continue
+            name = key.decode(errors="replace").removeprefix(PREFIX)
+            try:
+                found[name] = Kept(state_from_json(record.value), max(0.0, (now_ms() - record.timestamp_ms) / 1000))
+            except UnreadableState as error:
+                logger.warning("%s, offset %d, query %s: passed over: %s", self.partition, record.offset, name, error)
+        return found
 
     async def _last_of(self, query: Query) -> bytes | None:
         """Read the whole state topic and return the last committed value of the query. Raises TimeoutError."""
-        return (await self._last_values()).get(query.id.encode())
+        record = (await self._last_records()).get(query.id.encode())
+        return None if record is None else record.value
 
-    async def _last_values(self) -> dict[bytes, bytes | None]:
-        """Read the last committed value of each key. Raises TimeoutError if no record arrives for READ_SECONDS."""
-        values: dict[bytes, bytes | None] = {}
+    async def _last_records(self) -> dict[bytes, ConsumerRecord]:
+        """Read the last committed record of each key. Raises TimeoutError if no record arrives for READ_SECONDS."""
+        records: dict[bytes, ConsumerRecord] = {}
         async with Consumer(
             self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings
         ) as consumer:
@@ -137,5 +152,5 @@ class StateTopic:
                 async with asyncio.timeout(READ_SECONDS):
                     while await consumer.position(self.partition) == position:
                         for record in (await consumer.poll(POLL_MS)).get(self.partition, ()):
-                            values[record.key or b""] = record.value
-        return values
+                            records[record.key or b""] = record
+        return records

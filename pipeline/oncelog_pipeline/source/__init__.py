@@ -1,6 +1,7 @@
 """Reading topics, in batches that can be read again exactly as they were.
 
 offsets.py    (pure) offsets of many partitions as JSON, as Spark's own connector writes them
+plans.py      (pure) where the last batches began and ended, as the cluster keeps it
 admission.py  (pure) how much goes into the next batch
 ranges.py     (pure) a batch cut into what tasks read
 data_loss.py  (pure) what can no longer be read

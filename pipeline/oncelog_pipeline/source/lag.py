@@ -7,7 +7,7 @@ ended and where the partitions did.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oncelog_pipeline.source.offsets import BadOffsets, Offsets, offsets_from
@@ -26,6 +26,19 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
         "maxOffsetsBehindLatest": str(max(behind)),
         "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
     }
+
+
+def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return how many offsets lie between where the batch ended and the ends of the partitions, over all sources; None
+    where no source tells."""
+    total = None
+    for source in sources:
+        end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
+        if end is None or latest is None:
+            continue
+        behind = sum(max(0, offset - end.get(partition, 0)) for partition, offset in latest.items())
+        total = behind if total is None else total + behind
+    return total
 
 
 def read_offsets(value: Any) -> Offsets | None:

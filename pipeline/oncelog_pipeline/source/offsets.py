@@ -23,6 +23,11 @@ IDS: Final = "_ids"
 Offsets of an older release, or of Spark's own connector, have none."""
 INITIAL: Final = "_initial"
 """Marks the very first start, which must differ from every end for Spark to log a batch 0."""
+STREAM: Final = "_stream"
+"""Beside the topics: the id of the stream, under which the cluster keeps its plans (plans.py). Offsets of an older
+release, or of Spark's own connector, have none."""
+MARKS: Final = frozenset({FROM, IDS, INITIAL, STREAM})
+"""What is no topic in the JSON of offsets."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -52,7 +57,7 @@ def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
     """As `offsets_from_json`, of what is decoded. What begins with an underscore is no topic. Raises BadOffsets."""
     found: Offsets = {}
     for topic, of_topic in read.items():
-        if topic in (FROM, IDS, INITIAL):
+        if topic in MARKS:
             continue
         if not isinstance(of_topic, Mapping):
             raise BadOffsets(f'{topic!r}: must be {{"partition": number}}, not {of_topic!r}')
@@ -88,6 +93,14 @@ def with_ids(offsets: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, An
     """The offsets with the ids of their topics, as far as these are known."""
     known = {topic: ids[topic] for topic in sorted(offsets) if topic in ids}
     return {**offsets, IDS: known} if known else dict(offsets)
+
+
+def stream_from(read: Mapping[str, Any]) -> str | None:
+    """The id of the stream whose offsets these are. Raises BadOffsets."""
+    stream = read.get(STREAM)
+    if stream is not None and not isinstance(stream, str):
+        raise BadOffsets(f"{STREAM}: {stream!r} must be a text")
+    return stream
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:

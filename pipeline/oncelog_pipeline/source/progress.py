@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from oncelog import TopicPartition
 from oncelog_pipeline.source.admission import is_worth_a_batch, limited, offsets_in
 from oncelog_pipeline.source.data_loss import check, losses, made_anew, readable
 from oncelog_pipeline.source.offsets import Offsets
+from oncelog_pipeline.source.plans import Plans
+
+NO_PLANS: Final = Plans()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,14 @@ def next_batch(
     waited_s: float = 0.0,
     target: Mapping[TopicPartition, int] | None = None,
     ids: Mapping[str, str] | None = None,
+    plans: Plans = NO_PLANS,
 ) -> NextBatch:
     """The batch after one that has ended at `start`; its end is its start where there is not to be one yet.
 
     `ids`: of the topics that were read up to `start`, as far as they are known. One that was made anew since is lost,
     and read from its beginning. Partitions that are new are read from where they begin. `target`: AvailableNow, as
-    fixed when the query was started; what comes later is left, and the least size of a batch does not count. Raises
-    DataLoss.
+    fixed when the query was started; what comes later is left, and the least size of a batch does not count. `plans`:
+    of this stream; a batch that begins where one of them began ends there, too. Raises DataLoss.
     """
     anew = made_anew(start, ids or {}, log.ids)
     start = {partition: offset for partition, offset in start.items() if partition.topic not in anew}
@@ -67,6 +72,8 @@ def next_batch(
         check(lost)
     begin = readable(start, log.earliest, log.latest)
     begin |= {partition: offset for partition, offset in log.earliest.items() if partition not in start}
+    if planned := plans.end_after(begin, log.latest, limits.most):
+        return NextBatch(begin, planned, lost)
     end = dict(log.latest) if target is None else _up_to(target, log.latest)
     end = {partition: max(end.get(partition, offset), offset) for partition, offset in begin.items()}
     if target is None and not is_worth_a_batch(

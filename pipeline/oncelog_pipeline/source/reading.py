@@ -1,4 +1,4 @@
-"""The records of one range of offsets, as columns: the same ones whenever they are asked for."""
+"""The records of one range of offsets, batch by batch: the same ones whenever they are asked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
-from oncelog import ColumnBatch, Consumer, TopicPartition
+from oncelog import Consumer, TopicPartition, UndecodedBatch
 from oncelog.errors import OffsetOutOfRange
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.source.data_loss import DataLoss
@@ -27,9 +27,9 @@ async def read_range(
     poll_timeout_ms: int,
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
-) -> AsyncGenerator[ColumnBatch, None]:
-    """What the range has of records, batch by batch, long runs of values as such (`ColumnBatch.value_runs`).
-    `settings` are keywords of `oncelog.Consumer`.
+) -> AsyncGenerator[list[UndecodedBatch], None]:
+    """The batches that may have records of the range, cut to it, and not decoded: those of one poll together, at least
+    one. `settings` are keywords of `oncelog.Consumer`.
 
     It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that
     were aborted or compacted. Close the iterator where reading stops early.
@@ -54,7 +54,7 @@ async def read_range(
         position = wanted.start
         while position < wanted.end:
             try:
-                batches = (await consumer.poll_columns(LOOK_MS, leaves_runs=True)).get(partition, ())
+                batches = (await consumer.poll_undecoded(LOOK_MS)).get(partition, ())
             except OffsetOutOfRange as error:
                 earliest = (await consumer.beginning_offsets([partition]))[partition]
                 if fails_on_data_loss or earliest <= position:
@@ -64,9 +64,9 @@ async def read_range(
                 consumer.seek(partition, min(earliest, wanted.end))
                 position = min(earliest, wanted.end)
                 continue
-            for batch in batches:
-                if (part := batch.cut(wanted.start, wanted.end)) is not None:
-                    yield part
+            parts = [part for batch in batches if (part := batch.cut(wanted.start, wanted.end)) is not None]
+            if parts:
+                yield parts
             now_at = await consumer.position(partition)
             if now_at > position or batches:
                 position, deadline = now_at, loop.time() + poll_timeout_ms / 1000

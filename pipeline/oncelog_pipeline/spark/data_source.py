@@ -11,6 +11,8 @@ from oncelog_pipeline.options.source_options import KNOWN, check_source_options,
 from oncelog_pipeline.spark import source_columns
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.garbage import freeze_modules
+from oncelog_pipeline.spark.older_reader import OlderStreamReader
+from oncelog_pipeline.spark.pyspark_api import HAS_READ_LIMITS
 from oncelog_pipeline.spark.sink_columns import check_columns
 from oncelog_pipeline.spark.stream_reader import StreamReader
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter, with_larger_batches
@@ -30,6 +32,7 @@ class OncelogDataSource(DataSource):
 
         `load()` asks for nothing but this, and does not tell which of the two it will be.
         """
+        freeze_modules()
         given = dict(self.options)
         check_source_options(given)
         options = Options(given, KNOWN)
@@ -37,19 +40,24 @@ class OncelogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Raises OptionError."""
+        freeze_modules()
         return BatchReader(source_options(dict(self.options), is_stream=False))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
         """Raises OptionError."""
-        return StreamReader(source_options(dict(self.options), is_stream=True))
+        options = source_options(dict(self.options), is_stream=True)
+        return StreamReader(options) if HAS_READ_LIMITS else OlderStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Raises OptionError."""
+        """Spark calls this once for each write, before its tasks. Raises OptionError, KafkaError."""
+        freeze_modules()
         if overwrite:
             raise OptionError(
                 'mode("overwrite") cannot be: records of a topic are not replaced; mode("append") adds to them'
             )
-        return BatchWriter(self._sink_options(schema))
+        writer = BatchWriter(self._sink_options(schema))
+        writer.plan()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """All output modes append, as with Spark's own sink. Raises OptionError."""

@@ -4,18 +4,57 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from oncelog_pipeline.spark.java import set_java_home
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+OLDEST_PYSPARK: Final = 4
+"""The major version: those before know no data sources in Python."""
+LAUNCHER: Final = "oncelog-spark-python"
+"""The Python that forks from a process which has imported everything: `pipeline/scripts/oncelog_spark_python.py`."""
+
+
+class UnsupportedPySpark(Exception):
+    """The PySpark that is installed is too old."""
+
+
+def worker_python() -> str:
+    """The command with which Spark is to start its Python processes.
+
+    It is the launcher beside the Python that runs, which saves most of the CPU time of a start; that Python itself
+    where there is none, or where this is not Linux.
+    """
+    launcher, python = Path(sys.executable).with_name(LAUNCHER), Path(sys.executable).with_name("python")
+    is_there = sys.platform == "linux" and os.access(launcher, os.X_OK) and python.exists()
+    return str(launcher) if is_there and python.samefile(sys.executable) else sys.executable
 
 
 def set_environment() -> None:
     """Have Spark start its workers with the Python that runs, unless PYSPARK_PYTHON says otherwise, and find a Java.
 
     Without it Spark takes the first `python3` of the PATH, which is another one where no environment is activated, and
-    says that there is no data source "oncelog". Raises JavaNotFound.
+    says that there is no data source "oncelog". Raises UnsupportedPySpark, JavaNotFound.
     """
-    os.environ.setdefault(WORKER_PYTHON, sys.executable)
+    check_version(pyspark_version())
+    os.environ.setdefault(WORKER_PYTHON, worker_python())
     set_java_home()
+
+
+def pyspark_version() -> str | None:
+    """Of the installed package; None where there is none, as on executors that bring their own."""
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_version(version: str | None) -> None:
+    """Raises UnsupportedPySpark."""
+    if version is not None and int(version.partition(".")[0]) < OLDEST_PYSPARK:
+        raise UnsupportedPySpark(
+            f'PySpark {version} is installed, which knows no data sources in Python, and so no format("oncelog"):'
+            f" install PySpark {OLDEST_PYSPARK}.0 or newer (4.2 or newer to limit the batches of streams)"
+        )

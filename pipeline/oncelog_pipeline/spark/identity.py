@@ -1,4 +1,8 @@
-"""Which batch of which query this is, and which task and attempt: what Spark lets a task know, and nobody else."""
+"""Which batch of which query this is, and which task and attempt: what Spark lets a task know, and nobody else.
+
+The query, its run and its batch are local properties of Spark that no document names. They are the same in PySpark 4.0
+to 4.3, which `make test-sparks` runs; where a later one has renamed them nothing is written, and the error names it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,21 @@ from pyspark import TaskContext
 from oncelog_pipeline.options.reading import OptionError
 from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
 from oncelog_pipeline.sink.state import Batch
+from oncelog_pipeline.spark.pyspark_api import PYSPARK
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
 """Local properties that Spark sets for a stream; the last is new for every start of a query."""
+DESCRIPTION: Final = "spark.job.description"
+"""Of every job; that of a stream names its run and its batch, for people."""
 
+OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
+"""Is in the description of a stream's job."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+NOT_TOLD: Final = f"Spark (PySpark {PYSPARK}) does not tell the task"
 
 
 class UnknownQuery(Exception):
@@ -52,10 +64,14 @@ def this_attempt() -> Attempt:
 
 def stream_batch() -> Batch:
     """The batch of a stream that this task writes. Raises UnknownQuery."""
-    query_id, number = _property(QUERY_ID), _property(BATCH_ID)
-    if query_id is None or number is None:
-        raise UnknownQuery("Spark does not tell the task its query: was the thread's job group or context changed?")
-    return Batch(Query(query_id), _run(), int(number))
+    found = _query_and_number()
+    if found is None:
+        raise UnknownQuery(
+            f"{NOT_TOLD} its query, in the local properties {QUERY_ID} and {BATCH_ID}: was the thread's job group or"
+            " context changed? If not, this version of PySpark has other names for them, and is not supported"
+        )
+    query_id, number = found
+    return Batch(Query(query_id), _run(), number)
 
 
 def this_batch_number() -> int:
@@ -66,15 +82,32 @@ def this_batch_number() -> int:
 def batch_of(write: BatchWrite) -> Batch:
     """What a task of a `df.write` writes: inside foreachBatch, a part of the stream's batch. Raises UnknownQuery,
     OptionError for a write inside foreachBatch that has no name."""
-    query_id, number = _property(QUERY_ID), _property(BATCH_ID)
-    if query_id is None or number is None:
+    found = _query_and_number()
+    if found is None:
         return write.batch
+    query_id, number = found
     if write.write_id is None:
         raise OptionError(
             'inside foreachBatch exactly-once needs .option("writeId", ...), another one for each write of the batch,'
             " by which a replay of the batch finds out what is written; or choose delivery=at-least-once"
         )
-    return Batch(Query(f"{query_id}.{write.write_id}"), _run(), int(number))
+    return Batch(Query(f"{query_id}.{write.write_id}"), _run(), number)
+
+
+def _query_and_number() -> tuple[str, int] | None:
+    """The query and the number of its batch; None outside of a stream. Raises UnknownQuery where it is a stream's task
+    by the description of its job, and the properties are not there: a write inside foreachBatch must not be taken for
+    one that stands alone, which would skip a batch with the same rows as the one before."""
+    query_id, number = _property(QUERY_ID), _property(BATCH_ID)
+    if query_id is not None and number is not None:
+        return query_id, int(number)
+    described = _property(DESCRIPTION) or ""
+    if query_id is not None or number is not None or OF_STREAM.search(described):
+        raise UnknownQuery(
+            f"{NOT_TOLD} its query and batch, in the local properties {QUERY_ID} and {BATCH_ID}, though its job is that"
+            f" of a stream ({described!r}): this version of PySpark has other names for them, and is not supported"
+        )
+    return None
 
 
 def _run() -> str:

@@ -51,16 +51,20 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
         settings=options.settings,
     )
     try:
-        async for part in reading:
-            gathered.add(part)
-            if gathered.is_full:
-                ready.append(gathered.take())
+        async for parts in reading:
+            for part in parts:
+                gathered.add(part)
+                if gathered.is_full and (batch := gathered.take()) is not None:
+                    ready.append(batch)
+            # Batches of one answer are decoded where they are, those of several have to be copied first.
+            if gathered.is_worth_a_batch and (batch := gathered.take()) is not None:
+                ready.append(batch)
             if len(ready) >= BATCHES_AT_ONCE:
                 yield ready
                 ready = []
     finally:
         await reading.aclose()
-    if not gathered.is_empty:
-        ready.append(gathered.take())
+    if (batch := gathered.take()) is not None:
+        ready.append(batch)
     if ready:
         yield ready

@@ -8,8 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from oncelog import ColumnBatch
-from oncelog_pipeline.spark.value_column import value_column, values_size
+from oncelog import ColumnBatch, UndecodedBatch
+from oncelog.errors import CorruptRecords, ErrorCode
+from oncelog_pipeline.spark.record_arrays import RecordArrays, arrow_array, record_arrays, repeated_text
+from oncelog_protocol.records.batch import CorruptBatch
 
 SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -20,6 +22,11 @@ MAX_ROWS: Final = 20_000
 MAX_BYTES: Final = 4 << 20
 """Of one Arrow batch: on both sides of the socket the memory of small ones is used again, that of large ones is fetched
 from the kernel, page by page, for each."""
+
+MAX_VALUES_BYTES: Final = 2**31 - 1
+"""Of one Arrow column with offsets of 32 bits."""
+
+Headers = Sequence[tuple[str, bytes | None]]
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -43,88 +50,90 @@ def schema(*, includes_headers: bool) -> str:
 
 
 class BatchBuilder:
-    """Gathers records of one partition until there are enough for an Arrow batch."""
+    """Gathers batches of one partition until there are enough records for an Arrow batch."""
 
     def __init__(self, topic: str, partition: int, *, includes_headers: bool) -> None:
         self._topic = topic
         self._partition = partition
         self._includes_headers = includes_headers
-        self._parts: list[ColumnBatch] = []
+        self._parts: list[UndecodedBatch] = []
         self._rows = 0
         self._bytes = 0
 
-    def add(self, part: ColumnBatch) -> None:
+    def add(self, part: UndecodedBatch) -> None:
         self._parts.append(part)
-        self._rows += len(part.offsets)
-        self._bytes += values_size(part)
+        self._rows += part.batch.records_count
+        self._bytes += len(part.data)
 
     @property
     def is_full(self) -> bool:
         return self._rows >= MAX_ROWS or self._bytes >= MAX_BYTES
 
     @property
-    def is_empty(self) -> bool:
-        return not self._parts
+    def is_worth_a_batch(self) -> bool:
+        return self._rows >= MAX_ROWS / 4 or self._bytes >= MAX_BYTES / 4
 
-    def take(self) -> pa.RecordBatch:
-        """What was gathered; nothing is left."""
-        parts, self._parts, size, self._rows, self._bytes = self._parts, [], self._bytes, 0, 0
-        return record_batch(self._topic, self._partition, parts, size, includes_headers=self._includes_headers)
+    def take(self) -> pa.RecordBatch | None:
+        """What was gathered; nothing is left. None where that has no record.
 
+        Raises CorruptRecords, ValueError for more values than an Arrow column holds.
+        """
+        parts, self._parts, self._rows, self._bytes = self._parts, [], 0, 0
+        if not parts:
+            return None
+        if (arrays := record_arrays(parts)) is not None:
+            return self._table(arrays, pa.nulls(len(arrays.offsets), _HEADERS)) if len(arrays.offsets) else None
+        decoded = [columns for part in parts if (columns := self._decoded(part)) is not None]
+        if not decoded:
+            return None
+        headers = pa.array([_headers(each) for part in decoded for each in part.headers], _HEADERS)
+        return self._table(_arrays_of(decoded), headers)
 
-def record_batch(
-    topic: str, partition: int, parts: Sequence[ColumnBatch], values_bytes: int, *, includes_headers: bool
-) -> pa.RecordBatch:
-    """The records of all parts. Spark demands exactly this schema."""
-    count = sum(len(part.offsets) for part in parts)
-    columns = [
-        _keys(_joined([part.keys for part in parts])),
-        value_column(parts, values_bytes),
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        _offsets(parts, count),
-        _timestamps(_joined([part.timestamps_ms for part in parts])),
-        _timestamp_types(parts, count),
-    ]
-    if not includes_headers:
+    def _decoded(self, part: UndecodedBatch) -> ColumnBatch | None:
+        """Raises CorruptRecords."""
+        try:
+            return part.decoded()
+        except CorruptBatch as error:
+            where = f"{self._topic}-{self._partition}"
+            raise CorruptRecords(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{where}: the batch of offsets {part.batch.base_offset} to {part.batch.last_offset} cannot be read:"
+                f" {error}; a query that begins behind it (startingOffsets) leaves it out",
+            ) from error
+
+    def _table(self, arrays: RecordArrays, headers: pa.Array) -> pa.RecordBatch:
+        """Spark demands exactly this schema."""
+        count = len(arrays.offsets)
+        columns = [
+            arrays.keys,
+            arrays.values,
+            repeated_text(self._topic, count),
+            arrow_array(np.full(count, self._partition, np.int32), pa.int32()),
+            arrow_array(arrays.offsets, pa.int64()),
+            # Kafka's -1, no timestamp, is null.
+            arrow_array(arrays.timestamps_ms * 1000, _TIMESTAMP, arrays.timestamps_ms < 0),
+            arrow_array(arrays.timestamp_types, pa.int32()),
+        ]
+        if self._includes_headers:
+            return pa.RecordBatch.from_arrays([*columns, headers], schema=_WITH_HEADERS)
         return pa.RecordBatch.from_arrays(columns, schema=_PLAIN)
-    headers = [_headers(each) for part in parts for each in part.headers]
-    return pa.RecordBatch.from_arrays([*columns, pa.array(headers, _HEADERS)], schema=_WITH_HEADERS)
 
 
-def _joined(lists: Sequence[list[Any]]) -> list[Any]:
-    if len(lists) == 1:
-        return lists[0]
-    return [each for part in lists for each in part]
+def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:
+    """Records that were decoded batch by batch. Raises ValueError for more values than an Arrow column holds."""
+    values = [value for part in parts for value in part.values]
+    size = sum(map(len, filter(None, values)))
+    if size > MAX_VALUES_BYTES:
+        raise ValueError(f"{size:,} bytes of values in one batch: an Arrow batch holds {MAX_VALUES_BYTES:,}")
+    return RecordArrays(
+        pa.array([key for part in parts for key in part.keys], pa.binary()),
+        pa.array(values, pa.binary()),
+        np.array([offset for part in parts for offset in part.offsets], np.int64),
+        np.array([time for part in parts for time in part.timestamps_ms], np.int64),
+        np.repeat(np.array([part.timestamp_type for part in parts], np.int32), [len(part.offsets) for part in parts]),
+    )
 
 
-def _keys(keys: list[bytes | None]) -> pa.Array:
-    are_null = keys[0] is None and keys.count(None) == len(keys)
-    return pa.nulls(len(keys), pa.binary()) if are_null else pa.array(keys, pa.binary())
-
-
-def _offsets(parts: Sequence[ColumnBatch], count: int) -> pa.Array:
-    first, last = parts[0].offsets[0], parts[-1].offsets[-1]
-    if last - first == count - 1:  # they only grow, so none is missing
-        return pa.array(np.arange(first, last + 1, dtype=np.int64))
-    return pa.array(_joined([part.offsets for part in parts]), pa.int64())
-
-
-def _timestamp_types(parts: Sequence[ColumnBatch], count: int) -> pa.Array:
-    first = parts[0].timestamp_type
-    if all(part.timestamp_type == first for part in parts):
-        return pa.repeat(pa.scalar(first, pa.int32()), count)
-    return pa.array([part.timestamp_type for part in parts for _ in part.offsets], pa.int32())
-
-
-def _timestamps(milliseconds: list[int]) -> pa.Array:
-    """Kafka's -1, no timestamp, is null."""
-    found = np.array(milliseconds, np.int64)
-    is_none = found < 0
-    found *= 1000
-    return pa.array(found, pa.int64(), mask=is_none if is_none.any() else None).view(_TIMESTAMP)
-
-
-def _headers(headers: Sequence[tuple[str, bytes | None]]) -> list[dict[str, Any]] | None:
+def _headers(headers: Headers) -> list[dict[str, Any]] | None:
     """As Spark's connector: null where there are none."""
     return [{"key": name, "value": value} for name, value in headers] or None

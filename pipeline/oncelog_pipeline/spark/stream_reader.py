@@ -1,25 +1,20 @@
 """Reading as a stream: where each batch ends, as Spark asks for it, and what its tasks read.
 
 One of these lives as long as the query, in a process of its own; another one, in each task, only reads. What has been
-read is in Spark's checkpoint alone: nothing is committed to the cluster, and no group is joined.
+read is in Spark's checkpoint: no group is joined. What is planned is committed to the cluster, too (plans.py), for a
+checkpoint that loses its last entries.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from oncelog import Admin, TopicPartition
 from oncelog_pipeline.options.source_options import SourceOptions
@@ -27,20 +22,30 @@ from oncelog_pipeline.source.data_loss import check, made_anew
 from oncelog_pipeline.source.ends import Ends
 from oncelog_pipeline.source.offsets import (
     INITIAL,
+    STREAM,
     Offsets,
     batch_start,
     end_with_start,
     ids_from,
     offsets_from,
     offsets_to,
+    stream_from,
     with_ids,
 )
-from oncelog_pipeline.source.progress import Limits, Log, next_batch
+from oncelog_pipeline.source.progress import NO_PLANS, Limits, Log, next_batch
 from oncelog_pipeline.source.ranges import cut
 from oncelog_pipeline.source.watch import EndWatch
 from oncelog_pipeline.spark import range_reader
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.offset_lookup import OffsetLookup, isolation_level_of
+from oncelog_pipeline.spark.plan_group import PlanGroup
+from oncelog_pipeline.spark.pyspark_api import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from oncelog_pipeline.spark.quick_start import QuickStart
 
 if TYPE_CHECKING:
@@ -77,6 +82,9 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         self._means_from = float("-inf")
         self._last_batch = time.monotonic()
         self._target: Offsets | None = None
+        self._plan_group: PlanGroup | None = None
+        self._stream = uuid.uuid4().hex
+        """The id of a stream whose offsets have none yet."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What a task needs."""
@@ -86,7 +94,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
-        return {**connections().run(self._initial()), INITIAL: True}
+        return {**connections().run(self._initial()), INITIAL: True, STREAM: self._stream}
 
     async def _initial(self) -> dict[str, Any]:
         lookup = await self._lookup()
@@ -132,15 +140,17 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         waited = time.monotonic() - self._last_batch
         if limits.most_bytes is not None and log.latest != begin:
             log = self._with_means(log)
-        batch = next_batch(begin, log, limits, waited_s=waited, target=self._target, ids=ids_from(start))
+        stream = stream_from(start) or self._stream
+        plans = self._plans(stream).plans if log.latest != begin else NO_PLANS
+        batch = next_batch(begin, log, limits, waited_s=waited, target=self._target, ids=ids_from(start), plans=plans)
         for each in batch.warnings:
             logger.warning("passed over, as failOnDataLoss=false: %s", each)
         if batch.end != batch.start:
             self._last_batch = time.monotonic()
         if INITIAL in start or batch.start != begin:
-            return with_ids(end_with_start(batch.end, batch.start), log.ids)
+            return {**with_ids(end_with_start(batch.end, batch.start), log.ids), STREAM: stream}
         if batch.end != begin:
-            return with_ids(offsets_to(batch.end), log.ids)
+            return {**with_ids(offsets_to(batch.end), log.ids), STREAM: stream}
         if log.latest == begin:
             self._idle = (log, start)
         return start
@@ -169,6 +179,12 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         log = self._ends.last
         return None if log is None else dict(offsets_to(log.latest))
 
+    def _plans(self, stream: str) -> PlanGroup:
+        """The plans of this stream, read once from the cluster. Raises KafkaError."""
+        if self._plan_group is None or self._plan_group.stream != stream:
+            self._plan_group = connections().run(PlanGroup.read(self._options, stream))
+        return self._plan_group
+
     def _with_means(self, log: Log) -> Log:
         """Raises KafkaError."""
         now = time.monotonic()
@@ -194,7 +210,8 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     # what tasks read
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """A function of these and the options alone: a replay reads the same ranges, or fails.
+        """A function of these and the options alone: a replay reads the same ranges, or fails. The cluster has the plan
+        before any task runs.
 
         Raises DataLoss where a topic was made anew since the batch was planned, KafkaError.
         """
@@ -206,8 +223,11 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
             check(lost)
         for each in lost:
             logger.warning("passed over, as failOnDataLoss=false: %s", each)
+        begin = batch_start(start, end)
+        if stream := stream_from(end):
+            connections().run(self._plans(stream).record(begin, wanted))
         ranges = cut(
-            batch_start(start, end),
+            begin,
             {partition: offset for partition, offset in wanted.items() if partition.topic not in anew},
             min_partitions=self._options.min_partitions,
             max_records_per_partition=self._options.max_records_per_partition,

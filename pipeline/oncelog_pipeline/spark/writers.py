@@ -6,30 +6,35 @@ another process: so all that they share goes through the messages. `abort` may c
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog import Producer
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.options.sink_options import Delivery, SinkOptions
-from oncelog_pipeline.sink import exactly_once, per_task
+from oncelog_pipeline.sink import exactly_once, per_task, unnamed
 from oncelog_pipeline.sink.cluster import KafkaCluster, RowProducer
 from oncelog_pipeline.sink.digest import RowCounter
-from oncelog_pipeline.sink.orphans import finish_orphans
+from oncelog_pipeline.sink.orphans import finish_unnamed
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
+from oncelog_pipeline.spark.pyspark_api import StreamArrowWriter
 from oncelog_pipeline.spark.quick_start import QuickStart
 from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ class Writer(QuickStart):
         await exactly_once.abort(await self.cluster(), told[0].batch, told)
 
 
-class StreamWriter(Writer, DataSourceStreamArrowWriter):
+class StreamWriter(Writer, StreamArrowWriter):
     """What `df.writeStream` writes with."""
 
     def batch(self) -> Batch:
@@ -130,24 +135,44 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     def batch(self) -> Batch:
         return batch_of(self._write_of)
 
-    def commit(self, messages: Sequence[Told | None]) -> None:
-        """Raises SinkError, KafkaError. A write without a writeId also ends what others of its kind have left."""
-        self._decide(messages)
-        if self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE:
-            connections().run(self._finish_orphans())
+    def plan(self) -> None:
+        """What a write without a writeId does once, before its tasks: it says what that means, and commits what others
+        of its kind have decided and left, before that times out. Raises KafkaError."""
+        if self._write_of.write_id is not None or self._options.delivery is Delivery.AT_LEAST_ONCE:
+            return
+        logger.warning(
+            "this write has no writeId: if the job is started again, its rows may be written again, as a write that"
+            ' was done is not known any more; .option("writeId", "a name of this load") makes it once'
+        )
+        if self._is_unnamed_decision:
+            connections().run(self._finish_others())
 
-    async def _finish_orphans(self) -> None:
-        """Its own state goes first: all that it decided has ended, and nobody will ask for it again."""
-        cluster = await self.cluster()
-        query = self._write_of.batch.query
-        state = await cluster.read_state(query)
-        if state is not None:
-            await cluster.remove_state(query, state)
-        await finish_orphans(cluster)
+    @property
+    def _is_unnamed_decision(self) -> bool:
+        return self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE
+
+    async def _finish_others(self) -> None:
+        await finish_unnamed(await self.cluster())
+
+    def commit(self, messages: Sequence[Told | None]) -> None:
+        """Raises SinkError, KafkaError."""
+        self._decide(messages)
+
+    async def _commit(self, told: Sequence[TaskMessage]) -> None:
+        if self._is_unnamed_decision:
+            await unnamed.commit(await self.cluster(), told[0].batch, told, self._options.topic)
+        else:
+            await super()._commit(told)
 
     def abort(self, messages: Sequence[Told | None]) -> None:
         """Raises KafkaError."""
         self._undo(messages)
+
+    async def _abort(self, told: Sequence[TaskMessage]) -> None:
+        if self._is_unnamed_decision:
+            await unnamed.abort(await self.cluster(), told[0].batch, told)
+        else:
+            await super()._abort(told)
 
 
 def _told(messages: Sequence[Told | None]) -> list[TaskMessage]:

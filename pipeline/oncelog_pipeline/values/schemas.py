@@ -52,6 +52,7 @@ def _from_registry(place: str, number: int, opened: Callable[..., Any] = urlopen
         with opened(address, timeout=TIMEOUT_SECONDS) as response:
             answer = json.load(response)
     except HTTPError as error:
+        error.close()  # it holds the connection
         if error.code == NOT_FOUND:
             raise InvalidValue(f"was written with schema {number}, which {place} does not have") from error
         raise UnreachableSchemas(f"{address}: {error}") from error

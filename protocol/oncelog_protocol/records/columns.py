@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from oncelog_protocol.records.batch import Buffer, CorruptBatch, RecordBatch
-from oncelog_protocol.records.compression import decompress
+from oncelog_protocol.records.compression import Compression, RecordsTooLarge, decompress
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
@@ -44,45 +44,10 @@ TWO_BYTES_HIGH: Final = b"".join(bytes((high,)) * 64 for high in range(128))
 MIN_RUN: Final = 8
 """Shorter runs are not worth looking for: after one of them the rest of the batch is decoded the general way."""
 
-MIN_LEFT_BYTES: Final = 8192
-"""Of the values of a run: fewer are cut out sooner than they are left where they are and gathered."""
-
-
-class FieldRun(NamedTuple):
-    """The same field of `rows` records that differ in content only: it is not cut out of `data`, the records' bytes.
-
-    Seen as a matrix with a row of `stride` bytes for each record, which begins at `start`, it is the columns from `at`
-    to `at + length`. `first` is the index of the first of these records in the list of all.
-    """
-
-    first: int
-    data: bytes
-    start: int
-    stride: int
-    at: int
-    length: int
-    rows: int
-
-    @property
-    def end(self) -> int:
-        """The index of the record after the last of these."""
-        return self.first + self.rows
-
-    def cut(self, low: int, high: int) -> FieldRun | None:
-        """What is left of it where of all records only those from `low` on, below `high`, are; None if that is none."""
-        first, end = max(low, self.first), min(high, self.end)
-        if first >= end:
-            return None
-        start = self.start + (first - self.first) * self.stride
-        return self._replace(first=first - low, start=start, rows=end - first)
-
 
 @dataclass(slots=True)
 class RecordColumns:
-    """The records before `error`, in offset order. All lists have the same length, `value_runs` excepted.
-
-    A value that stands in one of the `value_runs` is None in `values`.
-    """
+    """The records before `error`, in offset order. All lists have the same length."""
 
     offsets: list[int] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
@@ -90,22 +55,16 @@ class RecordColumns:
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
     error: CorruptBatch | None = None
-    value_runs: list[FieldRun] | None = None
-    """In order; None where all values are to be cut out."""
 
 
-def read_columns(
-    batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES, leaves_runs: bool = False
-) -> RecordColumns:
+def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> RecordColumns:
     """The records of `batch`; where it has log append time, all carry its max timestamp.
-
-    With `leaves_runs` the values of long runs stay where they are, for those who can gather them at once.
 
     Raises CorruptBatch, and nothing else, whatever the bytes, if they do not decompress; at the first bad record it
     stops, and `error` says why.
     """
     data = records_data(batch, max_decompressed_bytes)
-    columns = RecordColumns(value_runs=[] if leaves_runs else None)
+    columns = RecordColumns()
     try:
         _decode(batch, data, columns)
     except IndexError:
@@ -119,13 +78,35 @@ def read_columns(
 
 def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
     """The records decompressed, after the checks that need the header only. Raises CorruptBatch."""
+    _check_count(batch)
+    data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
+    _check_fits(batch, len(data))
+    return data
+
+
+def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
+    """As `records_data`, but where the records are not compressed a view of the batch. Raises CorruptBatch."""
+    if batch.compression != Compression.NONE:
+        return records_data(batch, max_bytes)
+    _check_count(batch)
+    view = batch.payload
+    if len(view) > max_bytes:
+        raise RecordsTooLarge(f"{len(view)} bytes of records, the limit is {max_bytes}")
+    _check_fits(batch, len(view))
+    return view
+
+
+def _check_count(batch: RecordBatch) -> None:
+    """Raises CorruptBatch."""
     count, last_offset_delta = batch.records_count, batch.last_offset_delta
     if not 0 <= count <= last_offset_delta + 1:
         raise CorruptBatch(f"{count} records, but the last offset delta is {last_offset_delta}")
-    data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
-    if count * MIN_RECORD_SIZE > len(data):
-        raise CorruptBatch(f"{count} records do not fit {len(data)} bytes")
-    return data
+
+
+def _check_fits(batch: RecordBatch, size: int) -> None:
+    """Raises CorruptBatch."""
+    if batch.records_count * MIN_RECORD_SIZE > size:
+        raise CorruptBatch(f"{batch.records_count} records do not fit {size} bytes")
 
 
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
@@ -309,14 +290,9 @@ class _Shape:
         if self.is_value_null:
             columns.values.extend([None] * run)
         else:
-            length, index = self.end - 1 - self.value_start, len(columns.values)
-            if columns.value_runs is not None and length * run >= MIN_LEFT_BYTES:
-                columns.values[-1:] = [None] * (run + 1)  # the record that has the shape is one of them
-                at = self.value_start - self.start
-                columns.value_runs.append(FieldRun(index - 1, data, self.start, size, at, length, run + 1))
-            else:
-                first = self.value_start + size
-                columns.values.extend([data[at : at + length] for at in range(first, first + size * run, size)])
+            length = self.end - 1 - self.value_start
+            first = self.value_start + size
+            columns.values.extend([data[at : at + length] for at in range(first, first + size * run, size)])
         columns.headers.extend([NO_HEADERS] * run)
 
 

@@ -16,6 +16,7 @@ from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_pipeline.sink.digest import NOTHING, Digest, digest_of
 from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.operations import Marker, Superseded
+from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import Place, State, Written
 
 
@@ -152,6 +153,9 @@ class SimulatedCluster:
         """Queries whose own producer has committed last; to own one takes it out."""
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before its end."""
+        self.targets: dict[str, str] = {}
+        self.age_seconds = 0.0
+        """Of all states."""
         self.same_id_aborts = 0
         """How often a task's producer has aborted what another one with its id had open."""
 
@@ -161,9 +165,9 @@ class SimulatedCluster:
         await turn()
         return state
 
-    async def states_by_name(self) -> dict[str, State]:
+    async def states_by_name(self) -> dict[str, Kept]:
         await turn()
-        return {query.name: state for query, state in self.states.items()}
+        return {query.name: Kept(state, self.age_seconds) for query, state in self.states.items()}
 
     async def own(self, query: Query) -> SimulatedOwner:
         await turn()
@@ -189,9 +193,15 @@ class SimulatedCluster:
         await turn()
         return marker
 
-    async def has_decided(self, query: Query) -> bool:
+    async def has_committed(self, transactional_id: str) -> bool:
         await turn()
-        return query in self.deciders
+        held = self.held.get(transactional_id)
+        is_decider = transactional_id in {query.id for query in self.deciders}
+        return is_decider or (held is not None and held.state == "CompleteCommit")
+
+    async def target(self, topic: str) -> str | None:
+        await turn()
+        return self.targets.get(topic)
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         await turn()
@@ -234,10 +244,12 @@ class SimulatedCluster:
             await turn()
             self._initialised(transactional_id)
 
-    async def remove_state(self, query: Query, seen: State) -> None:
+    async def remove_state(self, query: Query, seen: State) -> bool:
         owner = await self.own(query)
-        if self.states.get(query) == seen:
-            await owner.write(None)
+        if self.states.get(query) != seen:
+            return False
+        await owner.write(None)
+        return True
 
     async def pause(self, seconds: float) -> None:
         await turn()

@@ -47,6 +47,8 @@ class Chaos(NamedTuple):
     speculate: int = 20
     repeat_stage: int = 4
     time_out: int = 0
+    set_back: int = 0
+    """Of a thousand starts: from a checkpoint that is older by some batches."""
 
 
 CHAOS = Chaos()
@@ -195,6 +197,9 @@ class Spark:
     async def _drive(self, run: str) -> None:
         driver = self.current
         number = self.committed + 1
+        is_set_back = bool(self.chaos.set_back) and self.rng.randrange(1000) < self.chaos.set_back
+        if is_set_back:
+            number = self.rng.randint(0, number)
         while number < self.batches:
             batch = Batch(QUERY, run, number)
             tasks = await self._stage(batch, driver)
@@ -213,9 +218,9 @@ class Spark:
                     work = exactly_once.abort(self.cluster, batch, messages)
                     await self._succeeds(self._spawn(f"abort {batch}", work, driver))
                 return
-            if number <= self.committed:
+            if number <= self.committed and not is_set_back:
                 return  # another driver has written it: Spark stops this one
-            self.committed = number
+            self.committed = max(number, self.committed)
             self.trace.append(f"Spark has batch {number}")
             self._check_batch(number)
             number += 1

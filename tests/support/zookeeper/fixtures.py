@@ -6,6 +6,9 @@ zookeeper_proxy    a `CuttingProxy` before it: `zookeeper_proxy.connect_string`
 secured_zookeeper  a `SecuredZooKeeper`: a chroot of the test's own on a server with TLS that all share
 ensemble           three servers that the test may kill and pause: the test finds all of them serving
 zookeeper_factory  makes servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves
+
+A test that takes one of them is marked `zookeeper` (tests/conftest.py); one that asks for it only while it runs, by
+`getfixturevalue`, has to say so itself.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import kazoo.protocol.connection
 import kazoo.retry
@@ -32,6 +35,9 @@ kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 ZooKeeperFactory = Callable[..., Ensemble]
 
+SERVERS: Final = frozenset({"shared_zookeeper", "secured_chroots", "shared_ensemble", "zookeeper_factory"})
+"""The fixtures that start servers; all others have one of these."""
+
 __all__ = [
     "chroots",
     "ensemble",
@@ -47,10 +53,17 @@ __all__ = [
 
 
 @pytest.fixture(scope="session")
-def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
+def shared_zookeeper(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> str:
     """`host:port` of the server that all tests of this run share."""
+    _must_be_wanted(request)
     directory, run = _of_run(tmp_path_factory, worker_id)
     return shared_address(directory / "zookeeper", run)
+
+
+def _must_be_wanted(request: pytest.FixtureRequest) -> None:
+    """Fails where the run is without ZooKeeper: then a test asks for one that is not marked."""
+    if "not zookeeper" in request.config.getoption("markexpr"):
+        pytest.fail("a test asks for a ZooKeeper and is not marked: @pytest.mark.zookeeper")
 
 
 def _of_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, int]:
@@ -114,7 +127,10 @@ ZOOKEEPER_PASSWORD = "brokers to: ZooKeeper"
 
 
 @pytest.fixture(scope="session")
-def secured_chroots(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[], SecuredZooKeeper]:
+def secured_chroots(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Callable[[], SecuredZooKeeper]:
+    _must_be_wanted(request)
     directory, run = _of_run(tmp_path_factory, worker_id)
     plain, secure = shared_address(directory / "zookeeper-tls", run, has_tls=True).split()
 
@@ -145,7 +161,8 @@ def _started(directory: Path, size: int) -> Ensemble:
 
 
 @pytest.fixture(scope="session")
-def shared_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+def shared_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    _must_be_wanted(request)
     ensemble = _started(tmp_path_factory.mktemp("ensemble"), size=3)
     yield ensemble
     ensemble.kill()
@@ -157,7 +174,10 @@ def ensemble(shared_ensemble: Ensemble) -> Ensemble:
 
 
 @pytest.fixture
-def zookeeper_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperFactory]:
+def zookeeper_factory(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ZooKeeperFactory]:
+    _must_be_wanted(request)
     started: list[Ensemble] = []
 
     def make(size: int = 1) -> Ensemble:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.support.compacted import COMPACTED, all_batches, put
+from tests.support.hosts import host_of
 from tests.support.logs import make_log
 
 from oncelog_broker.config import broker_keys as keys
@@ -22,7 +23,6 @@ from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
-from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.upkeep.cleaning import CleaningPace, LogCleaner, Throttle
 
@@ -61,7 +61,7 @@ async def test_the_cleaner_waits_as_long_as_the_backoff_says_now():
     looks = []
     replicas = SimpleNamespace(partitions=lambda: looks.append(clock.monotonic()) or [])
     tasks = Tasks()
-    cleaner = LogCleaner(lambda: config, None, replicas, clock, tasks, Slices(clock, tasks), None)
+    cleaner = LogCleaner(lambda: config, None, replicas, host_of(clock, tasks, disk=None))
     assert cleaner.pause_seconds() == 1.0
     await cleaner.clean_after_backoff()
     assert not looks, "an hour has not passed"
@@ -83,7 +83,7 @@ def cleaner_of(partition, logs, disk, clock, **settings):
     is_whole = settings.get("is_whole", True)
     replicas = SimpleNamespace(partitions=lambda: [partition], all_are_in_sync=lambda asked: is_whole)
     tasks = Tasks()
-    return LogCleaner(lambda: config, logs, replicas, clock, tasks, Slices(clock, tasks), disk)
+    return LogCleaner(lambda: config, logs, replicas, host_of(clock, tasks, disk=disk))
 
 
 @pytest.mark.parametrize(("expiration_ms", "kept"), [(5_000, 0), (50_000, 1)])
@@ -126,10 +126,7 @@ async def test_the_off_switch_starts_nothing():
             lambda config=config: config,
             logs=None,
             replicas=None,
-            clock=ManualClock(),
-            tasks=tasks,
-            slices=None,
-            disk=None,
+            host=host_of(tasks=tasks),  # type: ignore[arg-type]
         ).start()
         assert started == ["log cleaner"] * enabled
 

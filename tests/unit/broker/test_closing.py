@@ -7,7 +7,10 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from oncelog_broker.broker import Broker
+import pytest
+
+from oncelog_broker.assembly.storage import Storage
+from oncelog_broker.metadata.registration import Membership
 
 
 class Logs:
@@ -33,28 +36,61 @@ class FullDisk(Logs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
+class Store:
+    last_zxid = 5
+    is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def storage(logs: Logs, data: Any = None) -> Storage:
+    settings, predecessor = SimpleNamespace(), SimpleNamespace(is_log_tail_kept=True, on_registered=lambda: None)
+    return Storage(settings, data, Store(), logs, predecessor, {})  # type: ignore[arg-type]
+
+
 async def test_logs_are_closed_though_the_high_watermarks_cannot_be_written() -> None:
-    broker: Any = SimpleNamespace(logs=FullDisk(), replicas=SimpleNamespace(high_watermarks=dict))
-    await Broker._close_logs(broker)
-    assert broker.logs.done == [("logs", False)]
+    made = storage(FullDisk())
+    await made.note_high_watermarks({})
+    await made.close()
+    assert made.logs.done == [("logs", False)]  # type: ignore[attr-defined]
+    assert made.store.is_closed  # type: ignore[attr-defined]
 
 
 async def test_nothing_on_the_event_loop_waits_for_the_disk() -> None:
-    broker: Any = SimpleNamespace(logs=Logs(), replicas=SimpleNamespace(high_watermarks=dict))
-    await Broker._close_logs(broker)
-    assert broker.logs.done == [("high watermarks", False), ("logs", False)]
+    made = storage(Logs())
+    await made.note_high_watermarks({})
+    await made.close()
+    assert made.logs.done == [("high watermarks", False), ("logs", False)]  # type: ignore[attr-defined]
 
 
 async def test_the_note_of_the_clean_shutdown_has_the_broker_epoch_and_the_directories_the_stores_last_write() -> None:
     logs, noted = Logs(), []
 
-    async def note_store() -> None:
-        noted.append(list(logs.done))
+    async def note_registered(membership: Membership, zxid: int) -> None:
+        pass
+
+    async def note_seen(zxid: int) -> None:
+        noted.append((zxid, list(logs.done)))
 
     logs.broker_epoch = 17
-    member = SimpleNamespace(broker_epoch=17)
-    replicas = SimpleNamespace(high_watermarks=dict)
-    broker: Any = SimpleNamespace(logs=logs, replicas=replicas, member=member, _note_store=note_store)
-    await Broker._close_logs(broker)
-    assert noted == [[("high watermarks", False)]], "before the directories are unlocked"
+    made = storage(logs, SimpleNamespace(note_registered=note_registered, note_seen=note_seen))
+    await made.on_registered(Membership("c", 17, 0, founded=False))
+    await made.note_high_watermarks({})
+    await made.close()
+    assert noted == [(5, [("high watermarks", False)])], "before the directories are unlocked"
     assert logs.done == [("high watermarks", False), ("logs", False)]
+
+
+async def test_the_store_is_closed_though_its_last_write_cannot_be_noted() -> None:
+    async def note_registered(membership: Membership, zxid: int) -> None:
+        pass
+
+    async def note_seen(zxid: int) -> None:
+        raise RuntimeError("what nobody thought of")
+
+    made = storage(Logs(), SimpleNamespace(note_registered=note_registered, note_seen=note_seen))
+    await made.on_registered(Membership("c", 17, 0, founded=False))
+    with pytest.raises(RuntimeError):
+        await made.close()
+    assert made.store.is_closed, "the session does not outlive the broker"  # type: ignore[attr-defined]

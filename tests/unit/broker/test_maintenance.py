@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.logs import make_log
 from tests.support.producers import produce
 from tests.support.storage import SMALL, fill
@@ -53,7 +54,7 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
     assert len(marked) > 4
     disk.stuck = str(marked[0])
     disk.threads.clear()
-    maintenance = LogMaintenance(dict, logs, None, clock, None)  # type: ignore[arg-type]
+    maintenance = LogMaintenance(dict, logs, None, host_of(clock))  # type: ignore[arg-type]
     await maintenance.purge()
     assert all(path.exists() for path in marked), "their time has not come"
     clock.advance_ms(SMALL.file_delete_delay_ms)
@@ -74,7 +75,7 @@ async def test_e16_retention_flushes_what_it_could_not_let_go_of(tmp_path: Path)
     clock.advance_ms(10_000)
     partition = Partition("orders", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     replicas = SimpleNamespace(partitions=lambda: [partition])
-    maintenance = LogMaintenance(dict, logs, replicas, clock, None)  # type: ignore[arg-type]
+    maintenance = LogMaintenance(dict, logs, replicas, host_of(clock))  # type: ignore[arg-type]
     await maintenance.apply_retention()
     assert (log.segment_base_offsets, log.size_bytes) == ([1], 0)
     assert log.producers.saved_up_to == 1
@@ -93,7 +94,7 @@ class Expiring:
         self.logs = LogManager.open([directory], node_id=1, cluster_id="c", disk=RealDisk(), clock=self.clock)
         self.log = make_log(self.logs, "orders", 0, None, SMALL)
         config = {keys.PRODUCER_ID_EXPIRATION_MS: DAY_MS}
-        self.maintenance = LogMaintenance(lambda: config, self.logs, None, self.clock, None)  # type: ignore[arg-type,return-value]
+        self.maintenance = LogMaintenance(lambda: config, self.logs, None, host_of(self.clock))  # type: ignore[arg-type,return-value]
 
     async def look_for(self, time_ms: int) -> None:
         for _ in range(time_ms // LOOK_MS):
@@ -153,7 +154,7 @@ async def test_s87_others_have_their_turn_between_logs_that_take_long(tmp_path: 
     partitions = [Partition("orders", bytes(16), index, log, broker_id=1) for index, log in enumerate(made)]
     config: dict[object, object] = {keys.PRODUCER_ID_EXPIRATION_MS: 1000}
     replicas = SimpleNamespace(partitions=lambda: partitions)
-    maintenance = LogMaintenance(lambda: config, logs, replicas, clock, None)  # type: ignore[arg-type,return-value]
+    maintenance = LogMaintenance(lambda: config, logs, replicas, host_of(clock))  # type: ignore[arg-type,return-value]
     turns, working = 0, asyncio.ensure_future(getattr(maintenance, task)())
     while not working.done():
         turns += 1

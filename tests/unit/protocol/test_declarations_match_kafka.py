@@ -1,33 +1,34 @@
 """Every declared message against Kafka's own definition of it: field by field, version by version.
 
-The definitions are data beside the repository, `../shared/kafka-messages` (or where KAFKA_MESSAGES says): they
-are not part of the project, so without them these tests are skipped.
+What Kafka's definitions say stands in `tests/data/kafka-messages.tsv` (`tests/support/kafka_facts.py`). Where the
+definitions themselves are at hand, the table is held to them.
 """
 
-import json
-import os
+from __future__ import annotations
+
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from tests.support.kafka_facts import DEFINITIONS, EMPTY_TEXT, ROOT, TABLE, Fact, Facts, facts_in, table_of
 
 from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.coordinator_records import consumer_offsets, transaction_state
 from oncelog_protocol.messages import headers
+from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.schema import OWN_TAGS, ZERO_UUID, FieldSchema, fields_of, schema_of
 from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
 
-REPOSITORY = Path(__file__).parents[3]
-KAFKA_MESSAGES = Path(os.environ.get("KAFKA_MESSAGES", REPOSITORY.parent / "shared" / "kafka-messages"))
-MESSAGE_MODULES = {path.stem for path in (REPOSITORY / "protocol/oncelog_protocol/messages").glob("[!_]*.py")}
+MESSAGE_MODULES = {path.stem for path in (ROOT / "protocol/oncelog_protocol/messages").glob("[!_]*.py")}
 WITHOUT_ZOOKEEPER = {ApiKey.CONTROLLED_SHUTDOWN}
 """What went from Kafka's definitions with ZooKeeper, in Kafka 4; declared by those of 3.9."""
 AMONG_BROKERS = {ApiKey.ENVELOPE}
-"""Not among the definitions that are at hand: tests/unit/protocol/test_envelope.py knows its bytes."""
+"""Not among the definitions of the table: tests/unit/protocol/test_envelope.py knows its bytes."""
 ELSEWHERE = WITHOUT_ZOOKEEPER | AMONG_BROKERS
 DECLARED_KEYS = [key for key in ApiKey if key.name.lower() in MESSAGE_MODULES and key not in ELSEWHERE]
-DECLARED = [headers.RequestHeader, headers.ResponseHeader]
+DECLARED: list[type] = [headers.RequestHeader, headers.ResponseHeader]
 DECLARED += [message_type(key) for key in DECLARED_KEYS for message_type in (request_type, response_type)]
 DECLARED += [
     consumer_offsets.OffsetCommitKey,
@@ -39,191 +40,67 @@ DECLARED += [
     transaction_state.TransactionLogKey,
     transaction_state.TransactionLogValue,
 ]
-
-needs_kafka_messages = pytest.mark.skipif(
-    not KAFKA_MESSAGES.is_dir(), reason=f"Kafka's message definitions are not at {KAFKA_MESSAGES}"
-)
+KAFKAS = facts_in(TABLE.read_text())
 
 TYPE_NAMES = {"bool": "boolean"}
-IMPLICIT_DEFAULTS = {"bool": False, "string": "", "bytes": b"", "records": None, "uuid": ZERO_UUID, "float64": 0.0}
+IMPLICIT_DEFAULTS: dict[str, Any] = {
+    "bool": False,
+    "string": "",
+    "bytes": b"",
+    "records": None,
+    "uuid": ZERO_UUID,
+    "float64": 0.0,
+}
 
 
-def kafka_definition(name: str) -> dict:
-    (path,) = KAFKA_MESSAGES.glob(f"*/{name}.json")  # in api/ or records/
-    text = path.read_text()
-    return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+def test_declarations_say_what_kafkas_definitions_say() -> None:
+    assert [wrong for cls in DECLARED for wrong in differences(cls, KAFKAS[cls.__name__])] == []
 
 
-def snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+@pytest.mark.parametrize(
+    ("where", "said", "found"),
+    [
+        ("", {"type": "key 2"}, "FetchRequest: API key 1, not 2"),
+        ("", {"versions": "4-19"}, "FetchRequest: versions 4-18, not 4-19"),
+        ("", {"flexible": "11+"}, "FetchRequest: flexible 12+, not 11+"),
+        ("MaxBytes", {"type": "int64"}, "FetchRequest version 4: max_bytes: int32 3+, not max_bytes: int64 3+"),
+        ("MaxBytes", {"field": "MostBytes"}, "FetchRequest version 4: max_bytes: int32 3+, not most_bytes: int32 3+"),
+        ("MaxBytes", {"default": "1"}, "FetchRequest.max_bytes: default 2147483647, not 1"),
+        ("ClusterId", {"tag": "3"}, "cluster_id: string 12+ nullable tag 0, not cluster_id: string 12+ nullable tag 3"),
+        ("Topics.Topic", {"versions": "0-13"}, "topics.topic: string 0-12, not topics.topic: string 0-13"),
+        ("Topics.Topic", {"nullable": "0+"}, "topics.topic: string 0-12, not topics.topic: string 0-12 nullable"),
+    ],
+)
+def test_a_declaration_that_says_something_else_is_found(where: str, said: dict[str, str], found: str) -> None:
+    kafkas = KAFKAS["FetchRequest"]
+    rows = [fact._replace(**said) if fact.field == where else fact for fact in (kafkas.message, *kafkas.fields)]
+    assert found in "\n".join(differences(FetchRequest, Facts(rows)))
 
 
-def versions_of(field: dict[str, str]) -> VersionRange:
-    """The versions that have a field; for a tagged one the definitions may give those of the tag alone."""
-    return version_range(field.get("versions") or field["taggedVersions"])
-
-
-def intersection(a: VersionRange, b: VersionRange) -> VersionRange:
-    return VersionRange(max(a.low, b.low), min(a.high, b.high))
-
-
-class Definition:
-    """One of Kafka's definitions, asked for the same things as a declaration."""
-
-    def __init__(self, name: str) -> None:
-        self.json = kafka_definition(name)
-        self.versions = version_range(self.json["validVersions"])
-        self.common = {struct["name"]: struct["fields"] for struct in self.json.get("commonStructs", ())}
-
-    def struct_fields(self, field: dict) -> list[dict]:
-        return field.get("fields") or self.common.get(field["type"].removeprefix("[]"), [])
-
-    def lines(self, version: int) -> list[str]:
-        return self._lines(self.json["fields"], version, "")
-
-    def _lines(self, fields: list[dict], version: int, path: str) -> list[str]:
-        lines = []
-        for field in fields:
-            if version not in versions_of(field):
-                continue
-            here = f"{path}{snake_case(field['name'])}"
-            element = field["type"].removeprefix("[]")
-            is_array = field["type"] != element
-            nested = self.struct_fields(field)
-            lines.append(
-                line(
-                    here,
-                    "[]" * is_array + TYPE_NAMES.get(element, element),
-                    versions_of(field),
-                    version in version_range(field.get("nullableVersions")),
-                    field.get("tag") if version in version_range(field.get("taggedVersions")) else None,
-                    "flexibleVersions" in field,
-                )
-            )
-            lines += self._lines(nested, version, here + ".")
-        return lines
-
-    def served_fields(self, fields: list[dict], within: VersionRange) -> list[dict]:
-        """Without those that no valid version carries."""
-        return [field for field in fields if _nonempty(intersection(versions_of(field), within))]
-
-
-def _nonempty(versions: VersionRange) -> bool:
-    return versions.low <= versions.high
-
-
-def line(path, type_name, versions, nullable, tag, own_flexibility):
-    """One field at one version, as text: a difference then reads by itself."""
-    return " ".join(
-        [f"{path}: {type_name} {versions}"]
-        + ["nullable"] * nullable
-        + [f"tag {tag}"] * (tag is not None)
-        + ["never compact"] * own_flexibility
+def test_a_field_that_is_declared_for_no_version_is_found() -> None:
+    kafkas = KAFKAS["FetchRequest"]
+    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])  # topics have had ids alone since 13
+    assert "FetchTopic has fields topic, topic_id, partitions, not topic_id, partitions" in "\n".join(
+        differences(FetchRequest, later)
     )
 
 
-def kafkas_fields(cls: type) -> list[FieldSchema]:
-    """The declared fields without those that we have added."""
-    return [field for field in fields_of(cls) if field.tag is None or field.tag < OWN_TAGS]
+@pytest.mark.skipif(not DEFINITIONS.is_dir(), reason=f"Kafka's message definitions are not at {DEFINITIONS}")
+def test_the_table_is_what_kafkas_definitions_say() -> None:
+    is_true = TABLE.read_text() == table_of(DEFINITIONS)
+    assert is_true, "python -m tests.support.kafka_facts"  # without a diff of a thousand lines
 
 
-def declared_lines(cls: type, version: int, path: str = "") -> list[str]:
-    lines = []
-    for field in kafkas_fields(cls):
-        if version not in field.versions:
-            continue
-        element = field.element if field.type_name == "array" else field
-        lines.append(
-            line(
-                path + field.name,
-                "[]" * (field.type_name == "array")
-                + (element.struct.__name__ if element.struct else element.type_name),
-                field.versions,
-                version in field.nullable,
-                field.tag if version in field.tagged else None,
-                field.flexible is not None,
-            )
-        )
-        if element.struct:
-            lines += declared_lines(element.struct, version, f"{path}{field.name}.")
-    return lines
+def test_what_is_no_table_of_facts_is_refused() -> None:
+    with pytest.raises(ValueError, match="its columns are not message, field, type"):
+        facts_in("# a comment\nmessage\ttype\n")
 
 
-@needs_kafka_messages
-@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-def test_key_and_versions(cls):
-    schema, kafka = schema_of(cls), kafka_definition(cls.__name__)
-    assert schema.api_key == kafka.get("apiKey")
-    assert schema.versions == version_range(kafka["validVersions"])
-    assert schema.flexible == version_range(kafka["flexibleVersions"])
-
-
-@needs_kafka_messages
-@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-def test_fields_of_every_version(cls):
-    kafka = Definition(cls.__name__)
-    for version in range(kafka.versions.low, kafka.versions.high + 1):
-        assert declared_lines(cls, version) == kafka.lines(version), f"version {version}"
-
-
-@needs_kafka_messages
-@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-def test_no_field_is_declared_for_no_version(cls):
-    kafka = Definition(cls.__name__)
-
-    def check(struct: type, fields: list[dict], within: VersionRange) -> None:
-        served = kafka.served_fields(fields, within)
-        assert [field.name for field in kafkas_fields(struct)] == [snake_case(field["name"]) for field in served]
-        for declared, field in zip(kafkas_fields(struct), served, strict=True):
-            if declared.struct:
-                check(declared.struct, kafka.struct_fields(field), intersection(declared.versions, within))
-
-    check(cls, kafka.json["fields"], kafka.versions)
-
-
-@needs_kafka_messages
-@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
-def test_defaults(cls):
-    kafka = Definition(cls.__name__)
-
-    def check(struct: type, fields: list[dict], within: VersionRange) -> None:
-        for declared, field in zip(kafkas_fields(struct), kafka.served_fields(fields, within), strict=True):
-            where = f"{struct.__qualname__}.{declared.name}"
-            if "default" in field:
-                assert declared.has_default, where
-            if declared.has_default and not may_be_none(declared, field):
-                assert declared.default == effective_default(field), where
-                assert type(declared.default) is type(effective_default(field)), where
-            if declared.struct:
-                check(declared.struct, kafka.struct_fields(field), intersection(declared.versions, within))
-
-    check(cls, kafka.json["fields"], kafka.versions)
-
-
-def may_be_none(declared, field: dict) -> bool:
-    """Ours may be None where Kafka names no default and None can go on the wire, or leaves out a tagged struct."""
-    can_be_absent = declared.nullable != NO_VERSIONS or (declared.type_name == "struct" and declared.tag is not None)
-    return declared.default is None and "default" not in field and can_be_absent
-
-
-def effective_default(field: dict):
-    kind, default = field["type"], field.get("default")
-    if default == "null":
-        return None
-    if default is None:
-        return [] if kind.startswith("[]") else IMPLICIT_DEFAULTS.get(kind, 0)
-    if kind == "bool":
-        return str(default).lower() == "true"
-    if kind == "string":
-        return default
-    return int(str(default), 0)
-
-
-def test_every_message_module_belongs_to_an_api_key():
+def test_every_message_module_belongs_to_an_api_key() -> None:
     assert {key.name.lower() for key in (*DECLARED_KEYS, *ELSEWHERE)} | {"headers"} == MESSAGE_MODULES
 
 
-def test_fields_of_our_own_can_be_left_out_everywhere():
+def test_fields_of_our_own_can_be_left_out_everywhere() -> None:
     own = [
         (field, struct)
         for cls in DECLARED
@@ -241,6 +118,139 @@ def test_fields_of_our_own_can_be_left_out_everywhere():
     }
     for field, struct in own:
         assert field.has_default and field.tagged == field.versions, f"{struct.__qualname__}.{field.name}"
+
+
+def differences(cls: type, kafkas: Facts) -> Iterator[str]:
+    """What a declaration says other than Kafka's definition, one sentence each."""
+    schema, versions = schema_of(cls), version_range(kafkas.message.versions)
+    said = [
+        ("API key", schema.api_key, kafkas.api_key),
+        ("versions", schema.versions, versions),
+        ("flexible", schema.flexible, version_range(kafkas.message.flexible)),
+    ]
+    yield from (f"{cls.__name__}: {what} {ours}, not {theirs}" for what, ours, theirs in said if ours != theirs)
+    for version in range(versions.low, versions.high + 1):
+        ours, theirs = declared_lines(cls, version), kafkas_lines(kafkas, version)
+        if ours != theirs:
+            pairs = list(zip([*ours, "nothing"], [*theirs, "nothing"], strict=False))
+            our, their = next(pair for pair in pairs if pair[0] != pair[1])
+            yield f"{cls.__name__} version {version}: {our}, not {their}"
+            return  # what differs in one version differs in most, and then in fields and defaults, too
+    yield from struct_differences(cls, kafkas, "", versions)
+
+
+def struct_differences(struct: type, kafkas: Facts, path: str, within: VersionRange) -> Iterator[str]:
+    """Fields that no valid version carries, and defaults; for the struct at this path, and for those in it."""
+    served = [fact for fact in kafkas.fields_of(path) if is_some(intersection(version_range(fact.versions), within))]
+    declared = kafkas_fields(struct)
+    if [field.name for field in declared] != [snake_case(fact.name) for fact in served]:
+        theirs = ", ".join(snake_case(fact.name) for fact in served)
+        yield f"{struct.__qualname__} has fields {', '.join(field.name for field in declared)}, not {theirs}"
+        return
+    for field, fact in zip(declared, served, strict=True):
+        default = effective_default(fact)
+        where = f"{struct.__qualname__}.{field.name}"
+        if fact.default and not field.has_default:
+            yield f"{where}: no default, not {default!r}"
+        elif field.has_default and not may_be_none(field, fact) and not is_same(field.default, default):
+            yield f"{where}: default {field.default!r}, not {default!r}"
+        if field.struct:
+            yield from struct_differences(field.struct, kafkas, fact.field, intersection(field.versions, within))
+
+
+def kafkas_lines(kafkas: Facts, version: int, path: str = "") -> list[str]:
+    lines = []
+    for fact in kafkas.fields_of(path):
+        if version not in version_range(fact.versions):
+            continue
+        element = fact.type.removeprefix("[]")
+        lines.append(
+            line(
+                ".".join(map(snake_case, fact.field.split("."))),
+                "[]" * (fact.type != element) + TYPE_NAMES.get(element, element),
+                version_range(fact.versions),
+                version in version_range(fact.nullable or None),
+                int(fact.tag) if version in version_range(fact.tagged or None) else None,
+                bool(fact.flexible),
+            )
+        )
+        lines += kafkas_lines(kafkas, version, fact.field)
+    return lines
+
+
+def declared_lines(cls: type, version: int, path: str = "") -> list[str]:
+    lines = []
+    for field in kafkas_fields(cls):
+        if version not in field.versions:
+            continue
+        element = field.element if field.type_name == "array" else field
+        assert element is not None
+        lines.append(
+            line(
+                path + field.name,
+                "[]" * (field.type_name == "array")
+                + (element.struct.__name__ if element.struct else element.type_name),
+                field.versions,
+                version in field.nullable,
+                field.tag if version in field.tagged else None,
+                field.flexible is not None,
+            )
+        )
+        if element.struct:
+            lines += declared_lines(element.struct, version, f"{path}{field.name}.")
+    return lines
+
+
+def line(
+    path: str, type_name: str, versions: VersionRange, nullable: bool, tag: int | None, own_flexibility: bool
+) -> str:
+    """One field at one version, as text: a difference then reads by itself."""
+    return " ".join(
+        [f"{path}: {type_name} {versions}"]
+        + ["nullable"] * nullable
+        + [f"tag {tag}"] * (tag is not None)
+        + ["never compact"] * own_flexibility
+    )
+
+
+def kafkas_fields(cls: type) -> list[FieldSchema]:
+    """The declared fields without those that we have added."""
+    return [field for field in fields_of(cls) if field.tag is None or field.tag < OWN_TAGS]
+
+
+def may_be_none(declared: FieldSchema, fact: Fact) -> bool:
+    """Ours may be None where Kafka names no default and None can go on the wire, or leaves out a tagged struct."""
+    can_be_absent = declared.nullable != NO_VERSIONS or (declared.type_name == "struct" and declared.tag is not None)
+    return declared.default is None and not fact.default and can_be_absent
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Equal, and of one type: 0 is not False."""
+    return bool(one == other) and type(one) is type(other)
+
+
+def effective_default(fact: Fact) -> Any:
+    if fact.default == "null":
+        return None
+    if not fact.default:
+        return [] if fact.type.startswith("[]") else IMPLICIT_DEFAULTS.get(fact.type, 0)
+    if fact.type == "bool":
+        return fact.default == "true"
+    if fact.type == "string":
+        return "" if fact.default == EMPTY_TEXT else fact.default
+    return int(fact.default, 0)
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def intersection(a: VersionRange, b: VersionRange) -> VersionRange:
+    return VersionRange(max(a.low, b.low), min(a.high, b.high))
+
+
+def is_some(versions: VersionRange) -> bool:
+    return versions.low <= versions.high
 
 
 def structs_of(cls: type) -> list[type]:

@@ -23,10 +23,8 @@ from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.entropy import random_uuid
-from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.compression import Compression
 
@@ -52,24 +50,18 @@ class GroupCoordinator:
         self,
         config: BrokerConfig,
         replicas: Replicas,
-        clock: Clock,
-        tasks: Tasks,
-        slices: Slices,
-        deadlines: Deadlines,
+        host: Host,
     ) -> None:
         settings = GroupConfig.of(config)
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
-        self._tasks = tasks
-        self._slices = slices
+        self._tasks = host.tasks
+        self._slices = host.slices
         held = HeldBytes()
         self.runtime = CoordinatorRuntime(
             CONSUMER_OFFSETS,
-            lambda _: GroupMachine(settings, clock.now_ms, new_id, held),
+            lambda _: GroupMachine(settings, host.clock.now_ms, new_id, held),
             replicas,
-            clock,
-            tasks,
-            slices,
-            deadlines,
+            host,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
             commit_seconds=config[keys.OFFSETS_COMMIT_TIMEOUT_MS] / 1000,
         )

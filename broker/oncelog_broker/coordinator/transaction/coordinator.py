@@ -30,9 +30,7 @@ from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsE
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer, settled
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
@@ -54,10 +52,7 @@ class TransactionCoordinator:
         markers: MarkerSender,
         remote: RemoteCoordinators,
         producer_ids: ProducerIdManager,
-        clock: Clock,
-        tasks: Tasks,
-        slices: Slices,
-        deadlines: Deadlines,
+        host: Host,
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
@@ -71,15 +66,12 @@ class TransactionCoordinator:
         self._node_id = config.node_id
         self._markers = markers
         self._producer_ids = producer_ids
-        self._tasks = tasks
+        self._tasks = host.tasks
         self.runtime = CoordinatorRuntime(
             TRANSACTION_STATE,
-            lambda _: TransactionMachine(settings, clock.now_ms, clock.monotonic, producer_ids.note_known),
+            lambda _: TransactionMachine(settings, host.clock.now_ms, host.clock.monotonic, producer_ids.note_known),
             replicas,
-            clock,
-            tasks,
-            slices,
-            deadlines,
+            host,
             on_end=self._write_markers,
         )
 

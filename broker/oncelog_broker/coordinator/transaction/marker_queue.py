@@ -8,15 +8,15 @@ gathers for a broker while a request is under way to it goes with the next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import PartitionState
+from oncelog_broker.metadata.image import ImageView
 from oncelog_protocol.errors import ErrorCode
 
 MAX_MARKERS: Final = 1000
@@ -94,21 +94,11 @@ class Outcome(Enum):
     FENCED = "a log knows a later coordinator (S40): this one again, while we are the coordinator all the same"
 
 
-class Leaders(Protocol):
-    """What the queue asks of the current image (`ClusterImage` is one)."""
-
-    def partition(self, topic: str, partition: int, /) -> PartitionState | None: ...
-
-    @property
-    def brokers(self) -> Mapping[int, object]: ...
-
-
 class MarkerQueue:
-    """The markers of all transactions that this broker coordinates. `image` gives the current image; times are
-    monotonic seconds."""
+    """The markers of all transactions that this broker coordinates. Times are monotonic seconds."""
 
-    def __init__(self, image: Callable[[], Leaders]) -> None:
-        self._image = image
+    def __init__(self, metadata: ImageView) -> None:
+        self._metadata = metadata
         self._queues: dict[int, deque[WaitingMarker]] = {}
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
@@ -125,7 +115,7 @@ class MarkerQueue:
         self._put([WaitingMarker(decision, where) for where in sorted(decision.end.partitions)])
 
     def _put(self, markers: Iterable[WaitingMarker]) -> None:
-        image = self._image()
+        image = self._metadata.image
         for marker in markers:
             partition = image.partition(*marker.where)
             if partition is None:
@@ -144,7 +134,7 @@ class MarkerQueue:
 
         Those of decisions that are ours no more are forgotten; those whose partition is led by another broker go there.
         """
-        image, queue = self._image(), self._queues.get(broker_id)
+        image, queue = self._metadata.image, self._queues.get(broker_id)
         taken: list[WaitingMarker] = []
         moved: list[WaitingMarker] = []
         while queue and len(taken) < most:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -20,13 +20,12 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.marker_queue import Decision, MarkerQueue, Outcome, WaitingMarker
 from oncelog_broker.coordinator.transaction.markers import Marker, MarkerAppender
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.store import StoreUnavailable
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.waiting import no_longer_than
-from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses, Slices
-from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -48,30 +47,25 @@ time."""
 
 
 class MarkerSender:
-    """The markers of all transactions that this broker coordinates. `image` gives the current image; `current_image`
-    waits for one that is not older than its call, or raises StoreUnavailable."""
+    """The markers of all transactions that this broker coordinates."""
 
     def __init__(
         self,
         node_id: int,
-        image: Callable[[], ClusterImage],
-        current_image: Callable[[], Awaitable[ClusterImage]],
+        metadata: MetadataCache,
         appender: MarkerAppender,
         peers: Peers,
-        clock: Clock,
-        tasks: Tasks,
-        slices: Slices,
-        deadlines: Deadlines,
+        host: Host,
     ) -> None:
         self._node_id = node_id
-        self._current_image = current_image
+        self._metadata = metadata
         self._appender = appender
         self._peers = peers
-        self._clock = clock
-        self._tasks = tasks
-        self._slices = slices
-        self._deadlines = deadlines
-        self._queue = MarkerQueue(image)
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._slices = host.slices
+        self._deadlines = host.deadlines
+        self._queue = MarkerQueue(metadata)
         self._decisions: WeakSet[Decision] = WeakSet()
         """Those that somebody still holds: the queue, or who writes their markers."""
         self._at_work: set[int | None] = set()
@@ -196,7 +190,7 @@ class MarkerSender:
 
     async def _see_what_exists(self, markers: deque[WaitingMarker]) -> None:
         try:
-            image = await self._current_image()
+            image = await self._metadata.synced()
         except StoreUnavailable:
             image = None
         while markers:

@@ -12,14 +12,13 @@ coordinator has had would keep all real ones out, for ever: it is refused here, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.image import ImageView, Topic
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
@@ -43,13 +42,10 @@ class Marker(NamedTuple):
 class MarkerAppender:
     """Appends markers to the partitions that this broker leads; committed offsets become visible with theirs."""
 
-    def __init__(
-        self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine], image: Callable[[], ClusterImage]
-    ) -> None:
-        """`image` gives the current image."""
+    def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine], metadata: ImageView) -> None:
         self._replicas = replicas
         self._groups = groups
-        self._image = image
+        self._metadata = metadata
         self._log_of_transactions: Topic | None = None
         self._newest_epoch = 0
         """The largest leader epoch of its partitions: no coordinator has a larger one."""
@@ -88,7 +84,7 @@ class MarkerAppender:
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
         """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again: no coordinator has that epoch, as far as is
         known here. One that the log knows already does no new harm, and is what a tool sends to end a transaction."""
-        topic = self._image().topic(TRANSACTION_STATE)
+        topic = self._metadata.image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:
             self._log_of_transactions = topic
             epochs = [] if topic is None else [state.leader_epoch for state in topic.partitions.values()]

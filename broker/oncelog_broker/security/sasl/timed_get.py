@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import IO, Any
+from urllib.error import HTTPError
 from urllib.request import FileHandler, HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 
@@ -107,6 +108,9 @@ def timed_get(url: str, seconds: float, max_bytes: int, check: Callable[[str], N
     try:
         with opener.open(url, timeout=seconds) as answer:
             content: bytes = answer.read(max_bytes + 1)
+    except HTTPError as error:  # an OSError that holds the connection
+        error.close()
+        raise
     except HTTPException as error:  # no HTTP at all, or an answer that breaks off
         raise OSError(f"{type(error).__name__}: {error!s:.200}") from error
     if len(content) <= max_bytes and getattr(answer, "length", None):

@@ -1,1 +1,1 @@
-"""One file per API key: `handle(request, context)` gives the response, or something to await, or None for none."""
+"""One file per API key: `handle(request, context)` returns the response, a future of it, or None for no response."""

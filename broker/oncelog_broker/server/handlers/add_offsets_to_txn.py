@@ -7,7 +7,7 @@ from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V1
@@ -15,7 +15,7 @@ from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest,
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
-def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[AddOffsetsToTxnResponse]:
+def handle(request: AddOffsetsToTxnRequest, context: TransactionContext) -> Answer[AddOffsetsToTxnResponse]:
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     if not context.may(rules.ADD_OFFSETS, request.transactional_id):
@@ -27,7 +27,7 @@ def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[A
     return _add(request, context)
 
 
-async def _create_then_add(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+async def _create_then_add(request: AddOffsetsToTxnRequest, context: TransactionContext) -> AddOffsetsToTxnResponse:
     """A consumer that assigns partitions by itself may not have asked for its group's coordinator yet."""
     try:
         await context.services.create_topic(CONSUMER_OFFSETS)
@@ -36,7 +36,7 @@ async def _create_then_add(request: AddOffsetsToTxnRequest, context: RequestCont
     return await settled(_add(request, context))
 
 
-def _add(request: AddOffsetsToTxnRequest, context: RequestContext) -> Answer[AddOffsetsToTxnResponse]:
+def _add(request: AddOffsetsToTxnRequest, context: TransactionContext) -> Answer[AddOffsetsToTxnResponse]:
     services = context.services
     index = services.groups.runtime.partition_of(request.group_id)
     if index is None:

@@ -21,7 +21,7 @@ from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STA
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
@@ -46,7 +46,7 @@ PARTITIONS_PER_STEP: Final = 100
 CodeOf = Callable[[TopicPartition], ErrorCode]
 
 
-def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answer[AddPartitionsToTxnResponse]:
+def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> Answer[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
         verifies = any(transaction.verify_only for transaction in request.transactions)
         is_broker = context.may_as_broker(rules.VERIFY_PARTITIONS if verifies else rules.ADD_PARTITIONS_FOR_OTHERS)
@@ -69,7 +69,7 @@ def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> Answe
 
 
 def _serve_each(
-    request: AddPartitionsToTxnRequest, is_broker: bool, context: RequestContext
+    request: AddPartitionsToTxnRequest, is_broker: bool, context: TransactionContext
 ) -> Steps[list[Answer[Result]]]:
     answers = list[Answer[Result]]()
     for transaction in request.transactions:
@@ -78,14 +78,16 @@ def _serve_each(
     return answers
 
 
-def _when_committed(is_broker: bool, context: RequestContext, answers: list[Answer[Result]]) -> Answer[list[Result]]:
+def _when_committed(
+    is_broker: bool, context: TransactionContext, answers: list[Answer[Result]]
+) -> Answer[list[Result]]:
     """A broker asks for many producers over one connection: what waits for replicas keeps nothing behind it waiting."""
     if is_broker:
         context.effects_are_done()
     return all_of(answers)
 
 
-def _serve(transaction: Transaction, is_broker: bool, context: RequestContext) -> Steps[Answer[Result]]:
+def _serve(transaction: Transaction, is_broker: bool, context: TransactionContext) -> Steps[Answer[Result]]:
     """One transaction; its record may wait for replicas."""
     closed = CLOSED_TO_BROKERS if is_broker else CLOSED_TO_CLIENTS
     coordinator, image = context.services.transactions, context.services.image
@@ -124,7 +126,7 @@ def _serve(transaction: Transaction, is_broker: bool, context: RequestContext) -
     return then(answer, lambda code: result(lambda _: code))
 
 
-def _result(transaction: Transaction, code_of: CodeOf, context: RequestContext) -> Steps[Result]:
+def _result(transaction: Transaction, code_of: CodeOf, context: TransactionContext) -> Steps[Result]:
     topics = []
     for topic in transaction.topics:
         results = []

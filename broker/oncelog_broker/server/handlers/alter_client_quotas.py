@@ -15,10 +15,10 @@ from oncelog_broker.metadata.address_nodes import OtherNodes
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import Pause, with_pauses
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import until_decided_by
 from oncelog_broker.server.named import counted
 from oncelog_broker.server.quota_fields import TYPES, checked_value, entity_of, in_order
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from oncelog_protocol.quotas import QuotaEntity, keys_of
@@ -30,11 +30,11 @@ Changes = dict[str, str | None]
 """Values by key; None: to be removed."""
 
 
-def handle(request: AlterClientQuotasRequest, context: RequestContext) -> Answer[AlterClientQuotasResponse]:
+def handle(request: AlterClientQuotasRequest, context: AccessContext) -> Answer[AlterClientQuotasResponse]:
     return context.in_a_task(_alter_all(request, context))
 
 
-async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) -> AlterClientQuotasResponse:
     pauses = context.services.slices.pauses()
     may = context.may(rules.ALTER_QUOTAS)
     results: dict[frozenset[tuple[str, str | None]], Result] = {}
@@ -76,7 +76,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: RequestContext)
     return AlterClientQuotasResponse(entries=list(results.values()))
 
 
-async def _nodes_of_addresses(context: RequestContext, pause: Pause) -> OtherNodes | KafkaError:
+async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNodes | KafkaError:
     """Asked once for all: where the store does not answer, each address would wait for that again."""
     try:
         return await context.services.configs.nodes_of_addresses(pause)

@@ -20,19 +20,19 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.config_resources import change_configs, check_may_change, check_named_once
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import counted
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def handle(request: AlterConfigsRequest, context: RequestContext) -> Answer[AlterConfigsResponse]:
+def handle(request: AlterConfigsRequest, context: TopicContext) -> Answer[AlterConfigsResponse]:
     return context.in_a_task(_alter(request, context))
 
 
-async def _alter(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+async def _alter(request: AlterConfigsRequest, context: TopicContext) -> AlterConfigsResponse:
     responses = []
     pauses = context.services.slices.pauses()
     named = ((resource.resource_type, resource.resource_name) for resource in request.resources)

@@ -21,7 +21,7 @@ from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.replicas import ReplicaContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -33,7 +33,7 @@ PartitionResult = TopicResult.PartitionData
 FIRST_VERSION_WITH_EPOCHS: Final = 3
 
 
-def handle(request: AlterPartitionRequest, context: RequestContext) -> Answer[AlterPartitionResponse]:
+def handle(request: AlterPartitionRequest, context: ReplicaContext) -> Answer[AlterPartitionResponse]:
     if not context.may_as_broker(rules.ALTER_PARTITION):
         return AlterPartitionResponse(error_code=rules.ALTER_PARTITION.refused, topics=[])
     return context.in_a_task(alter(request, context.version, context.services.elector, context.services.slices))

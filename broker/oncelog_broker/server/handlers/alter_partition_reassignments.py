@@ -17,8 +17,8 @@ from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
+from oncelog_broker.server.services.replicas import ReplicaContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -30,13 +30,13 @@ PartitionResult = TopicResult.ReassignablePartitionResponse
 
 
 def handle(
-    request: AlterPartitionReassignmentsRequest, context: RequestContext
+    request: AlterPartitionReassignmentsRequest, context: ReplicaContext
 ) -> Answer[AlterPartitionReassignmentsResponse]:
     return context.in_a_task(_reassign(request, context))
 
 
 async def _reassign(
-    request: AlterPartitionReassignmentsRequest, context: RequestContext
+    request: AlterPartitionReassignmentsRequest, context: ReplicaContext
 ) -> AlterPartitionReassignmentsResponse:
     pauses = context.services.slices.pauses()
     may_change = request.allow_replication_factor_change

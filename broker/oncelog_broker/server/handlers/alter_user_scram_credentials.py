@@ -10,7 +10,7 @@ from itertools import chain
 
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import credential_of
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_user_scram_credentials import (
@@ -33,7 +33,7 @@ Changes = dict[str, str | None]
 
 
 async def _handle(
-    request: AlterUserScramCredentialsRequest, context: RequestContext
+    request: AlterUserScramCredentialsRequest, context: AccessContext
 ) -> AlterUserScramCredentialsResponse:
     results = []
     pauses = context.services.slices.pauses()
@@ -53,7 +53,7 @@ async def _handle(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def handle(request: AlterUserScramCredentialsRequest, context: RequestContext) -> object:
+def handle(request: AlterUserScramCredentialsRequest, context: AccessContext) -> object:
     return context.in_a_task(_handle(request, context))
 
 
@@ -86,7 +86,7 @@ def _credential(mechanism: ScramMechanism, upsertion: Upsertion) -> str:
     ).format()
 
 
-async def _alter(name: str, changes: Changes, context: RequestContext) -> None:
+async def _alter(name: str, changes: Changes, context: AccessContext) -> None:
     def change(before: dict[str, str]) -> Mapping[str, str]:
         for mechanism, credential in changes.items():
             if credential is not None:

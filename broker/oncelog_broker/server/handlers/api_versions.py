@@ -10,9 +10,8 @@ import re
 from functools import cache
 from typing import Final
 
-from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_CONNECT
 from oncelog_broker.metadata import feature_levels
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
@@ -73,11 +72,11 @@ def unsupported_version() -> ApiVersionsResponse:
     )
 
 
-def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsResponse:
     if context.version >= FIRST_SOFTWARE_NAME_VERSION:
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    is_in_cluster = context.services.config[ZOOKEEPER_CONNECT] is not None
-    level = feature_levels.level_in_force(context.services.image) if is_in_cluster and context.is_for_brokers else None
+    is_in_cluster = context.services.is_clustered and context.is_for_brokers
+    level = feature_levels.level_in_force(context.services.image) if is_in_cluster else None
     return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level)

@@ -13,14 +13,14 @@ from oncelog_broker.controller.elector import Elector
 from oncelog_broker.controller.store_errors import translated
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.replicas import ReplicaContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 RemainingPartition = ControlledShutdownResponse.RemainingPartition
 
 
-def handle(request: ControlledShutdownRequest, context: RequestContext) -> Answer[ControlledShutdownResponse]:
+def handle(request: ControlledShutdownRequest, context: ReplicaContext) -> Answer[ControlledShutdownResponse]:
     if not context.may_as_broker(rules.CONTROLLED_SHUTDOWN):
         return ControlledShutdownResponse(error_code=rules.CONTROLLED_SHUTDOWN.refused, remaining_partitions=[])
     return context.in_a_task(shut_down(request, context.services.elector))

@@ -13,7 +13,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.principal import parse_principal
 from oncelog_broker.server.acl_fields import entry_of, pattern_of
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_protocol.acls import CLUSTER_NAME, AclEntry, ResourcePattern, ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -23,11 +23,11 @@ Result = CreateAclsResponse.AclCreationResult
 NAMES_OF_NO_NODE: Final = frozenset({".", ".."})
 
 
-def handle(request: CreateAclsRequest, context: RequestContext) -> Answer[CreateAclsResponse]:
+def handle(request: CreateAclsRequest, context: AccessContext) -> Answer[CreateAclsResponse]:
     return context.in_a_task(_create(request, context))
 
 
-async def _create(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+async def _create(request: CreateAclsRequest, context: AccessContext) -> CreateAclsResponse:
     pauses, services = context.services.slices.pauses(), context.services
     results = []
     wanted: dict[ResourcePattern, dict[AclEntry, list[Result]]] = {}
@@ -58,7 +58,7 @@ async def _create(request: CreateAclsRequest, context: RequestContext) -> Create
     return CreateAclsResponse(results=results)
 
 
-async def until_decided_by(context: RequestContext) -> None:
+async def until_decided_by(context: AccessContext) -> None:
     """Return when this broker decides by all that was written until now, if the store lets it know."""
     try:
         await context.services.metadata.synced()

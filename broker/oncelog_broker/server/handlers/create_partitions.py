@@ -12,9 +12,9 @@ from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.named import counted
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -23,11 +23,11 @@ TopicRequest = CreatePartitionsRequest.CreatePartitionsTopic
 TopicResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-def handle(request: CreatePartitionsRequest, context: RequestContext) -> Answer[CreatePartitionsResponse]:
+def handle(request: CreatePartitionsRequest, context: TopicContext) -> Answer[CreatePartitionsResponse]:
     return context.in_a_task(_grow_all(request, context))
 
 
-async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+async def _grow_all(request: CreatePartitionsRequest, context: TopicContext) -> CreatePartitionsResponse:
     pauses = context.services.slices.pauses()
     named = await with_pauses(counted(topic.name for topic in request.topics), pauses.here)
     increase = 0
@@ -54,7 +54,7 @@ async def _grow_all(request: CreatePartitionsRequest, context: RequestContext) -
     return CreatePartitionsResponse(results=results)
 
 
-async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: RequestContext) -> None:
+async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: TopicContext) -> None:
     assignment = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
     services, started = context.services, context.services.clock.monotonic()
     controller = controller_elsewhere(context)
@@ -71,7 +71,7 @@ async def _grow(topic: TopicRequest, request: CreatePartitionsRequest, context: 
 
 
 async def _pass_on(
-    topic: TopicRequest, request: CreatePartitionsRequest, controller: int, context: RequestContext
+    topic: TopicRequest, request: CreatePartitionsRequest, controller: int, context: TopicContext
 ) -> None:
     """Raises KafkaError."""
     alone = CreatePartitionsRequest(topics=[topic], timeout_ms=request.timeout_ms, validate_only=request.validate_only)

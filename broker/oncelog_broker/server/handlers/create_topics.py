@@ -19,9 +19,9 @@ from oncelog_broker.metadata.topic_names import check_topic_may_be_made
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.named import counted
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_broker.server.shown import wait_until_usable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -31,11 +31,11 @@ TopicRequest = CreateTopicsRequest.CreatableTopic
 TopicResult = CreateTopicsResponse.CreatableTopicResult
 
 
-def handle(request: CreateTopicsRequest, context: RequestContext) -> Answer[CreateTopicsResponse]:
+def handle(request: CreateTopicsRequest, context: TopicContext) -> Answer[CreateTopicsResponse]:
     return context.in_a_task(_create_all(request, context))
 
 
-async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+async def _create_all(request: CreateTopicsRequest, context: TopicContext) -> CreateTopicsResponse:
     pauses = context.services.slices.pauses()
     named = await with_pauses(counted(topic.name for topic in request.topics), pauses.here)
     may_create_any = context.may(rules.CREATE_ANY_TOPIC)
@@ -63,7 +63,7 @@ async def _create_all(request: CreateTopicsRequest, context: RequestContext) -> 
     return CreateTopicsResponse(topics=results)
 
 
-async def _refused(request: CreateTopicsRequest, named: Counter[str], context: RequestContext) -> KafkaError | None:
+async def _refused(request: CreateTopicsRequest, named: Counter[str], context: TopicContext) -> KafkaError | None:
     """Why nothing of the request is done."""
     pauses, default, partitions = context.services.slices.pauses(), context.services.config[NUM_PARTITIONS], 0
     for topic in request.topics:
@@ -73,7 +73,7 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: R
     return too_many(partitions)
 
 
-async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: RequestContext) -> TopicResult:
+async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: TopicContext) -> TopicResult:
     services = context.services
     # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
     check_topic_may_be_made(topic.name)
@@ -121,7 +121,7 @@ async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: Re
 
 
 async def _pass_on(
-    topic: TopicRequest, request: CreateTopicsRequest, controller: int, context: RequestContext
+    topic: TopicRequest, request: CreateTopicsRequest, controller: int, context: TopicContext
 ) -> TopicResult:
     services, started = context.services, context.services.clock.monotonic()
     alone = CreateTopicsRequest(topics=[topic], timeout_ms=request.timeout_ms, validate_only=request.validate_only)

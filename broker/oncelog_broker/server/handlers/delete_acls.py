@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.acl_fields import filter_of
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.handlers.create_acls import NAMES_OF_NO_NODE, until_decided_by
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_protocol.acls import AclEntry, AclFilter, EntryFilter, ResourcePattern, filters_matching
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -22,11 +22,11 @@ Matching = Result.DeleteAclsMatchingAcl
 Numbered = tuple[AclFilter, Result]
 
 
-def handle(request: DeleteAclsRequest, context: RequestContext) -> Answer[DeleteAclsResponse]:
+def handle(request: DeleteAclsRequest, context: AccessContext) -> Answer[DeleteAclsResponse]:
     return context.in_a_task(_delete(request, context))
 
 
-async def _delete(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+async def _delete(request: DeleteAclsRequest, context: AccessContext) -> DeleteAclsResponse:
     pauses, services = context.services.slices.pauses(), context.services
     may = context.may(rules.DELETE_ACLS)
     response = DeleteAclsResponse(filter_results=[])
@@ -51,7 +51,7 @@ async def _delete(request: DeleteAclsRequest, context: RequestContext) -> Delete
     return response
 
 
-async def _patterns(filters: Sequence[Numbered], context: RequestContext) -> dict[ResourcePattern, list[Numbered]]:
+async def _patterns(filters: Sequence[Numbered], context: AccessContext) -> dict[ResourcePattern, list[Numbered]]:
     """Which patterns have to be looked at, and by which filters."""
     pauses = context.services.slices.pauses()
     patterns: dict[ResourcePattern, list[Numbered]] = {}
@@ -74,7 +74,7 @@ async def _patterns(filters: Sequence[Numbered], context: RequestContext) -> dic
     return patterns
 
 
-async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: RequestContext) -> bool:
+async def _delete_of(pattern: ResourcePattern, filters: Sequence[Numbered], context: AccessContext) -> bool:
     """Delete what the filters match of one pattern, and tell it in their results; whether there was any."""
 
     results: dict[EntryFilter, Result] = {}

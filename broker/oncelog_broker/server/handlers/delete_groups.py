@@ -9,20 +9,20 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
 
-def handle(request: DeleteGroupsRequest, context: RequestContext) -> Answer[DeleteGroupsResponse]:
+def handle(request: DeleteGroupsRequest, context: GroupContext) -> Answer[DeleteGroupsResponse]:
     answers = context.services.slices.run(_delete_each(request, context), must_finish=True)
     return then(then(answers, all_of), lambda results: DeleteGroupsResponse(results=results))
 
 
-def _delete_each(request: DeleteGroupsRequest, context: RequestContext) -> Steps[list[Answer[Result]]]:
+def _delete_each(request: DeleteGroupsRequest, context: GroupContext) -> Steps[list[Answer[Result]]]:
     runtime = context.services.groups.runtime
     answers = list[Answer[Result]]()
     for group_id in once(request.groups_names):

@@ -17,7 +17,7 @@ from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
@@ -38,7 +38,7 @@ class Deleted(NamedTuple):
     """All before it are to be gone."""
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> Answer[DeleteRecordsResponse]:
+def handle(request: DeleteRecordsRequest, context: RecordContext) -> Answer[DeleteRecordsResponse]:
     delete = _Delete(request, context)
     return then(context.services.slices.run(delete.all_then_note(), must_finish=True), delete.everywhere)
 
@@ -48,7 +48,7 @@ class _Delete:
 
     __slots__ = ("_context", "_deleted", "_deleted_here", "_request")
 
-    def __init__(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
+    def __init__(self, request: DeleteRecordsRequest, context: RecordContext) -> None:
         self._request = request
         self._context = context
         self._deleted_here: list[Deleted] = []

@@ -11,8 +11,8 @@ from oncelog_broker.config.broker_keys import DELETE_TOPIC_ENABLE
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_broker.server.shown import lacks_topic, wait_until_shown
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -24,11 +24,11 @@ TopicState = DeleteTopicsRequest.DeleteTopicState
 FIRST_DISABLED_ERROR_VERSION = 3
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> Answer[DeleteTopicsResponse]:
+def handle(request: DeleteTopicsRequest, context: TopicContext) -> Answer[DeleteTopicsResponse]:
     return context.in_a_task(_delete_all(request, context))
 
 
-async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+async def _delete_all(request: DeleteTopicsRequest, context: TopicContext) -> DeleteTopicsResponse:
     wanted = request.topics or (TopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
     responses = []
     pauses = context.services.slices.pauses()
@@ -48,7 +48,7 @@ async def _delete_all(request: DeleteTopicsRequest, context: RequestContext) -> 
     return DeleteTopicsResponse(responses=responses)
 
 
-def _named(wanted: TopicState, context: RequestContext) -> TopicState:
+def _named(wanted: TopicState, context: TopicContext) -> TopicState:
     """The topic with its name. Raises KafkaError."""
     if not context.services.config[DELETE_TOPIC_ENABLE]:
         known = context.version >= FIRST_DISABLED_ERROR_VERSION
@@ -72,7 +72,7 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
 
 
 async def _delete(
-    topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int | None, context: RequestContext
+    topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int | None, context: TopicContext
 ) -> None:
     """`is_by_id`: another topic that has got the name meanwhile is not meant. `controller`: to whom it is passed on."""
     assert topic.name is not None
@@ -93,7 +93,7 @@ async def _delete(
 
 
 async def _pass_on(
-    topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int, context: RequestContext
+    topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int, context: TopicContext
 ) -> bytes | None:
     """The id that the topic had, where it is known. Raises KafkaError."""
     alone = TopicState(name=None if is_by_id else topic.name, topic_id=topic.topic_id if is_by_id else ZERO_UUID)

@@ -9,7 +9,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.acl_fields import FIRST_VERSION_WITH_USERS, LAST_TYPE_BEFORE_USERS, filter_of
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_protocol.acls import AclFilter
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -17,7 +17,7 @@ from oncelog_protocol.messages.describe_acls import DescribeAclsRequest, Describ
 Resource = DescribeAclsResponse.DescribeAclsResource
 
 
-def handle(request: DescribeAclsRequest, context: RequestContext) -> Answer[DescribeAclsResponse]:
+def handle(request: DescribeAclsRequest, context: AccessContext) -> Answer[DescribeAclsResponse]:
     try:
         context.require(rules.DESCRIBE_ACLS)
         if context.services.authorizer is None:
@@ -28,7 +28,7 @@ def handle(request: DescribeAclsRequest, context: RequestContext) -> Answer[Desc
     return context.in_slices(_matching(wanted, context))
 
 
-def _matching(wanted: AclFilter, context: RequestContext) -> Steps[DescribeAclsResponse]:
+def _matching(wanted: AclFilter, context: AccessContext) -> Steps[DescribeAclsResponse]:
     resources = []
     for pattern, entries in context.services.image.acls.items():
         yield None

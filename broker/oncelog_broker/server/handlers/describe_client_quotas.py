@@ -14,8 +14,8 @@ from oncelog_broker.runtime.addresses import plain_address
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.quota_fields import CLIENT_ID, IP, TYPES, USER, parts_of
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
@@ -40,7 +40,7 @@ ANY: Final = _Any()
 Filter = dict[str, Name | _Any]
 
 
-def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> Answer[DescribeClientQuotasResponse]:
+def handle(request: DescribeClientQuotasRequest, context: AccessContext) -> Answer[DescribeClientQuotasResponse]:
     try:
         context.require(rules.DESCRIBE_QUOTAS)
         wanted = _filter(request)

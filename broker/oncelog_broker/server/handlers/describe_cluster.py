@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from oncelog_protocol.errors import ErrorCode
@@ -19,7 +19,7 @@ BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(request: DescribeClusterRequest, context: AnyContext) -> DescribeClusterResponse:
     image = context.services.image
     if request.endpoint_type != BROKERS:
         is_known = request.endpoint_type == CONTROLLERS
@@ -50,5 +50,5 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
     )
 
 
-def _operations(context: RequestContext) -> int:
+def _operations(context: AnyContext) -> int:
     return context.operations(ResourceType.CLUSTER) if context.may(rules.DESCRIBE_CLUSTER) else 0

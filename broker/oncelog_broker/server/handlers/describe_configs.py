@@ -15,7 +15,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.config_resources import broker_of, existing_topic
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -28,11 +28,11 @@ Entry = Result.DescribeConfigsResourceResult
 Synonym = Entry.DescribeConfigsSynonym
 
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> Answer[DescribeConfigsResponse]:
+def handle(request: DescribeConfigsRequest, context: TopicContext) -> Answer[DescribeConfigsResponse]:
     return context.in_slices(_describe_each(request, context))
 
 
-def _describe_each(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
+def _describe_each(request: DescribeConfigsRequest, context: TopicContext) -> Steps[DescribeConfigsResponse]:
     results = []
     named = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     for resource in named.values():
@@ -56,7 +56,7 @@ def _describe_each(request: DescribeConfigsRequest, context: RequestContext) -> 
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(resource_type: int, name: str, context: RequestContext) -> Iterable[DescribedConfig]:
+def _describe(resource_type: int, name: str, context: TopicContext) -> Iterable[DescribedConfig]:
     services = context.services
     if resource_type == ResourceType.TOPIC:
         context.require(rules.DESCRIBE_CONFIGS_OF_TOPIC, name)

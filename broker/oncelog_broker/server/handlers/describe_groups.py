@@ -14,8 +14,8 @@ from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -25,7 +25,7 @@ DescribedGroup = DescribeGroupsResponse.DescribedGroup
 FIRST_NOT_FOUND_VERSION: Final = 6
 
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> Answer[DescribeGroupsResponse]:
+def handle(request: DescribeGroupsRequest, context: GroupContext) -> Answer[DescribeGroupsResponse]:
     answers = context.in_slices(_describe_each(request, context))
     described = then(answers, all_of)
     if not request.include_authorized_operations:
@@ -33,7 +33,7 @@ def handle(request: DescribeGroupsRequest, context: RequestContext) -> Answer[De
     return then(described, lambda groups: context.in_slices(_with_operations(groups, context)))
 
 
-def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> Steps[list[Answer[DescribedGroup]]]:
+def _describe_each(request: DescribeGroupsRequest, context: GroupContext) -> Steps[list[Answer[DescribedGroup]]]:
     runtime = context.services.groups.runtime
     answers = list[Answer[DescribedGroup]]()
     for group_id in once(request.groups):
@@ -48,7 +48,7 @@ def _describe_each(request: DescribeGroupsRequest, context: RequestContext) -> S
     return answers
 
 
-def _with_operations(groups: list[DescribedGroup], context: RequestContext) -> Steps[DescribeGroupsResponse]:
+def _with_operations(groups: list[DescribedGroup], context: GroupContext) -> Steps[DescribeGroupsResponse]:
     for group in groups:
         if group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.operations(ResourceType.GROUP, group.group_id)

@@ -12,8 +12,8 @@ from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
+from oncelog_broker.server.services.replicas import ReplicaContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
@@ -24,13 +24,13 @@ PartitionResult = TopicResult.DescribeLogDirsPartition
 LOGS_PER_STEP = 100
 
 
-def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Answer[DescribeLogDirsResponse]:
+def handle(request: DescribeLogDirsRequest, context: ReplicaContext) -> Answer[DescribeLogDirsResponse]:
     if not context.may(rules.DESCRIBE_LOG_DIRS):
         return DescribeLogDirsResponse(error_code=rules.DESCRIBE_LOG_DIRS.refused, results=[])
     return context.in_slices(_describe(request, context))
 
 
-def _describe(request: DescribeLogDirsRequest, context: RequestContext) -> Steps[DescribeLogDirsResponse]:
+def _describe(request: DescribeLogDirsRequest, context: ReplicaContext) -> Steps[DescribeLogDirsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = yield from by_topic((topic.topic, topic.partitions) for topic in request.topics)
@@ -56,7 +56,7 @@ def _tell(
     directory: str,
     results: dict[str, DirectoryResult],
     topics: dict[tuple[str, str], TopicResult],
-    context: RequestContext,
+    context: ReplicaContext,
 ) -> None:
     partition = context.services.replicas.hosted(*key)
     if partition is None or partition.log.is_offline:
@@ -75,7 +75,7 @@ def _tell(
     )
 
 
-def _measure(result: DirectoryResult, context: RequestContext) -> None:
+def _measure(result: DirectoryResult, context: ReplicaContext) -> None:
     try:
         result.total_bytes, result.usable_bytes = context.services.logs.room_in(result.log_dir)
     except OSError:

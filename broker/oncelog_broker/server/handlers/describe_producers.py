@@ -9,8 +9,8 @@ from __future__ import annotations
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import by_topic
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
@@ -18,11 +18,11 @@ TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> Answer[DescribeProducersResponse]:
+def handle(request: DescribeProducersRequest, context: RecordContext) -> Answer[DescribeProducersResponse]:
     return context.in_slices(_describe_each(request, context))
 
 
-def _describe_each(request: DescribeProducersRequest, context: RequestContext) -> Steps[DescribeProducersResponse]:
+def _describe_each(request: DescribeProducersRequest, context: RecordContext) -> Steps[DescribeProducersResponse]:
     response = DescribeProducersResponse(topics=[])
     named = yield from by_topic((topic.name, topic.partition_indexes) for topic in request.topics)
     for name, indexes in named.items():
@@ -44,7 +44,7 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
     )
 
 
-def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+def _describe(topic: str, index: int, context: RecordContext) -> PartitionResponse:
     try:
         partition = context.services.replicas.replica(topic, index)
     except KafkaError as error:

@@ -14,7 +14,7 @@ from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_topic_partitions import (
@@ -31,11 +31,11 @@ PARTITIONS_PER_PAGE: Final = 2000
 """Kafka's default of max.request.partition.size.limit."""
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Answer[DescribeTopicPartitionsResponse]:
+def handle(request: DescribeTopicPartitionsRequest, context: TopicContext) -> Answer[DescribeTopicPartitionsResponse]:
     return context.in_slices(_page(request, context))
 
 
-def _page(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Steps[DescribeTopicPartitionsResponse]:
+def _page(request: DescribeTopicPartitionsRequest, context: TopicContext) -> Steps[DescribeTopicPartitionsResponse]:
     image = context.services.image
     named = {topic.name for topic in request.topics}
     names = list(named or image.topics)

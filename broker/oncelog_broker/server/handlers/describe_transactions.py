@@ -12,20 +12,20 @@ from oncelog_broker.coordinator.transaction.states import IDLE
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 
 State = DescribeTransactionsResponse.TransactionState
 
 
-def handle(request: DescribeTransactionsRequest, context: RequestContext) -> Answer[DescribeTransactionsResponse]:
+def handle(request: DescribeTransactionsRequest, context: TransactionContext) -> Answer[DescribeTransactionsResponse]:
     answers = context.in_slices(_describe_each(request, context))
     return then(then(answers, all_of), lambda states: DescribeTransactionsResponse(transaction_states=states))
 
 
-def _describe_each(request: DescribeTransactionsRequest, context: RequestContext) -> Steps[list[Answer[State]]]:
+def _describe_each(request: DescribeTransactionsRequest, context: TransactionContext) -> Steps[list[Answer[State]]]:
     answers = list[Answer[State]]()
     for transactional_id in once(request.transactional_ids):
         answers.append(_describe(transactional_id, context))
@@ -33,7 +33,7 @@ def _describe_each(request: DescribeTransactionsRequest, context: RequestContext
     return answers
 
 
-def _describe(transactional_id: str, context: RequestContext) -> Answer[State]:
+def _describe(transactional_id: str, context: TransactionContext) -> Answer[State]:
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
     if not context.may(rules.DESCRIBE_TRANSACTION, transactional_id):
@@ -49,7 +49,7 @@ def _describe(transactional_id: str, context: RequestContext) -> Answer[State]:
     return then(state, lambda state: context.in_slices(_as_they_may_see(state, context)))
 
 
-def _as_they_may_see(state: State, context: RequestContext) -> Steps[State]:
+def _as_they_may_see(state: State, context: TransactionContext) -> Steps[State]:
     topics = []
     for topic in state.topics:
         if context.may(rules.TOPIC_OF_TRANSACTION, topic.topic):

@@ -8,8 +8,8 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.sasl.credentials import parse_credential
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import counted
+from oncelog_broker.server.services.access import AccessContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -22,7 +22,7 @@ Info = Result.CredentialInfo
 
 
 def handle(
-    request: DescribeUserScramCredentialsRequest, context: RequestContext
+    request: DescribeUserScramCredentialsRequest, context: AccessContext
 ) -> Answer[DescribeUserScramCredentialsResponse]:
     if not context.may(rules.DESCRIBE_SCRAM):
         return DescribeUserScramCredentialsResponse(error_code=rules.DESCRIBE_SCRAM.refused, results=[])
@@ -30,7 +30,7 @@ def handle(
 
 
 def _describe_each(
-    request: DescribeUserScramCredentialsRequest, context: RequestContext
+    request: DescribeUserScramCredentialsRequest, context: AccessContext
 ) -> Steps[DescribeUserScramCredentialsResponse]:
     image = context.services.image
     named = yield from counted(user.name for user in request.users or ())

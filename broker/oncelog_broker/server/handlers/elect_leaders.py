@@ -18,8 +18,8 @@ from oncelog_broker.metadata.reader import PartitionKey
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import Pause
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
+from oncelog_broker.server.services.replicas import ReplicaContext
 from oncelog_broker.server.shown import wait_until_shown
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -32,11 +32,11 @@ Outcomes = dict[PartitionKey, KafkaError | None]
 FIRST_VERSION_WITH_AN_ERROR: Final = 1
 
 
-def handle(request: ElectLeadersRequest, context: RequestContext) -> Answer[ElectLeadersResponse]:
+def handle(request: ElectLeadersRequest, context: ReplicaContext) -> Answer[ElectLeadersResponse]:
     return context.in_a_task(_elect(request, context))
 
 
-async def _elect(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+async def _elect(request: ElectLeadersRequest, context: ReplicaContext) -> ElectLeadersResponse:
     services = context.services
     pauses = services.slices.pauses()
     asked = None if request.topic_partitions is None else await _asked(request.topic_partitions, pauses.here)
@@ -98,7 +98,7 @@ def _shows(image: ClusterImage, elected: Mapping[PartitionKey, int]) -> bool:
     )
 
 
-async def _refused(error: KafkaError, asked: Asked | None, context: RequestContext) -> ElectLeadersResponse:
+async def _refused(error: KafkaError, asked: Asked | None, context: ReplicaContext) -> ElectLeadersResponse:
     if asked is None or context.version >= FIRST_VERSION_WITH_AN_ERROR:
         code = error.code if context.version >= FIRST_VERSION_WITH_AN_ERROR else ErrorCode.NONE
         return ElectLeadersResponse(error_code=code, replica_election_results=[])
@@ -106,7 +106,7 @@ async def _refused(error: KafkaError, asked: Asked | None, context: RequestConte
 
 
 async def _answered(
-    keys: Iterable[PartitionKey], outcomes: Outcomes, context: RequestContext, *, names_all: bool = True
+    keys: Iterable[PartitionKey], outcomes: Outcomes, context: ReplicaContext, *, names_all: bool = True
 ) -> ElectLeadersResponse:
     """`names_all`: also the partitions that need no election. The outcomes are used up: to free very many errors at
     once takes long."""

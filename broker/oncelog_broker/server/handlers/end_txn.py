@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
@@ -22,7 +22,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 FIRST_TRANSACTIONS_V2_VERSION: Final = 5
 
 
-def handle(request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResponse]:
+def handle(request: EndTxnRequest, context: TransactionContext) -> Answer[EndTxnResponse]:
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     if not context.may(rules.END_TXN, request.transactional_id):
@@ -34,7 +34,7 @@ def handle(request: EndTxnRequest, context: RequestContext) -> Answer[EndTxnResp
 
 
 def _response(
-    transactional_id: str, context: RequestContext, answer: ProducerIdAndEpoch | KafkaError
+    transactional_id: str, context: TransactionContext, answer: ProducerIdAndEpoch | KafkaError
 ) -> EndTxnResponse:
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))

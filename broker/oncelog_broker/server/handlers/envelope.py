@@ -16,7 +16,7 @@ from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.authorizer.rules import Rule
-from oncelog_broker.server.context import UNCOUNTED, RequestContext
+from oncelog_broker.server.context import UNCOUNTED, AnyContext
 from oncelog_broker.server.forwarding import FORWARDED
 from oncelog_broker.server.known_header import PREFIX
 from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
@@ -32,7 +32,7 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 
-class PassedOnContext(RequestContext):
+class PassedOnContext(AnyContext):
     """Of a request in an Envelope: rights and quotas were asked for where the client came in."""
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class PassedOnContext(RequestContext):
         return UNCOUNTED
 
 
-def handle(request: EnvelopeRequest, context: RequestContext) -> Answer[EnvelopeResponse]:
+def handle(request: EnvelopeRequest, context: AnyContext) -> Answer[EnvelopeResponse]:
     if not context.may_as_broker(rules.ENVELOPE):
         return EnvelopeResponse(error_code=rules.ENVELOPE.refused)
     if len(request.request_data) < PREFIX.size:
@@ -71,7 +71,7 @@ def handle(request: EnvelopeRequest, context: RequestContext) -> Answer[Envelope
 
 
 def _serve(
-    api_key: ApiKey, version: int, correlation_id: int, data: bytes, context: RequestContext
+    api_key: ApiKey, version: int, correlation_id: int, data: bytes, context: AnyContext
 ) -> Steps[Answer[EnvelopeResponse]]:
     header, position = codec(RequestHeader, request_header_version(api_key, version)).decode_from(data)
     yield None
@@ -85,7 +85,7 @@ def _serve(
     return then(handler(body, inner), lambda response: context.in_slices(_answer(response, inner)))
 
 
-def _answer(response: Any, inner: RequestContext) -> Steps[EnvelopeResponse]:
+def _answer(response: Any, inner: AnyContext) -> Steps[EnvelopeResponse]:
     key = ApiKey(inner.api_key)
     header = ResponseHeader(correlation_id=inner.correlation_id)
     parts: list[Buffer] = [codec(ResponseHeader, response_header_version(key, inner.version)).encode(header)]

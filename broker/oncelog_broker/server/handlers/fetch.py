@@ -20,9 +20,9 @@ from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.fetch_reads import FIRST_TOPIC_ID_VERSION, ConsumerRead, FetchRead, ReplicaRead
 from oncelog_broker.server.fetch_sessions import NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -39,7 +39,7 @@ class Follower(NamedTuple):
     epoch: int
 
 
-def handle(request: FetchRequest, context: RequestContext) -> Answer[FetchResponse]:
+def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
     follower = None
     if request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0):
         try:
@@ -50,7 +50,7 @@ def handle(request: FetchRequest, context: RequestContext) -> Answer[FetchRespon
     return then(context.in_slices(fetch.plan_and_read()), fetch.answer_or_wait)
 
 
-def _follower(request: FetchRequest, context: RequestContext) -> Follower:
+def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     """Who it is that sees past the high watermark and moves it: another broker of this cluster, of which the image
     knows, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
     state, brokers = request.replica_state, context.services.image.brokers
@@ -71,7 +71,7 @@ class _Fetch:
 
     __slots__ = ("_context", "_follower", "_plan", "_refused", "_request")
 
-    def __init__(self, request: FetchRequest, context: RequestContext, follower: Follower | None) -> None:
+    def __init__(self, request: FetchRequest, context: RecordContext, follower: Follower | None) -> None:
         self._refused = ErrorCode.NONE
         self._request = request
         self._context = context

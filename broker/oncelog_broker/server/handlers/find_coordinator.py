@@ -17,8 +17,8 @@ from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_ST
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -35,7 +35,7 @@ INTERNAL_TOPIC: Final = {
 RULES: Final = {int(CoordinatorType.GROUP): rules.FIND_GROUP, int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION}
 
 
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> Answer[FindCoordinatorResponse]:
+def handle(request: FindCoordinatorRequest, context: GroupContext) -> Answer[FindCoordinatorResponse]:
     if context.version < FIRST_VERSION.get(request.key_type, context.version + 1):  # type: ignore[call-overload]
         return _failed(request, context, ErrorCode.INVALID_REQUEST)
     topic = INTERNAL_TOPIC.get(request.key_type)
@@ -48,7 +48,7 @@ def handle(request: FindCoordinatorRequest, context: RequestContext) -> Answer[F
 
 
 async def _create_then_answer(
-    request: FindCoordinatorRequest, context: RequestContext, topic: str
+    request: FindCoordinatorRequest, context: GroupContext, topic: str
 ) -> FindCoordinatorResponse:
     try:
         if await _may_find_any(request, context):
@@ -59,7 +59,7 @@ async def _create_then_answer(
     return await settled(_answer(request, context, topic))
 
 
-async def _may_find_any(request: FindCoordinatorRequest, context: RequestContext) -> bool:
+async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) -> bool:
     pauses, rule = context.services.slices.pauses(), RULES[request.key_type]
     for key in _keys(request, context):
         await pauses.here()
@@ -68,12 +68,12 @@ async def _may_find_any(request: FindCoordinatorRequest, context: RequestContext
     return False
 
 
-def _answer(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> Answer[FindCoordinatorResponse]:
+def _answer(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Answer[FindCoordinatorResponse]:
     found = context.in_slices(_leaders(request, context, topic))
     return then(found, lambda coordinators: _response(request, context, coordinators))
 
 
-def _leaders(request: FindCoordinatorRequest, context: RequestContext, topic: str) -> Steps[list[Coordinator]]:
+def _leaders(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Steps[list[Coordinator]]:
     image, listener, rule = context.services.image, context.connection.listener, RULES[request.key_type]
     coordinators = []
     for key in _keys(request, context):
@@ -94,14 +94,14 @@ def _leader(key: str, topic: str, image: ClusterImage, listener: str) -> Coordin
 
 
 def _failed(
-    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, why: str | None = None
+    request: FindCoordinatorRequest, context: GroupContext, code: ErrorCode, why: str | None = None
 ) -> Answer[FindCoordinatorResponse]:
     refused = context.in_slices(_no_coordinators(request, context, code, why))
     return then(refused, lambda coordinators: _response(request, context, coordinators))
 
 
 def _no_coordinators(
-    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, why: str | None
+    request: FindCoordinatorRequest, context: GroupContext, code: ErrorCode, why: str | None
 ) -> Steps[list[Coordinator]]:
     coordinators = []
     for key in _keys(request, context):
@@ -114,12 +114,12 @@ def _no_coordinator(key: str, code: ErrorCode, why: str | None = None) -> Coordi
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why or code.meaning)
 
 
-def _keys(request: FindCoordinatorRequest, context: RequestContext) -> list[str]:
+def _keys(request: FindCoordinatorRequest, context: GroupContext) -> list[str]:
     return [request.key] if context.version < FIRST_BATCHED_VERSION else once(request.coordinator_keys)
 
 
 def _response(
-    request: FindCoordinatorRequest, context: RequestContext, coordinators: list[Coordinator]
+    request: FindCoordinatorRequest, context: GroupContext, coordinators: list[Coordinator]
 ) -> FindCoordinatorResponse:
     if context.version >= FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(coordinators=coordinators)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(request: HeartbeatRequest, context: RequestContext) -> Answer[HeartbeatResponse]:
+def handle(request: HeartbeatRequest, context: GroupContext) -> Answer[HeartbeatResponse]:
     if not context.may(rules.HEARTBEAT, request.group_id):
         return _failed(KafkaError(rules.HEARTBEAT.refused))
     return context.services.groups.runtime.write(

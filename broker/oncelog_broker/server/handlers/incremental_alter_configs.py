@@ -12,8 +12,8 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.config_resources import change_configs, check_may_change, check_named_once
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import counted
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -23,11 +23,11 @@ from oncelog_protocol.messages.incremental_alter_configs import (
 Response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> Answer[IncrementalAlterConfigsResponse]:
+def handle(request: IncrementalAlterConfigsRequest, context: TopicContext) -> Answer[IncrementalAlterConfigsResponse]:
     return context.in_a_task(_alter(request, context))
 
 
-async def _alter(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
+async def _alter(request: IncrementalAlterConfigsRequest, context: TopicContext) -> IncrementalAlterConfigsResponse:
     responses = []
     pauses = context.services.slices.pauses()
     named = ((resource.resource_type, resource.resource_name) for resource in request.resources)

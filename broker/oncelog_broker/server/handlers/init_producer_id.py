@@ -13,14 +13,14 @@ from functools import partial
 from oncelog_broker.metadata.producer_ids import ProducerIdsExhausted
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
-def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[InitProducerIdResponse]:
+def handle(request: InitProducerIdRequest, context: TransactionContext) -> Answer[InitProducerIdResponse]:
     if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
@@ -37,7 +37,7 @@ def handle(request: InitProducerIdRequest, context: RequestContext) -> Answer[In
 
 
 def _response(
-    transactional_id: str, context: RequestContext, answer: ProducerIdAndEpoch | KafkaError
+    transactional_id: str, context: TransactionContext, answer: ProducerIdAndEpoch | KafkaError
 ) -> InitProducerIdResponse:
     if isinstance(answer, KafkaError):
         return _failed(code_for(context.api_key, context.version, answer.code))
@@ -47,7 +47,7 @@ def _response(
     )
 
 
-async def _new_producer(context: RequestContext) -> InitProducerIdResponse:
+async def _new_producer(context: TransactionContext) -> InitProducerIdResponse:
     try:
         producer_id = await context.services.producer_ids.generate()
     except KafkaError as error:

@@ -11,7 +11,7 @@ from typing import Final
 from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -20,7 +20,7 @@ FIRST_NULL_PROTOCOL_VERSION: Final = 7
 FIRST_SKIP_ASSIGNMENT_VERSION: Final = 9
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> Answer[JoinGroupResponse]:
+def handle(request: JoinGroupRequest, context: GroupContext) -> Answer[JoinGroupResponse]:
     version = context.version
     no_protocol = None if version >= FIRST_NULL_PROTOCOL_VERSION else ""
 

@@ -12,7 +12,7 @@ from typing import Final
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -27,7 +27,7 @@ MEMBERS_PER_STEP: Final = 500
 """Some 2 ms. The members of a larger request leave in several steps, as if there had been several requests."""
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveGroupResponse]:
+def handle(request: LeaveGroupRequest, context: GroupContext) -> Answer[LeaveGroupResponse]:
     if not context.may(rules.LEAVE_GROUP, request.group_id):
         return LeaveGroupResponse(error_code=rules.LEAVE_GROUP.refused)
     if context.version < FIRST_BATCHED_VERSION:
@@ -38,7 +38,7 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> Answer[LeaveG
     return then(then(answers, all_of), _joined)
 
 
-def _leave_in_parts(request: LeaveGroupRequest, context: RequestContext) -> Steps[list[Answer[LeaveGroupResponse]]]:
+def _leave_in_parts(request: LeaveGroupRequest, context: GroupContext) -> Steps[list[Answer[LeaveGroupResponse]]]:
     answers = []
     for start in range(0, len(request.members), MEMBERS_PER_STEP):
         answers.append(_leave(request, request.members[start : start + MEMBERS_PER_STEP], context))
@@ -56,7 +56,7 @@ def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
     )
 
 
-def _leave(request: LeaveGroupRequest, members: list[Member], context: RequestContext) -> Answer[LeaveGroupResponse]:
+def _leave(request: LeaveGroupRequest, members: list[Member], context: GroupContext) -> Answer[LeaveGroupResponse]:
     for member in members:
         if member.reason:
             logger.info(

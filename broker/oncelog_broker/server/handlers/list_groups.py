@@ -10,18 +10,18 @@ from typing import Final
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
 
 
-def handle(request: ListGroupsRequest, context: RequestContext) -> Answer[ListGroupsResponse]:
+def handle(request: ListGroupsRequest, context: GroupContext) -> Answer[ListGroupsResponse]:
     return context.in_slices(_list(request, context))
 
 
-def _list(request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
+def _list(request: ListGroupsRequest, context: GroupContext) -> Steps[ListGroupsResponse]:
     runtime = context.services.groups.runtime
     if runtime.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, groups=[])

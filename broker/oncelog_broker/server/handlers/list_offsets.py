@@ -14,8 +14,8 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps, holds_nothing
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import counted
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
@@ -52,11 +52,11 @@ class FoundOffset(NamedTuple):
 NOTHING_FOUND: Final = FoundOffset(-1, -1, -1)
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> Answer[ListOffsetsResponse]:
+def handle(request: ListOffsetsRequest, context: RecordContext) -> Answer[ListOffsetsResponse]:
     return context.in_slices(_answer(request, context))
 
 
-def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
+def _answer(request: ListOffsetsRequest, context: RecordContext) -> Steps[ListOffsetsResponse]:
     named = yield from counted(
         (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
     )

@@ -15,9 +15,9 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.forwarding import controller_elsewhere, pass_on
 from oncelog_broker.server.named import by_topic
+from oncelog_broker.server.services.replicas import ReplicaContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -31,13 +31,13 @@ PARTITIONS_PER_STEP = 500
 
 
 def handle(
-    request: ListPartitionReassignmentsRequest, context: RequestContext
+    request: ListPartitionReassignmentsRequest, context: ReplicaContext
 ) -> Answer[ListPartitionReassignmentsResponse]:
     return context.in_a_task(_answer(request, context))
 
 
 async def _answer(
-    request: ListPartitionReassignmentsRequest, context: RequestContext
+    request: ListPartitionReassignmentsRequest, context: ReplicaContext
 ) -> ListPartitionReassignmentsResponse:
     try:
         context.require(rules.LIST_REASSIGNMENTS)

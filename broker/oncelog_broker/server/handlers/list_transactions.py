@@ -12,15 +12,15 @@ from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import once
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 NAMES = {state.shown: state for state in TransactionState}
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> Answer[ListTransactionsResponse]:
+def handle(request: ListTransactionsRequest, context: TransactionContext) -> Answer[ListTransactionsResponse]:
     if context.services.transactions.runtime.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     if request.transactional_id_pattern:
@@ -28,7 +28,7 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> Answer[
     return context.in_slices(_list(request, context))
 
 
-def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[ListTransactionsResponse]:
+def _list(request: ListTransactionsRequest, context: TransactionContext) -> Steps[ListTransactionsResponse]:
     """All but the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
     unknown = [name for name in once(request.state_filters) if name not in NAMES]
@@ -59,7 +59,9 @@ def _list(request: ListTransactionsRequest, context: RequestContext) -> Steps[Li
     return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found)
 
 
-async def _matching(text: str, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+async def _matching(
+    text: str, request: ListTransactionsRequest, context: TransactionContext
+) -> ListTransactionsResponse:
     """Those of `_list` whose ids match."""
     try:
         pattern = await IdPattern.read(text)

@@ -18,8 +18,8 @@ from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, check_topic_nam
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import NAMES_PER_STEP
+from oncelog_broker.server.services.topics import TopicContext
 from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -36,14 +36,14 @@ NAMES_AT_ONCE: Final = 500
 """Of topics that are not there: more are looked at in a task."""
 
 
-def handle(request: MetadataRequest, context: RequestContext) -> Answer[MetadataResponse]:
+def handle(request: MetadataRequest, context: TopicContext) -> Answer[MetadataResponse]:
     if request.topics is None or (context.version == 0 and not request.topics):
         return _answer(request, context, _all_topics(request, context))
     return then(context.in_slices(_named_once(request.topics)), partial(_answer_named, request, context))
 
 
 def _answer_named(
-    request: MetadataRequest, context: RequestContext, topics: list[TopicRequest]
+    request: MetadataRequest, context: TopicContext, topics: list[TopicRequest]
 ) -> Answer[MetadataResponse]:
     request.topics = topics
     if _may_create(request, context):
@@ -55,12 +55,12 @@ def _answer_named(
 
 
 def _answer(
-    request: MetadataRequest, context: RequestContext, topics: Steps[list[TopicResponse]]
+    request: MetadataRequest, context: TopicContext, topics: Steps[list[TopicResponse]]
 ) -> Answer[MetadataResponse]:
     return then(context.in_slices(topics), partial(_response, request, context))
 
 
-def _all_topics(request: MetadataRequest, context: RequestContext) -> Steps[list[TopicResponse]]:
+def _all_topics(request: MetadataRequest, context: TopicContext) -> Steps[list[TopicResponse]]:
     image = context.services.image
     answers = []
     for topic in image.topics.values():
@@ -87,14 +87,12 @@ def _named_once(topics: list[TopicRequest]) -> Steps[list[TopicRequest]]:
     return list(found.values())
 
 
-def _may_create(request: MetadataRequest, context: RequestContext) -> bool:
+def _may_create(request: MetadataRequest, context: TopicContext) -> bool:
     allowed = request.allow_auto_topic_creation or context.version < FIRST_AUTO_CREATION_FLAG_VERSION
     return allowed and context.services.config[AUTO_CREATE_TOPICS_ENABLE]
 
 
-async def _create_then_answer(
-    request: MetadataRequest, context: RequestContext, missing: list[str]
-) -> MetadataResponse:
+async def _create_then_answer(request: MetadataRequest, context: TopicContext, missing: list[str]) -> MetadataResponse:
     failures: dict[str, KafkaError] = {}
     pauses = context.services.slices.pauses()
     for name in missing:
@@ -111,7 +109,7 @@ async def _create_then_answer(
 
 
 def _described(
-    request: MetadataRequest, context: RequestContext, failures: dict[str, KafkaError]
+    request: MetadataRequest, context: TopicContext, failures: dict[str, KafkaError]
 ) -> Steps[list[TopicResponse]]:
     image = context.services.image
     answers = []
@@ -149,7 +147,7 @@ def _failed(code: ErrorCode, name: str | None, topic_id: bytes) -> TopicResponse
     return TopicResponse(error_code=code, name=name, topic_id=topic_id, partitions=[])
 
 
-def _shown(topic: Topic, image: ClusterImage, request: MetadataRequest, context: RequestContext) -> TopicResponse:
+def _shown(topic: Topic, image: ClusterImage, request: MetadataRequest, context: TopicContext) -> TopicResponse:
     answer = describe(topic, image)
     if request.include_topic_authorized_operations:
         answer.topic_authorized_operations = context.operations(ResourceType.TOPIC, topic.name)
@@ -181,7 +179,7 @@ def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
     )
 
 
-def _response(request: MetadataRequest, context: RequestContext, topics: list[TopicResponse]) -> MetadataResponse:
+def _response(request: MetadataRequest, context: TopicContext, topics: list[TopicResponse]) -> MetadataResponse:
     image = context.services.image
     brokers = []
     for broker in image.brokers.values():

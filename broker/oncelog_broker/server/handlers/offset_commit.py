@@ -13,8 +13,8 @@ from typing import Final
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.parts import is_long, joined, parts
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -25,7 +25,7 @@ TopicResponse = OffsetCommitResponse.OffsetCommitResponseTopic
 FIRST_TOPIC_ID_VERSION: Final = 10
 
 
-def handle(request: OffsetCommitRequest, context: RequestContext) -> Answer[OffsetCommitResponse]:
+def handle(request: OffsetCommitRequest, context: GroupContext) -> Answer[OffsetCommitResponse]:
     if not context.may(rules.OFFSET_COMMIT_GROUP, request.group_id):
         return context.in_slices(_refused_all(request))
     if not is_long(request.topics):
@@ -36,7 +36,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> Answer[Offs
 
 
 def _commit(
-    request: OffsetCommitRequest, topics: list[TopicRequest], context: RequestContext
+    request: OffsetCommitRequest, topics: list[TopicRequest], context: GroupContext
 ) -> Answer[OffsetCommitResponse]:
     """Commit some of the topics of `request`, or all."""
     unknown: list[TopicRequest] = []
@@ -57,9 +57,7 @@ def _commit(
     )
 
 
-def _commit_in_parts(
-    request: OffsetCommitRequest, context: RequestContext
-) -> Steps[list[Answer[OffsetCommitResponse]]]:
+def _commit_in_parts(request: OffsetCommitRequest, context: GroupContext) -> Steps[list[Answer[OffsetCommitResponse]]]:
     """Others have their turn in between, so the group may change: then the rest is refused, partition by partition."""
     answers = []
     for part in parts(request.topics):

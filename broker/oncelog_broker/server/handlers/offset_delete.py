@@ -7,7 +7,7 @@ from dataclasses import replace
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
@@ -15,7 +15,7 @@ TopicRequest = OffsetDeleteRequest.OffsetDeleteRequestTopic
 TopicResponse = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
-def handle(request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
+def handle(request: OffsetDeleteRequest, context: GroupContext) -> Answer[OffsetDeleteResponse]:
     if not context.may(rules.OFFSET_DELETE_GROUP, request.group_id):
         return _failed(KafkaError(rules.OFFSET_DELETE_GROUP.refused))
     if context.services.authorizer is None:
@@ -25,7 +25,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> Answer[Offs
 
 
 def _delete_some(
-    request: OffsetDeleteRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: RequestContext
+    request: OffsetDeleteRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: GroupContext
 ) -> Answer[OffsetDeleteResponse]:
     """Of `topics`; the others are answered with their refusal where the group is not refused as a whole."""
 
@@ -48,7 +48,7 @@ def _with_refusals(response: OffsetDeleteResponse, denied: list[TopicRequest]) -
     return response
 
 
-def _delete(request: OffsetDeleteRequest, context: RequestContext) -> Answer[OffsetDeleteResponse]:
+def _delete(request: OffsetDeleteRequest, context: GroupContext) -> Answer[OffsetDeleteResponse]:
     exists = context.services.image.has_partition
     return context.services.groups.runtime.write(
         request.group_id, lambda machine, waiter: machine.delete_offsets(request, exists, waiter), _failed

@@ -18,9 +18,9 @@ from oncelog_broker.coordinator.group.offsets import CommittedOffset
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.named import TOPICS_PER_STEP, by_topic
 from oncelog_broker.server.parts import is_long, joined, parts
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_broker.server.topic_ids import resolve_names
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -45,7 +45,7 @@ TopicKey = tuple[str, bytes]
 """Name and id, of which the version says which one the client filled in."""
 
 
-def handle(request: OffsetFetchRequest, context: RequestContext) -> Answer[OffsetFetchResponse]:
+def handle(request: OffsetFetchRequest, context: GroupContext) -> Answer[OffsetFetchResponse]:
     if context.version >= FIRST_BATCHED_VERSION:
         answers = context.in_slices(_fetch_each(request, context))
         return then(then(answers, all_of), lambda groups: OffsetFetchResponse(groups=groups))
@@ -69,7 +69,7 @@ def _only_group(request: OffsetFetchRequest) -> Steps[GroupRequest]:
     return group
 
 
-def _fetch_each(request: OffsetFetchRequest, context: RequestContext) -> Steps[list[Answer[GroupResponse]]]:
+def _fetch_each(request: OffsetFetchRequest, context: GroupContext) -> Steps[list[Answer[GroupResponse]]]:
     answers = list[Answer[GroupResponse]]()
     for group in (yield from _each_once(request.groups)):
         answers.append(_fetch(group, request.require_stable, context))
@@ -92,7 +92,7 @@ def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
     return found.values()
 
 
-def _fetch(group: GroupRequest, require_stable: bool, context: RequestContext) -> Answer[GroupResponse]:
+def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> Answer[GroupResponse]:
     """The offsets of one group. Of very many partitions they are read in parts, each as of its moment: who reads while
     others commit may see a commit in one part and none in another, as by two requests."""
 
@@ -146,7 +146,7 @@ def _each(
     return answers
 
 
-def _joined(context: RequestContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
+def _joined(context: GroupContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
     """The error of one part is that of all: the group is not ours, and the client comes again."""
     for answer in answers:
         if answer.error_code:
@@ -155,12 +155,12 @@ def _joined(context: RequestContext, answers: list[GroupResponse]) -> Answer[Gro
     return then(topics, lambda topics: GroupResponse(group_id=answers[0].group_id, topics=topics))
 
 
-def _topics_once(topics: list[TopicRequest], context: RequestContext) -> Answer[list[TopicRequest]]:
+def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[list[TopicRequest]]:
     named = context.in_slices(by_topic(((topic.name, topic.topic_id), topic.partition_indexes) for topic in topics))
     return then(named, lambda named: context.in_slices(_topics(named.items())))
 
 
-def _all_topics(group_id: str, context: RequestContext) -> Answer[list[TopicRequest] | KafkaError]:
+def _all_topics(group_id: str, context: GroupContext) -> Answer[list[TopicRequest] | KafkaError]:
     """Where the group has offsets. A topic that is gone cannot be named to a client that wants ids."""
     image = context.services.image
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
@@ -20,11 +20,11 @@ TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EndOffset = TopicResult.EpochEndOffset
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Answer[OffsetForLeaderEpochResponse]:
+def handle(request: OffsetForLeaderEpochRequest, context: RecordContext) -> Answer[OffsetForLeaderEpochResponse]:
     return context.in_slices(_answer(request, context))
 
 
-def _answer(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
+def _answer(request: OffsetForLeaderEpochRequest, context: RecordContext) -> Steps[OffsetForLeaderEpochResponse]:
     topics = []
     sees_all = context.may(rules.EPOCH_OF_ALL)
     are_log_ends = request.asks_for_log_ends and sees_all

@@ -33,9 +33,9 @@ from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import heard_or_not
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.refused_batches import Destination
+from oncelog_broker.server.services.records import RecordContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -83,7 +83,7 @@ Appended = tuple[int, int]
 """Base offset, log append time in ms or -1."""
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> Answer[ProduceResponse | None]:
+def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceResponse | None]:
     produce = _Produce(request, context)
     topics = request.topic_data
     if request.transactional_id is not None and not context.may(rules.PRODUCE_TRANSACTION, request.transactional_id):
@@ -115,7 +115,7 @@ class _Produce:
         "_unreplicated",
     )
 
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(self, request: ProduceRequest, context: RecordContext) -> None:
         self._request = request
         self._context = context
         self._response = ProduceResponse(responses=[])
@@ -373,7 +373,7 @@ def _not_transactional() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
 
 
-def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
+def _leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
     """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
     one, which clients may not write to, whoever leads it."""
     replicas = context.services.replicas
@@ -392,14 +392,14 @@ def _leader(topic: TopicData, index: int, context: RequestContext) -> Partition:
     return partition
 
 
-def _check_may_write(topic: TopicData, context: RequestContext) -> None:
+def _check_may_write(topic: TopicData, context: RecordContext) -> None:
     """Raises KafkaError, unless there is no such topic: that, `_leader` says."""
     name = _name_of(topic, context)
     if name and not context.may(rules.PRODUCE, name):
         raise KafkaError(rules.PRODUCE.refused)
 
 
-def _name_of(topic: TopicData, context: RequestContext) -> str:
+def _name_of(topic: TopicData, context: RecordContext) -> str:
     if context.version < FIRST_TOPIC_ID_VERSION:
         return topic.name
     known = context.services.image.topic_by_id(topic.topic_id)
@@ -410,7 +410,7 @@ def _internal(name: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {name}")
 
 
-def _checked(records: object, request: ProduceRequest, context: RequestContext) -> memoryview:
+def _checked(records: object, request: ProduceRequest, context: RecordContext) -> memoryview:
     """The batch, if nothing is wrong with it that can be said without looking at the log. Raises KafkaError."""
     if request.acks not in ACKS_ALLOWED:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
@@ -437,7 +437,7 @@ def _where(topic: TopicData, data: PartitionData) -> Destination:
     return Destination(topic.name, topic.topic_id, data.index)
 
 
-def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RequestContext) -> None:
+def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RecordContext) -> None:
     """Raises KafkaError where the partition would take any batch of the producer, and one before this was refused."""
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
     if producer.producer_id >= 0 and partition.log.takes_any_sequence(producer.producer_id):
@@ -448,7 +448,7 @@ def _check_comes_next(partition: Partition, where: Destination, records: memoryv
             raise KafkaError(reason, FIRST_WAS_REFUSED)
 
 
-def _in_order(where: Destination, records: object, error: KafkaError, context: RequestContext) -> KafkaError:
+def _in_order(where: Destination, records: object, error: KafkaError, context: RecordContext) -> KafkaError:
     """What a batch is told that is not appended: what the one before it was told, where only that keeps it out."""
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         return error
@@ -466,7 +466,7 @@ def _in_order(where: Destination, records: object, error: KafkaError, context: R
     return error
 
 
-def _forget_refused(where: Destination, records: memoryview, context: RequestContext) -> None:
+def _forget_refused(where: Destination, records: memoryview, context: RecordContext) -> None:
     producer_id, _ = PRODUCER.unpack_from(records, PRODUCER_AT)
     services = context.services
     services.refused_batches.forget(where, producer_id, services.clock.monotonic())
@@ -478,7 +478,7 @@ def _not_appended() -> NoReturn:
 
 @fail_point("append", dropped=_not_appended)
 def _append_in_transaction(
-    partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RequestContext
+    partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RecordContext
 ) -> Answer[Appended | KafkaError]:
     """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
     (T7). The guard sees to it that no marker comes between the question and the append: it would end what was just

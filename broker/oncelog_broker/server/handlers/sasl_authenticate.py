@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.sasl.mechanism import Refused
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-def handle(request: SaslAuthenticateRequest, context: RequestContext) -> Answer[SaslAuthenticateResponse]:
+def handle(request: SaslAuthenticateRequest, context: AnyContext) -> Answer[SaslAuthenticateResponse]:
     gate = context.connection.gate
     if gate is None:
         return _refused(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.sasl.exchange import Phase
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.context import AnyContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(request: SaslHandshakeRequest, context: RequestContext) -> Answer[SaslHandshakeResponse]:
+def handle(request: SaslHandshakeRequest, context: AnyContext) -> Answer[SaslHandshakeResponse]:
     gate = context.connection.gate
     if gate is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

@@ -9,14 +9,14 @@ from typing import Final
 
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.groups import GroupContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 FIRST_PROTOCOL_VERSION: Final = 5
 
 
-def handle(request: SyncGroupRequest, context: RequestContext) -> Answer[SyncGroupResponse]:
+def handle(request: SyncGroupRequest, context: GroupContext) -> Answer[SyncGroupResponse]:
     if context.version >= FIRST_PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return _failed(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not context.may(rules.SYNC_GROUP, request.group_id):

@@ -18,8 +18,8 @@ from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
 from oncelog_broker.server.parts import is_long, joined, parts
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_broker.server.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -37,7 +37,7 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 """What an error of the log is called here."""
 
 
-def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
+def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
     try:
         _check(request, context)
         if context.services.authorizer is None:
@@ -48,7 +48,7 @@ def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[T
     return then(divided, lambda divided: _commit_some(request, *divided, context))
 
 
-def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+def _check(request: TxnOffsetCommitRequest, context: TransactionContext) -> None:
     """Raises KafkaError for what is refused as a whole."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -59,7 +59,7 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
 
 
 def _commit_some(
-    request: TxnOffsetCommitRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: RequestContext
+    request: TxnOffsetCommitRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: TransactionContext
 ) -> Answer[TxnOffsetCommitResponse]:
     """Write the offsets of `topics`, and refuse those of the others."""
     refused = _refuse(replace(request, topics=denied), context, KafkaError(rules.TXN_OFFSET_COMMIT.refused))
@@ -75,7 +75,7 @@ def _commit_some(
     )
 
 
-def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
+def _commit(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
     """Write the offsets, if their partition is in the open transaction. Raises KafkaError."""
     services = context.services
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -112,7 +112,7 @@ def _commit(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[
 
 def _in_parts(
     request: TxnOffsetCommitRequest,
-    context: RequestContext,
+    context: TransactionContext,
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
     """What `answer` says to the request or, if that is long, to its parts, in slices. With the client the rest of them
@@ -137,7 +137,7 @@ def _not_written() -> NoReturn:
 
 
 @fail_point("offsets-written", dropped=_not_written)
-def _write(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[TxnOffsetCommitResponse]:
+def _write(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
     exists = context.services.image.has_partition
     return context.services.groups.runtime.write(
         request.group_id,
@@ -147,12 +147,14 @@ def _write(request: TxnOffsetCommitRequest, context: RequestContext) -> Answer[T
 
 
 def _refuse(
-    request: TxnOffsetCommitRequest, context: RequestContext, error: KafkaError
+    request: TxnOffsetCommitRequest, context: TransactionContext, error: KafkaError
 ) -> Answer[TxnOffsetCommitResponse]:
     return _in_parts(request, context, lambda part: _refused(part, context, error))
 
 
-def _refused(request: TxnOffsetCommitRequest, context: RequestContext, error: KafkaError) -> TxnOffsetCommitResponse:
+def _refused(
+    request: TxnOffsetCommitRequest, context: TransactionContext, error: KafkaError
+) -> TxnOffsetCommitResponse:
     code = code_for(context.api_key, context.version, ERRORS.get(error.code, error.code))
     return TxnOffsetCommitResponse(
         topics=[

@@ -17,7 +17,7 @@ from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import RequestContext
+from oncelog_broker.server.services.transactions import TransactionContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -31,7 +31,7 @@ COMMIT_SECONDS: Final = 5.0
 """How long markers are waited for that are written and not on all replicas in sync."""
 
 
-def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Answer[WriteTxnMarkersResponse]:
+def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answer[WriteTxnMarkersResponse]:
     if not _may(context):
         count = sum(len(topic.partition_indexes) for asked in request.markers for topic in asked.topics)
         return context.in_slices(_response(request, [rules.WRITE_MARKERS.refused] * count))
@@ -40,19 +40,19 @@ def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Answer[W
     return then(codes, lambda codes: context.in_slices(_response(request, codes)))
 
 
-def _may(context: RequestContext) -> bool:
+def _may(context: TransactionContext) -> bool:
     """An administrator may, on any listener, where somebody says who that is; else only brokers may."""
     by_acls = context.services.authorizer is not None and context.may(rules.WRITE_MARKERS_AS_ADMIN)
     return by_acls or context.may_as_broker(rules.WRITE_MARKERS)
 
 
-def _when_committed(context: RequestContext, answers: list[Answer[ErrorCode]]) -> Answer[list[ErrorCode]]:
+def _when_committed(context: TransactionContext, answers: list[Answer[ErrorCode]]) -> Answer[list[ErrorCode]]:
     context.effects_are_done()
     deadlines = context.services.deadlines
     return all_of([no_longer_than(COMMIT_SECONDS, answer, deadlines) for answer in answers])
 
 
-def _write_each(request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[list[Answer[ErrorCode]]]:
+def _write_each(request: WriteTxnMarkersRequest, context: TransactionContext) -> Steps[list[Answer[ErrorCode]]]:
     """What becomes of each marker, in the order of the request."""
     answers = list[Answer[ErrorCode]]()
     for asked in request.markers:

@@ -6,6 +6,7 @@ Offsets are new ones: those of a topic in which nothing was ever deleted, compac
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -78,7 +79,8 @@ def _write(
     spark: SparkSession, bootstrap_servers: str, path: str, archived: Archived, target: str, delivery: str
 ) -> None:
     """One task has all of a partition, in the order of its offsets: files are in none."""
-    options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery}
+    write_id = f"restore-{uuid.uuid4().hex}"  # of this run alone: another one finds a topic that is not empty
+    options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery, "writeId": write_id}
     (
         stored(spark, path)
         .where(F.col("topic") == archived.topic)

@@ -100,11 +100,15 @@ def test_a_password_is_never_shown():
 ALL_KEYS = [*BROKER_KEYS.values(), *(topic_key.key for topic_key in TOPIC_KEYS.values())]
 
 
-@pytest.mark.parametrize("key", ALL_KEYS, ids=lambda key: key.name)
-def test_every_declared_default_is_allowed(key):
-    if key.default is not None:
-        assert key.parse(key.format(key.default)) == key.default
-    assert key.doc.endswith(".")
+def test_every_declared_default_is_allowed():
+    changed = [
+        key.name for key in ALL_KEYS if key.default is not None and key.parse(key.format(key.default)) != key.default
+    ]
+    assert changed == []
+
+
+def test_every_declared_key_says_what_it_is_in_sentences():
+    assert [key.name for key in ALL_KEYS if not key.doc.endswith(".")] == []
 
 
 def test_unknown_key_names_the_nearest():

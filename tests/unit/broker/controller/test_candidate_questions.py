@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import pytest
 from tests.support.controlled_brokers import ControlledBrokers
+from tests.support.hosts import host_of
 
 from oncelog_broker.controller import candidate_questions
 from oncelog_broker.controller.alter_partition import Member, Proposal
@@ -66,7 +67,9 @@ class Scene:
         self.topic_id = topic.topic_id
 
     async def control(self, broker: int) -> PartitionController:
-        self.term = await self.cluster.control(broker, CandidateQuestions(self.brokers, self.clock, self.tasks))
+        self.term = await self.cluster.control(
+            broker, CandidateQuestions(self.brokers, host_of(self.clock, self.tasks))
+        )
         return self.term
 
     def stop_all(self) -> None:

@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree
 from tests.support.virtual_time import run_virtually
 
@@ -10,11 +11,9 @@ from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.balancing import balance_leaders
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import RETRY_SECONDS, Elector
-from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata import paths, reader
 from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -32,10 +31,10 @@ class Cluster:
         for broker in brokers:
             self.sessions[broker] = self.shared.connect()
             await self.register(broker)
-            elector = Elector(self.sessions[broker], broker, ManualClock(), self.tasks, _no_pause, unclean)
+            elector = Elector(self.sessions[broker], broker, host_of(tasks=self.tasks), unclean)
             self.electors[broker] = elector
-            topics = TopicController(self.sessions[broker], elector.term)
-            elector.on_term = on_term or topics.finish_deletions
+            if on_term is not None:
+                elector.topics.finish_deletions = on_term
             await elector.start()
 
     async def register(self, broker):
@@ -46,7 +45,7 @@ class Cluster:
         return [broker for broker, elector in self.electors.items() if elector._term is not None]
 
     def topics(self, broker):
-        return TopicController(self.sessions[broker], self.electors[broker].term)
+        return self.electors[broker].topics
 
     async def until(self, condition):
         """Virtual time passes by as long as it takes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.counters import Counters
+from tests.support.hosts import host_of
 
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.log.config import LogConfig
@@ -17,7 +18,6 @@ from oncelog_broker.metadata.image import ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
-from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -35,7 +35,7 @@ class InternalTopic:
         self.directory = directory
         self.clock = ManualClock()
         self.tasks = Tasks()
-        self.slices = Slices(self.clock, self.tasks)
+        self.host = host_of(self.clock, self.tasks, deadlines=self)
         self.config = LogConfig(cleanup_policy=frozenset({"compact"}))
         self.logs: dict[int, PartitionLog] = {}
         self.led: dict[int, Partition] = {}
@@ -130,4 +130,4 @@ def internal_topic(tmp_path: Path) -> Iterator[InternalTopic]:
 def runtime(internal_topic: InternalTopic) -> CoordinatorRuntime[Counters]:
     """Toy machines over the partitions of `internal_topic`, which stands in for what a broker has around them."""
     topic: Any = internal_topic
-    return CoordinatorRuntime(TOPIC, Counters, topic, topic.clock, topic.tasks, topic.slices, topic.deadlines)
+    return CoordinatorRuntime(TOPIC, Counters, topic, topic.host)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, pairwise
 from typing import Any
 
@@ -77,13 +78,12 @@ def logged_group(group_id: str) -> Any:
 
 def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
     """Slices go by the real clock, sessions by that of the test."""
-    topic.slices = Slices(SystemClock(), topic.tasks)
     ids = count()
 
     def machine(index: int) -> GroupMachine:
         return GroupMachine(GroupConfig(), topic.clock.now_ms, lambda: str(next(ids)))
 
-    return CoordinatorRuntime(TOPIC, machine, topic, topic.clock, topic.tasks, topic.slices, topic.deadlines)
+    return CoordinatorRuntime(TOPIC, machine, topic, replace(topic.host, slices=Slices(SystemClock(), topic.tasks)))
 
 
 @pytest.mark.parametrize("groups", GROUPS)
@@ -123,10 +123,7 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
         TOPIC,
         Counters,
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        Slices(Ticking(), internal_topic.tasks),
-        internal_topic.deadlines,
+        replace(internal_topic.host, slices=Slices(Ticking(), internal_topic.tasks)),
     )
     runtime.on_image(internal_topic.lead())
     shard = runtime.loaded_shard(0)
@@ -157,10 +154,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
         TOPIC,
         Counters,
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        Slices(Ticking(), internal_topic.tasks),
-        internal_topic.deadlines,
+        replace(internal_topic.host, slices=Slices(Ticking(), internal_topic.tasks)),
     )
     runtime.on_image(internal_topic.lead())
     shard = runtime.loaded_shard(0)

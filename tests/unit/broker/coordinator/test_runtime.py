@@ -110,7 +110,7 @@ async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, intern
         [Record(0, 1, b"p5", b"9", [])], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
     )
     partition.append(memoryview(batch), required_acks=-1, origin=AppendOrigin.COORDINATOR)
-    run, markers = internal_topic.slices.run, [EndTransactionMarker(ControlType.COMMIT, 0)]
+    run, markers = internal_topic.host.slices.run, [EndTransactionMarker(ControlType.COMMIT, 0)]
 
     def then_a_marker(steps):
         answer = run(steps)
@@ -119,7 +119,7 @@ async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, intern
             runtime.end_transaction(0, 5, committed=True)
         return answer
 
-    monkeypatch.setattr(internal_topic.slices, "run", then_a_marker)
+    monkeypatch.setattr(internal_topic.host.slices, "run", then_a_marker)
     runtime.on_image(internal_topic.image)
     await loaded(runtime)
     assert (counters(runtime).numbers, counters(runtime).pending) == ({"p5": 9}, {})
@@ -406,10 +406,7 @@ async def test_keys_are_spread_over_partitions(tmp_path, internal_topic):
         "__consumer_offsets",
         Counters,
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
     )
     assert runtime.partition_of("a") is None
     runtime.on_image(internal_topic.lead(2))
@@ -440,10 +437,7 @@ async def test_s39_what_is_decided_is_handed_on_when_it_is_committed_and_by_nobo
         TOPIC,
         Counters,
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
         on_end=lambda shard, end, epoch: ended.append((end, epoch)),
     )
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), min_insync_replicas=2)
@@ -475,10 +469,7 @@ async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_lon
         TOPIC,
         Counters,
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
         on_end=lambda shard, end, epoch: ended.append(end),
         commit_seconds=3.0,
     )

@@ -87,6 +87,10 @@ RIGHT: list[Any] = [
         {"may_found": True}, id="a first start that was cut short",
     ),
     pytest.param(
+        empty(ZOOKEEPER), [NOT_YET_REGISTERED._replace(has_trace=True)], {},
+        {"may_found": True}, id="a first start that was cut short just before it registered",
+    ),
+    pytest.param(
         empty(EMBEDDED), [NEW._replace(cluster_id="c", directory_id=A, has_store_file=True)], {"has_rights": True},
         {"adoption": Adoption.NONE}, id="a first start alone that was cut short",
     ),

@@ -8,7 +8,8 @@ from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.opening import open_store as open_configured
+from oncelog_broker.metadata.in_memory import MemoryTree
+from oncelog_broker.metadata.opening import configured_opening
 from oncelog_broker.metadata.store import MetadataStore
 from oncelog_broker.metadata.zookeeper import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
@@ -17,7 +18,18 @@ from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 OpenStore = Callable[[], Awaitable[MetadataStore]]
 
 
-@pytest.fixture(params=["embedded", "zookeeper", "secured_zookeeper", "shared"])
+NEEDS_JAVA = pytest.mark.zookeeper
+
+
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param("zookeeper", marks=NEEDS_JAVA),
+        pytest.param("secured_zookeeper", marks=NEEDS_JAVA),
+        "memory",
+        "shared",
+    ]
+)
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens a session on one and the same tree; for an embedded store the one before must be closed."""
     opened: list[MetadataStore] = []
@@ -34,10 +46,14 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     async def open_secured_zookeeper() -> MetadataStore:
         settings = request.getfixturevalue("secured_zookeeper").settings
         config = BrokerConfig.of({**settings, "zookeeper.session.timeout.ms": "10000"})
-        opened.append(await open_configured(config, str(tmp_path), SystemClock(), tls_to_zookeeper(config)))
+        opened.append(await configured_opening(config, tls_to_zookeeper(config)).open(str(tmp_path), SystemClock()))
         return opened[-1]
 
-    shared = SharedTree()
+    memory, shared = MemoryTree(), SharedTree()
+
+    async def open_memory() -> MetadataStore:
+        opened.append(memory.connect())
+        return opened[-1]
 
     async def open_shared() -> MetadataStore:
         opened.append(shared.connect())
@@ -47,6 +63,7 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         "embedded": open_embedded,
         "zookeeper": open_zookeeper,
         "secured_zookeeper": open_secured_zookeeper,
+        "memory": open_memory,
         "shared": open_shared,
     }[request.param]
     for store in opened:

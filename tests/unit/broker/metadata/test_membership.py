@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.support.hosts import host_of
 
 from oncelog_broker.metadata.membership import ClusterMember
 from oncelog_broker.metadata.registration import Membership, WrongStore
@@ -38,9 +39,13 @@ class Place:
         self.calls, self.failures = [], []
         self.go_on = asyncio.Event()
         self.go_on.set()
-        self.member = ClusterMember(self.store, self._register, self.clock, tasks, is_strict=is_strict)
-        self.member.on_resumed = lambda: self._call("resumed")
-        self.member.on_rejoined = lambda membership: self._call(f"rejoined with {membership.broker_epoch}")
+        self.member = ClusterMember(self.store, self._register, host_of(self.clock, tasks), is_strict=is_strict)
+
+    async def on_resumed(self):
+        await self._call("resumed")
+
+    async def on_rejoined(self, membership):
+        await self._call(f"rejoined with {membership.broker_epoch}")
 
     async def _register(self):
         await self._call("register")
@@ -69,7 +74,7 @@ async def tasks():
 async def place(tasks):
     made = Place(tasks)
     await made.member.join()
-    made.member.follow()
+    made.member.follow(made)
     made.calls.clear()
     return made
 
@@ -79,7 +84,7 @@ async def test_the_gate_is_shut_until_the_broker_has_seen_the_cluster(tasks):
     assert not place.member.may_lead()
     await place.member.join()
     assert not place.member.may_lead()
-    place.member.follow()
+    place.member.follow(place)
     assert place.member.may_lead()
     assert place.member.broker_epoch == 101
 
@@ -158,7 +163,7 @@ async def test_until_it_has_seen_its_new_registration_the_gate_stays_shut(place,
             raise ConnectionLost("", "gone")
         await place._call(f"rejoined with {membership.broker_epoch}")
 
-    place.member.on_rejoined = rejoined
+    place.on_rejoined = rejoined
     place.store.tell(SessionState.LOST)
     place.store.begin_session()
     await place.until(place.member.may_lead)
@@ -188,7 +193,7 @@ async def test_a_session_that_ended_before_the_broker_followed_is_noticed(tasks)
     place = Place(tasks)
     await place.member.join()
     place.store.session_id = 2
-    place.member.follow()
+    place.member.follow(place)
     assert not place.member.may_lead()
     await place.until(place.member.may_lead)
     assert place.member.broker_epoch == 102
@@ -197,7 +202,7 @@ async def test_a_session_that_ended_before_the_broker_followed_is_noticed(tasks)
 async def test_advisory_the_gate_shuts_only_with_the_session(tasks):
     place = Place(tasks, is_strict=False)
     await place.member.join()
-    place.member.follow()
+    place.member.follow(place)
     place.clock.advance_ms(60_000)
     for state in (SessionState.IN_DOUBT, SessionState.CONNECTED, SessionState.IN_DOUBT):
         place.store.tell(state)

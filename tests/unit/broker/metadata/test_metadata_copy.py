@@ -7,6 +7,7 @@ import stat
 from dataclasses import replace
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.metadata import metadata_copy, paths
@@ -24,7 +25,6 @@ from oncelog_broker.metadata.payloads import encode_cluster_id, encode_config
 from oncelog_broker.metadata.reader import read_image
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
-from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.acls import AclEntry, AclOperation, AclPermission, PatternType, ResourcePattern, ResourceType
@@ -156,7 +156,7 @@ class Copying:
         clock = ManualClock()
         await self.store.create(paths.CLUSTER_ID, encode_cluster_id("cluster"), make_parents=True)
         self.metadata = await MetadataCache.start(self.store)
-        copier = MetadataCopier(self.metadata, self.directory, self.disk, clock, self.tasks, Slices(clock, self.tasks))
+        copier = MetadataCopier(self.metadata, self.directory, host_of(clock, self.tasks, disk=self.disk))
         copier.start()
         return copier
 

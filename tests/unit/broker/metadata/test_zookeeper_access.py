@@ -15,7 +15,7 @@ from tests.support.zookeeper.fixtures import ZOOKEEPER_PASSWORD
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.metadata import paths, zk_acls
-from oncelog_broker.metadata.opening import open_store
+from oncelog_broker.metadata.opening import configured_opening
 from oncelog_broker.metadata.payloads import BrokerRegistration
 from oncelog_broker.metadata.registration import register_broker
 from oncelog_broker.metadata.store import AccessDenied, ConnectionLost, NoNode
@@ -38,7 +38,7 @@ async def open_with(secured_zookeeper, tmp_path):
         settings = {**secured_zookeeper.settings, "zookeeper.connection.timeout.ms": "60000"}
         settings |= {f"zookeeper.{key.replace('_', '.')}": value for key, value in changed.items()}
         config = BrokerConfig.of({key: value for key, value in settings.items() if value is not None})
-        opened.append(await open_store(config, str(tmp_path), SystemClock(), tls_to_zookeeper(config)))
+        opened.append(await configured_opening(config, tls_to_zookeeper(config)).open(str(tmp_path), SystemClock()))
         return opened[-1]
 
     yield open_one

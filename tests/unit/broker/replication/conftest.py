@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.hosted_partitions import EMPTY, WatchedDisk
+from tests.support.hosted_partitions import WatchedDisk, nobody_fetches
+from tests.support.hosts import host_of
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -40,4 +41,4 @@ async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
 
 @pytest.fixture
 def replicas(logs: LogManager, tasks: Tasks) -> Replicas:
-    return Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)

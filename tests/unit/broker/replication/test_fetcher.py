@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.hosts import Shown, host_of
 from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Served
 from tests.support.storage import contents, make_batch, open_log
 
@@ -20,7 +21,6 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.disk import RealFile
-from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -73,7 +73,7 @@ class Pair:
         self.truncated: list[Partition] = []
         self.disk_is_full = False
         self.fetchers = Fetchers(
-            FOLLOWER, self.wire, lambda: IMAGE, lambda: LIMITS, clock, self.tasks, Slices(clock, self.tasks),
+            FOLLOWER, self.wire, Shown(IMAGE), lambda: LIMITS, host_of(clock, self.tasks),
             self._on_truncated, self._note_log_starts,
         )  # fmt: skip
 
@@ -213,7 +213,7 @@ async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partit
     served = Served(tmp_path / "leader", partitions=2)
     tasks, clock = Tasks(), SystemClock()
     fetchers = Fetchers(
-        FOLLOWER, Wire(served), lambda: IMAGE, lambda: LIMITS, clock, tasks, Slices(clock, tasks), lambda _: None,
+        FOLLOWER, Wire(served), Shown(IMAGE), lambda: LIMITS, host_of(clock, tasks), lambda _: None,
         lambda: None,
     )  # fmt: skip
     followers = [

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.support.hosted_partitions import EMPTY, topic
+from tests.support.hosted_partitions import EMPTY, nobody_fetches, topic
+from tests.support.hosts import host_of
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
@@ -55,7 +56,7 @@ def logs(tmp_path: Path, disk: HangingDisk) -> LogManager:
 @pytest.fixture
 async def replicas(logs: LogManager, disk: HangingDisk) -> AsyncIterator[Replicas]:
     tasks = Tasks()
-    yield Replicas(1, logs, lambda _: LogConfig(), EMPTY, tasks)
+    yield Replicas(1, logs, lambda _: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     disk.may_go_on.set()
     await tasks.close()
     logs.close()

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.storage import FaultyDisk, make_batch, open_log
 
 from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
@@ -69,7 +70,7 @@ class Led:
         self.offline: list[Any] = []
         replicas: Any = SimpleNamespace(led=lambda: [self.partition], led_offline=lambda: iter(self.offline))
         self.keeper = IsrKeeper(
-            1, replicas, lambda: self.image, self.controller.alter, lambda: LAG_SECONDS, self.clock, self.tasks
+            1, replicas, self, self.controller.alter, lambda: LAG_SECONDS, host_of(self.clock, self.tasks)
         )
         self.partition.lead(4, REPLICAS, REPLICAS, partition_epoch=7, now=self.clock.monotonic())
 

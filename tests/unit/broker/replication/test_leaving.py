@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.support.hosted_partitions import EMPTY
+from tests.support.hosts import host_of
 
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import PartitionState, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
+from oncelog_broker.runtime.tasks import Tasks
 
 
 class Fetched:
@@ -28,8 +32,17 @@ def led_by(broker: int, isr: tuple[int, ...], epoch: int, partition_epoch: int) 
     return Topic("orders", bytes([1]) * 16, {0: state, 1: state})
 
 
-async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas: Replicas) -> None:
-    fetched = replicas.fetching = Fetched()
+@pytest.fixture
+def fetched() -> Fetched:
+    return Fetched()
+
+
+@pytest.fixture
+def replicas(logs: LogManager, tasks: Tasks, fetched: Fetched) -> Replicas:
+    return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetched)  # type: ignore[arg-type, return-value]
+
+
+async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas: Replicas, fetched: Fetched) -> None:
     followed = EMPTY.with_topic(led_by(2, (2, 1), 0, 0))
     replicas.on_image(EMPTY, followed)
     await replicas.until_opened()
@@ -43,8 +56,7 @@ async def test_who_leaves_fetches_on_while_it_is_in_sync_and_no_longer(replicas:
     assert fetched.partitions == {}
 
 
-async def test_who_leaves_stops_to_catch_up(replicas: Replicas) -> None:
-    fetched = replicas.fetching = Fetched()
+async def test_who_leaves_stops_to_catch_up(replicas: Replicas, fetched: Fetched) -> None:
     replicas.on_image(EMPTY, EMPTY.with_topic(led_by(2, (2,), 0, 0)))
     await replicas.until_opened()
     assert len(fetched.partitions) == 2

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree
 from tests.support.storage import make_batch
 
@@ -62,13 +63,15 @@ class Host:
     def __init__(self, directory: Path) -> None:
         self.clock, self.tasks = ManualClock(), Tasks()
         self.logs = LogManager.open([directory], node_id=ME, cluster_id="c", disk=RealDisk(), clock=self.clock)
-        self.replicas = Replicas(ME, self.logs, lambda _: LogConfig(), EMPTY, self.tasks)
-        self.replicas.fetching = self.followed = Followed()
+        self.followed = Followed()
+        self.replicas = Replicas(
+            ME, self.logs, lambda _: LogConfig(), host_of(tasks=self.tasks), lambda _: self.followed
+        )
         self.image = EMPTY
         self.asked: list[int] = []
         """The last epoch of the log, for each request."""
         self.is_away = False
-        self.raiser = EpochRaiser(ME, self.replicas, lambda: self.image, self.alter, self.clock, self.tasks)
+        self.raiser = EpochRaiser(ME, self.replicas, self, self.alter, host_of(self.clock, self.tasks))
 
     async def show(self, leader: int, epoch: int, isr: tuple[int, ...] = (ME, OTHER), version: int = 0) -> None:
         state = PartitionState((ME, OTHER), isr, leader, epoch, version)
@@ -256,7 +259,7 @@ async def test_s77_the_same_is_asked_for_less_and_less_often(host: Host) -> None
         attempts.append(host.clock.monotonic())
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
 
-    raiser = EpochRaiser(ME, host.replicas, lambda: host.image, refuse, host.clock, host.tasks)
+    raiser = EpochRaiser(ME, host.replicas, host, refuse, host_of(host.clock, host.tasks))
     await host.restore(ME, 1)
     for _ in range(600):
         host.clock.advance_ms(500)

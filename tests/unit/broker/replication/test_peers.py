@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.support.fake_broker import FakeBroker
+from tests.support.hosts import host_of
 
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.metadata.payloads import Endpoint
 from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
-from oncelog_broker.runtime.network import RealNetwork
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -23,7 +23,7 @@ class Cluster:
     def __init__(self, peer):
         self.peer, self.tasks = peer, Tasks()
         self.image = ClusterImage("")
-        self.peers = BrokerPeers(ME, "INTERNAL", lambda: self.image, RealNetwork(), self.tasks)
+        self.peers = BrokerPeers(ME, "INTERNAL", self, host_of(tasks=self.tasks))
         self.register(epoch=1)
 
     def register(self, epoch, listener="INTERNAL"):

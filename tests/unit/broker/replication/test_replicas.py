@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.support.hosted_partitions import EMPTY, WatchedDisk, replicated, show, topic
+from tests.support.hosted_partitions import EMPTY, WatchedDisk, nobody_fetches, replicated, show, topic
+from tests.support.hosts import host_of
 from tests.support.logs import make_log
 from tests.support.storage import SMALL, contents, make_batch, open_log
 
@@ -46,7 +47,9 @@ async def test_a_log_that_cannot_be_deleted_keeps_no_other_topic_from_being_serv
 
 async def test_s56_all_are_in_sync_only_where_that_is_sure(logs: LogManager, tasks: Tasks) -> None:
     gate = [True]
-    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks, may_lead=lambda: gate[0])
+    replicas = Replicas(
+        1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches, may_lead=lambda: gate[0]
+    )
     partition = await show(replicas, replicated(leader=1, epoch=0))
     assert replicas.all_are_in_sync(partition)
     gate[0] = False
@@ -85,7 +88,7 @@ async def test_until_a_log_is_open_clients_are_to_try_again(replicas: Replicas, 
     replicas.on_image(EMPTY, shown)
     opened = asyncio.ensure_future(replicas.until_opened("orders"))
     told: list[set[str]] = []
-    replicas.on_opened = lambda topics: told.append(set(topics))
+    replicas.subscribe(lambda topics: told.append(set(topics)))
     await asyncio.to_thread(disk.is_waiting.wait, 10)
     for lead in (lambda: replicas.leader("orders", 0), lambda: replicas.leader_by_id(bytes([1]) * 16, 0)):
         with pytest.raises(KafkaError) as caught:
@@ -105,9 +108,9 @@ async def test_very_many_changes_leave_others_their_turn(
 ) -> None:
     """Made, given to another broker, and deleted: a few in each turn, and whoever coordinates hears of each."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 3)
-    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     told: list[set[str]] = []
-    replicas.on_opened = lambda topics: told.append(set(topics))
+    replicas.subscribe(lambda topics: told.append(set(topics)))
 
     def count() -> int:
         return len(list(replicas.led()))
@@ -140,7 +143,7 @@ async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
 ) -> None:
     """Deleted, made again and deleted, while the first of it waits for its turn: what the image says last holds."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 1)
-    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     shown = [EMPTY]
 
     def show(image: ClusterImage) -> None:
@@ -301,7 +304,7 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
     logs: LogManager, disk: WatchedDisk, tmp_path: Path
 ) -> None:
     tasks = Tasks()
-    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks)
+    replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     disk.may_go_on.clear()
     replicas.on_image(EMPTY, EMPTY.with_topic(topic("orders", 1)))
     await asyncio.to_thread(disk.is_waiting.wait, 10)
@@ -318,7 +321,9 @@ async def test_a_broker_that_stops_meanwhile_closes_what_was_made(
 
 async def test_behind_a_shut_gate_partitions_are_led_by_nobody_and_stay(logs: LogManager, tasks: Tasks) -> None:
     may_lead = True
-    replicas = Replicas(1, logs, lambda overrides: LogConfig(), EMPTY, tasks, may_lead=lambda: may_lead)
+    replicas = Replicas(
+        1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches, may_lead=lambda: may_lead
+    )
     orders = topic("orders", 1)
     replicas.on_image(ClusterImage(""), ClusterImage("").with_topic(orders))
     await replicas.until_opened()
@@ -359,8 +364,19 @@ class Fetching:
         return self.is_heard
 
 
-async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> None:
-    replicas.fetching = fetching = Fetching()
+@pytest.fixture
+def fetching() -> Fetching:
+    return Fetching()
+
+
+@pytest.fixture
+def fetched(logs: LogManager, tasks: Tasks, fetching: Fetching) -> Replicas:
+    """Replicas that `fetching` is told of."""
+    return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetching)
+
+
+async def test_it_leads_and_follows_as_the_image_says(fetched: Replicas, fetching: Fetching) -> None:
+    replicas = fetched
     partition = await show(replicas, replicated(1, 0), replicated(2, 1))
     assert fetching.followed == [(2, 1)]
     assert partition.is_resigned
@@ -374,8 +390,8 @@ async def test_it_leads_and_follows_as_the_image_says(replicas: Replicas) -> Non
     assert list(replicas.high_watermarks()) == [("orders", 0)]
 
 
-async def test_who_follows_may_be_read_while_its_leader_is_heard(replicas: Replicas) -> None:
-    replicas.fetching = fetching = Fetching()
+async def test_who_follows_may_be_read_while_its_leader_is_heard(fetched: Replicas, fetching: Fetching) -> None:
+    replicas = fetched
     partition = await show(replicas, replicated(2, 0))
     for name in ("orders", bytes([1]) * 16):
         assert replicas.followed(name, 0) is partition
@@ -398,7 +414,7 @@ async def test_followers_are_hosted_and_have_their_high_watermarks_noted(replica
 async def test_while_its_log_is_truncated_it_does_not_lead(replicas: Replicas) -> None:
     partition = await show(replicas, replicated(2, 0))
     told: list[set[str]] = []
-    replicas.on_opened = lambda topics: told.append(set(topics))
+    replicas.subscribe(lambda topics: told.append(set(topics)))
     partition.log.is_truncating = True
     replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 1)))
     with pytest.raises(KafkaError):
@@ -487,7 +503,7 @@ async def test_a_new_registration_ends_what_was_led_by_older_states(replicas: Re
     await replicas.until_opened()
     partition = replicas.leader("t", 0)
     told: list[set[str]] = []
-    replicas.on_opened = lambda topics: told.append(set(topics))
+    replicas.subscribe(lambda topics: told.append(set(topics)))
     await replicas.on_registered(200)
     assert partition.is_resigned
     assert list(replicas.led()) == []
@@ -516,9 +532,9 @@ async def test_s56_a_compacted_log_that_lost_its_end_in_a_power_cut_is_given_up(
 ) -> None:
     """What the lost end took back, the others may have compacted away by then."""
     make_log(logs, "orders", 0, bytes([1]) * 16, config)
-    replicas = Replicas(1, logs, lambda _: config, EMPTY, tasks)
+    fetching = Fetching()
+    replicas = Replicas(1, logs, lambda _: config, host_of(tasks=tasks), lambda _: fetching)
     replicas.doubt_logs()
-    replicas.fetching = fetching = Fetching()
     partition = await show(replicas, replicated(NO_LEADER, 0, isr), replicated(2, 1, isr), replicated(2, 2, isr))
     assert fetching.begun_anew == ([partition] if gives_up else [])
     assert fetching.followed == [(-1, 0), *([] if gives_up else [(2, 1)]), (2, 2)], "and once only"

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.hosted_partitions import nobody_fetches
+from tests.support.hosts import host_of
 from tests.support.storage import FaultyDisk, contents, make_batch
 
 from oncelog_broker.log.config import COMPACT, LogConfig
@@ -50,15 +52,17 @@ class Host:
         self.directory = directory
         self.logs = self.open_logs()
         self.config = LogConfig()
-        self.replicas = Replicas(ME, self.logs, lambda _: self.config, EMPTY, self.tasks)
-        self.replicas.fetching = self.followed = Followed()
+        self.followed = Followed()
+        self.replicas = Replicas(
+            ME, self.logs, lambda _: self.config, host_of(tasks=self.tasks), lambda _: self.followed
+        )
         self.asked: list[list[tuple[str, int]]] = []
         """Where a new leader epoch is asked for."""
         self.returning = self.made_returning()
         self.image = EMPTY
 
     def made_returning(self) -> ReturningLogs:
-        return ReturningLogs(self.replicas, lambda keys: self.asked.append(list(keys)), self.clock, self.tasks)
+        return ReturningLogs(self.replicas, lambda keys: self.asked.append(list(keys)), host_of(self.clock, self.tasks))
 
     def open_logs(self) -> LogManager:
         return LogManager.open([self.directory], node_id=ME, cluster_id="c", disk=self.disk, clock=self.clock)
@@ -241,7 +245,7 @@ async def test_what_could_not_be_opened_at_the_start_comes_back_too(host: Host, 
     identity.write_text("not what it was")
     host.logs = host.open_logs()
     assert host.logs.failures
-    host.replicas = Replicas(ME, host.logs, lambda _: LogConfig(), EMPTY, host.tasks)
+    host.replicas = Replicas(ME, host.logs, lambda _: LogConfig(), host_of(tasks=host.tasks), nobody_fetches)
     host.returning = host.made_returning()
     host.image = EMPTY
     await host.show(OTHER, (OTHER,), epoch=1)

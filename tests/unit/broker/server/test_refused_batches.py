@@ -48,7 +48,7 @@ def outcome(response: Any) -> tuple[int, int]:
 
 async def test_s8_what_a_new_leader_refused_at_first_comes_before_all_others(served: Served) -> None:
     """The leader before had taken batch 0 and told the follower, not the producer: OUT_OF_ORDER_SEQUENCE_NUMBER for
-    batch 2 would have librdkafka send batch 0 in a new epoch (C24)."""
+    batch 2 would have librdkafka send batch 0 in a new epoch."""
     client, (partition,) = Client(served), served.partitions
     partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
     partition.leader = FOLLOWER

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from oncelog_broker.runtime.clock import ManualClock
+from tests.support.hosts import host_of
+
 from oncelog_broker.server.listener import SWEPT_PER_TURN, Listeners
 
 
@@ -22,7 +23,7 @@ async def test_s87_a_sweep_looks_at_some_connections_in_each_turn() -> None:
     turn = [0]
     connections: Any = [Swept(turns, turn) for _ in range(3 * SWEPT_PER_TURN + 1)]
     network: Any = None
-    sweeping = asyncio.ensure_future(Listeners(network, connections, ManualClock()).sweep())
+    sweeping = asyncio.ensure_future(Listeners(host_of(network=network), connections).sweep())
     while not sweeping.done():
         turn[0] += 1
         await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.storage import make_batch
 
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -18,6 +19,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.embedded import StoreFileError
 from oncelog_broker.metadata.incarnation import SESSION_FILE, trace_directory
+from oncelog_broker.metadata.opening import configured_opening
 from oncelog_broker.metadata.payloads import BrokerRegistration
 from oncelog_broker.metadata.registration import register_broker
 from oncelog_broker.metadata.store import MetadataStore
@@ -36,7 +38,8 @@ class Run:
             "log.dirs": ",".join(map(str, directories)),
             **{k.replace("_", "."): v for k, v in settings.items()},
         }
-        self.start = DataStart.lock(BrokerConfig.of(settings), DISK, CLOCK)
+        config = BrokerConfig.of(settings)
+        self.start = DataStart.lock(config, configured_opening(config), host_of(CLOCK, disk=DISK))
         self.store: MetadataStore
         self.logs: LogManager
 

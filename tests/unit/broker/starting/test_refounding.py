@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree, TreeSession
 from tests.support.storage import make_batch
 
-from oncelog_broker.config import zookeeper_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.view import LiveBroker
 from oncelog_broker.identity.facts import Adoption
-from oncelog_broker.identity.note import NOTE_FILE, read_note
+from oncelog_broker.identity.note import NOTE_FILE, StoreKind, read_note
 from oncelog_broker.identity.refusals import Kind, StartRefused
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
@@ -48,31 +48,45 @@ from oncelog_broker.replication.strays import set_strays_aside
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.steps import run_steps
-from oncelog_broker.starting import data_start
 from oncelog_broker.starting.data_start import DataStart
 
 DISK, CLOCK = RealDisk(), ManualClock()
 ORDERS, BILLS = b"o" * 16, b"b" * 16
 
 
+class Servers(SharedTree):
+    """What a member opens its store by, in the place of ZooKeeper."""
+
+    kind = StoreKind.ZOOKEEPER
+
+    def __init__(self, connect: str) -> None:
+        super().__init__()
+        self.connect_string = connect
+
+    def place(self, home: str) -> str:
+        return self.connect_string
+
+
 class ZooKeepers:
-    """By connect string; what is opened is remembered, to be cut."""
+    """By connect string."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.trees: dict[str, SharedTree] = {}
+    def __init__(self) -> None:
+        self.trees: dict[str, Servers] = {}
 
-        async def open_store(config: BrokerConfig, *_: object) -> TreeSession:
-            return self.trees.setdefault(str(config[zookeeper_keys.ZOOKEEPER_CONNECT]), SharedTree()).connect()
-
-        monkeypatch.setattr(data_start, "open_store", open_store)
+    def at(self, connect: str) -> Servers:
+        return self.trees.setdefault(connect, Servers(connect))
 
     def lose(self, connect: str = "zk:1") -> None:
         del self.trees[connect]
 
 
+ZOOKEEPERS = ZooKeepers()
+
+
 @pytest.fixture
-def zookeepers(monkeypatch: pytest.MonkeyPatch) -> ZooKeepers:
-    return ZooKeepers(monkeypatch)
+def zookeepers() -> ZooKeepers:
+    ZOOKEEPERS.trees.clear()
+    return ZOOKEEPERS
 
 
 class Member:
@@ -86,7 +100,7 @@ class Member:
             "start.accept": accept,
         }
         self.node_id = node_id
-        self.start = DataStart.lock(BrokerConfig.of(settings), DISK, CLOCK)
+        self.start = DataStart.lock(BrokerConfig.of(settings), ZOOKEEPERS.at(connect), host_of(CLOCK, disk=DISK))
         self.store: TreeSession
         self.logs: LogManager
         self.membership: Membership

@@ -88,6 +88,8 @@ async def test_a_head_has_a_bound_however_it_comes(
         ends = await site.connect()
         size = -(-head_bytes // pieces)
         for start in range(0, head_bytes, size):
+            if ends[1].is_closing():  # the answer has come, and with it a reset: uvloop raises if more is written
+                break
             ends[1].write(head[start : start + size])
             await asyncio.sleep(0)
         assert await status(ends) in expected

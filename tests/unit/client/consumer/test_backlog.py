@@ -22,7 +22,7 @@ BUSY, OTHER = TopicPartition("topic", 0), TopicPartition("topic", 1)
 ANSWER = 200
 """Records in one answer of the fake broker: two batches."""
 
-STEPS = {"poll": 20, "poll_columns": 10, "async for": 5 * ANSWER}
+STEPS = {"poll": 20, "poll_columns": 10, "poll_undecoded": 10, "async for": 5 * ANSWER}
 """After so many, whatever the application hands itself out in a step, the other partition has had its turn."""
 
 pytestmark = pytest.mark.virtual_time
@@ -47,13 +47,16 @@ async def handed_out(consumer: Consumer, how: str) -> AsyncIterator[tuple[TopicP
         elif how == "poll_columns":
             for at, columns in (await consumer.poll_columns(1_000)).items():
                 yield at, sum(len(each.offsets) for each in columns)
+        elif how == "poll_undecoded":
+            for at, batches in (await consumer.poll_undecoded(1_000)).items():
+                yield at, sum(each.batch.records_count for each in batches)
         else:
             for _ in range(ANSWER // 4):
                 record = await anext(consumer)
                 yield TopicPartition(record.topic, record.partition), 1
 
 
-@pytest.mark.parametrize("how", ["poll", "poll_columns", "async for"])
+@pytest.mark.parametrize("how", ["poll", "poll_columns", "poll_undecoded", "async for"])
 @pytest.mark.parametrize("way", ["assign", "seek_to_beginning", "seek_to_committed", "reset", "error"])
 async def test_e53_a_backlog_keeps_no_other_partition_waiting(backlog: Any, way: str, how: str) -> None:
     Coordinator(backlog)

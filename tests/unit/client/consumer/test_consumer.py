@@ -75,7 +75,8 @@ async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
     """It would return nothing for ever."""
     async with Consumer(fake_broker.address, group_id="g") as consumer:
         refused = {"match": r"nothing is subscribed to or assigned: subscribe\(\[...\]\) or assign\(\[...\]\)"}
-        for reads in (consumer.poll, consumer.poll_columns, consumer.poll_headers, consumer.__anext__):
+        polls = (consumer.poll, consumer.poll_columns, consumer.poll_undecoded, consumer.poll_headers)
+        for reads in (*polls, consumer.__anext__):
             with pytest.raises(ValueError, **refused):
                 await reads()
         consumer.assign([T])

@@ -87,6 +87,41 @@ def test_columns_begin_where_they_were_asked_for_and_stop_before_damage() -> Non
     assert columns.cut(0, 9) is columns
 
 
+def test_undecoded_batches_have_what_columns_have() -> None:
+    """From the offset that was asked for on, and without markers and what was aborted."""
+    end = EndTransactionMarker(ControlType.ABORT, 0)
+    aborted = batch(5, 2, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=7)
+    data = batch(0, 5, compression=Compression.LZ4) + aborted + marker + batch(8, 4)
+
+    def part() -> FetchedPartition:
+        transaction = AbortedTransaction(producer_id=1, first_offset=5)
+        return fetched(data, 3, aborted=AbortedTransactions([transaction]))
+
+    left, twin = part(), part()
+    undecoded, columns = left.take_undecoded(), twin.take_columns()
+    assert [each.decoded() for each in undecoded] == columns
+    assert [(each.batch.base_offset, each.start, each.end) for each in undecoded] == [(0, 3, 5), (8, 8, 12)]
+    assert (left.next_offset, left.last_epoch, left.is_exhausted) == (twin.next_offset, twin.last_epoch, True)
+    assert left.take_undecoded() == []
+
+
+def test_undecoded_batches_stop_before_damage_and_are_cut() -> None:
+    damaged = batch(5, 5)
+    damaged[-1] ^= 1
+    part = fetched(batch(0, 5) + damaged, 3)
+    (whole,) = part.take_undecoded()
+    assert part.next_offset == 5
+    with pytest.raises(CorruptRecords):
+        part.take_undecoded()
+    cut = whole.cut(0, 4)
+    assert cut is not None
+    assert cut.is_cut
+    assert cut.decoded().offsets == [3]  # type: ignore[union-attr]
+    assert whole.cut(5, 9) is None
+    assert whole.cut(0, 3) is None
+
+
 def test_headers_are_of_all_batches_and_stop_before_damage() -> None:
     """Markers and what was aborted too: a log is looked at, not its records."""
     end = EndTransactionMarker(ControlType.ABORT, 0)

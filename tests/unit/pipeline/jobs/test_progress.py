@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from oncelog_pipeline.jobs.progress import HEADINGS, BatchRow, Transactions, lag_of, row_of, total_line
+from oncelog_pipeline.jobs.progress import HEADINGS, BatchRow, Transactions, row_of, total_line
+from oncelog_pipeline.source.lag import lag_of
 
 PROGRESS: dict[str, Any] = {
     "id": "9a0c",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import Any
 
 import pytest
+from tests.interop.kafka_client_keys import RELEASES, TABLE
 
 from oncelog.config import ConsumerConfig, ProducerConfig
 from oncelog_pipeline.options import security_settings, sink_options, source_options
@@ -102,6 +104,15 @@ def test_each_key_of_our_clients_is_in_the_table(config: Any, side: Side) -> Non
     ours -= {"kafka.tracing", "kafka.max.decompressed.bytes"}
     listed = {option.name for option, of in WALKED if of is side}
     assert ours - listed == set()
+
+
+def test_each_key_of_javas_clients_is_in_the_table_and_no_other() -> None:
+    """The keys are those that Kafka's own classes print."""
+    real = json.loads(TABLE.read_text())
+    assert real["releases"] == list(RELEASES)
+    for kind, side in (("consumer", Side.SOURCE), ("producer", Side.SINK)):
+        listed = {option.name for option, of in WALKED if of is side and option.name.startswith("kafka.")}
+        assert listed == {f"kafka.{key}" for key in real[kind]}
 
 
 def test_a_key_without_its_prefix_is_recognized() -> None:

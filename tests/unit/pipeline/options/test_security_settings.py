@@ -73,6 +73,19 @@ def test_client_credentials_of_jaas_ask_the_endpoint_for_tokens() -> None:
     assert "s3cret" not in repr(made)
 
 
+def test_client_credentials_may_have_options_of_their_own_which_win() -> None:
+    options = {
+        ENDPOINT: "https://login.example/token",
+        "kafka.sasl.oauthbearer.client.credentials.client.id": "another",
+        "kafka.sasl.oauthbearer.client.credentials.client.secret": "key",
+        "kafka.sasl.oauthbearer.scope": "all",
+    }
+    wanted = ClientCredentials("https://login.example/token", "another", "key", "all")
+    bare = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    for jaas in (bare, OAUTH):
+        assert stream(**login("OAUTHBEARER", jaas, **options)).settings["sasl_oauth_token_provider"] == wanted
+
+
 def test_a_token_may_be_in_a_file() -> None:
     bare = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required ;"
     settings = stream(**login("OAUTHBEARER", bare, **{ENDPOINT: "file:///run/my%20token"})).settings

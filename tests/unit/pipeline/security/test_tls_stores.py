@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,41 @@ def test_a_key_of_jks_may_have_a_password_of_its_own(authority: Certificate, tmp
 
 def test_a_truststore_of_jks_needs_no_password(authority: Certificate) -> None:
     assert read_jks(jks([der(authority)], [], PASSWORD, ""), None).trusted == (der(authority),)
+
+
+@pytest.fixture
+def keytool() -> str:
+    found = shutil.which("keytool")
+    if found is None:
+        pytest.skip("keytool is not installed: it is of a JDK")
+    return found
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_stores_that_keytool_has_made(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
+    """A truststore, and a keystore whose key keytool has made and the authority has signed; a name beyond ASCII."""
+    store = tmp_path / "store"
+
+    def run(*arguments: str) -> None:
+        secret = ["-storetype", kind, "-keystore", str(store), "-storepass", "changeit"]
+        subprocess.run([keytool, *arguments, *secret, "-noprompt"], check=True, capture_output=True)
+
+    (tmp_path / "authority.pem").write_text(authority.pem)
+    run("-importcert", "-alias", "bürgt", "-file", str(tmp_path / "authority.pem"))
+    run("-genkeypair", "-alias", "mine", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=me", "-validity", "30")
+    keystore = truststore(store, "changeit")
+    context = store_context(TlsStores(keystore, keystore))
+    assert [dict(each[0] for each in found["subject"]) for found in context.get_ca_certs()] == [
+        {"commonName": authority.certificate.subject.rfc4514_string().removeprefix("CN=")}
+    ]
+    with pytest.raises(BadStore, match="password is wrong"):
+        store_context(TlsStores(keystore, truststore(store, "changedit")))
+    if kind == "JKS":
+        run("-keypasswd", "-alias", "mine", "-keypass", "changeit", "-new", "of the key")
+        store_context(TlsStores(None, keystore, "of the key"))
+        with pytest.raises(BadStore, match="the password of the private key 'mine' is wrong"):
+            store_context(TlsStores(None, keystore))
 
 
 @pytest.mark.parametrize("cut", [10, 30, 60, -25, -1])

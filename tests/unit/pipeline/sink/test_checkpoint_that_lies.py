@@ -11,10 +11,10 @@ import pytest
 from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer
 
 from oncelog_pipeline.sink import exactly_once, per_task
-from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.operations import BatchDiffers, NotRepairable, SetBack, StateLost, TakenOver
-from oncelog_pipeline.sink.orphans import finish_orphans
-from oncelog_pipeline.sink.state import Batch, TaskMessage
+from oncelog_pipeline.sink.orphans import finish_open
+from oncelog_pipeline.sink.state import KEPT_BATCHES, Batch, TaskMessage
 
 QUERY = Query("q")
 Rows = Mapping[int, Sequence[int]]
@@ -95,7 +95,7 @@ async def test_other_rows_under_the_number_of_a_decided_batch_are_refused(sink: 
     """The last entry of the checkpoint was torn: Spark gives batch 1 to what has come since."""
     await written(sink, 2)
     for _ in range(2):  # at each start
-        with pytest.raises(BatchDiffers, match=r"oncelog pipeline state reset q --batch 0 .*--batch 1"):
+        with pytest.raises(BatchDiffers, match=r"oncelog pipeline state reset q --batch 1 .*--batch 0"):
             await sink.play(sink.run(1), rows)
     assert sink.seen == [0, 1, 10, 11]
 
@@ -120,16 +120,78 @@ async def test_an_operator_lets_stand_what_was_decided(sink: Sink) -> None:
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
+@pytest.mark.parametrize("back", [2, 10, KEPT_BATCHES])
+async def test_a_checkpoint_that_was_set_back_passes_over_what_is_the_same(sink: Sink, back: int) -> None:
+    count = KEPT_BATCHES + 5
+    await written(sink, count)
+    run = sink.run(count - back)
+    for number in range(count - back, count + 1):
+        await sink.play(replace(run, number=number), {0: [10 * number], 1: [10 * number + 1]})
+    assert sink.seen == [10 * number + digit for number in range(count + 1) for digit in (0, 1)]
+
+
 @pytest.mark.parametrize("back", [2, 10])
-async def test_a_checkpoint_that_was_set_back_by_more_is_refused(sink: Sink, back: int) -> None:
+async def test_a_checkpoint_that_was_set_back_and_brings_other_rows_is_refused(sink: Sink, back: int) -> None:
     await written(sink, 12)
-    number = 12 - back
+    seen, number = sink.seen, 12 - back
     for _ in range(2):
         with pytest.raises(SetBack, match=rf"batch 11 .*state reset q --batch {number - 1}$"):
-            await sink.task(sink.run(number), 0, [1])
+            await sink.play(sink.run(number), {0: [10 * number, 1000]})
+    assert sink.seen == seen
     await sink.reset(number - 1)
     await sink.play(sink.run(number), {0: [1000]})
     assert 1000 in sink.seen
+
+
+async def test_a_checkpoint_that_was_set_back_further_than_digests_are_kept_is_refused(sink: Sink) -> None:
+    await written(sink, KEPT_BATCHES + 5)
+    before = sink.cluster.states[QUERY]
+    for _ in range(2):
+        with pytest.raises(SetBack, match=r"state reset q --batch 2$"):
+            await sink.task(sink.run(3), 0, [30])
+    assert sink.cluster.states[QUERY] == before, "the run that goes on is left alone"
+
+
+async def test_a_batch_without_rows_is_among_those_that_are_compared(sink: Sink) -> None:
+    await written(sink, 2)
+    run = sink.run(2)
+    await sink.play(run, {0: []})
+    await sink.play(replace(run, number=3), {0: [30]})
+    again = sink.run(1)
+    await sink.play(again, {0: [10, 11]})
+    await sink.play(replace(again, number=2), {0: []})
+    await sink.play(replace(again, number=3), {0: [30]})
+    with pytest.raises(SetBack):
+        await sink.play(sink.run(2), {0: [20]})
+    assert sink.seen == [0, 1, 10, 11, 30]
+
+
+async def test_what_was_decided_and_not_ended_is_ended_by_a_checkpoint_that_was_set_back(sink: Sink) -> None:
+    await written(sink, 2)
+    run = sink.run(2)
+    messages = await sink.tasks(run, {0: [20], 1: [21]})
+    for message in messages:
+        assert message.written is not None
+    sink.cluster.late.add(messages[1].written.transaction.transactional_id)  # type: ignore[union-attr]
+    with pytest.raises(exactly_once.DecidedButAborted):
+        await exactly_once.commit(sink.cluster, run, messages)
+    again = sink.run(1)
+    await sink.play(again, {0: [10], 1: [11]})
+    assert sink.seen == [0, 1, 10, 11, 20]
+    await sink.play(replace(again, number=2), {0: [20], 1: [21]})  # the lost partition is repaired when it comes
+    assert sink.seen == [0, 1, 10, 11, 20, 21]
+
+
+async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_goes_on(sink: Sink) -> None:
+    """Two queries with copies of one checkpoint: the second takes over."""
+    first = sink.run(0)
+    for number in range(3):
+        await sink.play(replace(first, number=number), {0: [number]})
+    messages = await sink.tasks(replace(first, number=3), {0: [3]})
+    await sink.play(sink.run(1), {0: [1]})
+    with pytest.raises(TakenOver):
+        await exactly_once.commit(sink.cluster, replace(first, number=3), messages)
+    assert sink.seen == [0, 1, 2]
 
 
 async def test_an_attempt_of_a_batch_that_is_long_over_does_nothing(sink: Sink) -> None:
@@ -236,28 +298,37 @@ async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
-async def test_an_unnamed_write_whose_driver_died_is_finished_by_another(sink: Sink) -> None:
-    orphan = Batch(Query(f"{UNNAMED_PREFIX}1"), "00000001-run", 0)
-    messages = await sink.tasks(orphan, {0: [1], 1: [2], 2: [3]})
+async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
+    """With the state topic the cluster removes all offsets of it, and the markers are such."""
+    for number in (0, 1):
+        await sink.task(sink.run(number), 0, [number], alone=True)
+    sink.cluster.markers.clear()
+    for _ in range(2):
+        with pytest.raises(StateLost, match=r"partition 0: has written before.*state reset q --batch 0$"):
+            await sink.task(sink.run(1), 0, [1], alone=True)
+    await sink.task(sink.run(1), 1, [11], alone=True)  # it has never written
+    await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 0))
+    await sink.task(sink.run(1), 0, [1], alone=True)
+    assert sink.seen == [0, 1, 1, 11]
+
+
+async def test_what_a_query_has_decided_and_left_open_can_be_finished_without_it(sink: Sink) -> None:
+    """Before its transactions time out; the query goes on from there when it starts."""
+    run = sink.run(0)
+    messages = await sink.tasks(run, {0: [1], 1: [2]})
     end = sink.cluster.end
 
-    async def end_one(transactions: Any, *, commits: bool) -> list[bool]:
-        await end(transactions[:1], commits=commits)
-        raise ConnectionError  # here the driver dies
+    async def dies(*_: Any, **__: Any) -> list[bool]:
+        raise ConnectionError
 
-    sink.cluster.end = end_one  # type: ignore[method-assign]
+    sink.cluster.end = dies  # type: ignore[method-assign]
     with pytest.raises(ConnectionError):
-        await exactly_once.commit(sink.cluster, orphan, messages)
+        await exactly_once.commit(sink.cluster, run, messages)
     sink.cluster.end = end  # type: ignore[method-assign]
-    assert len(sink.seen) == 1
-    assert messages[2].written is not None
-    sink.cluster.time_out(messages[2].written.transaction.transactional_id)
-    assert await finish_orphans(sink.cluster) == {f"{UNNAMED_PREFIX}1": frozenset({2})}
+    assert sink.seen == []
+    assert await finish_open(sink.cluster) == {QUERY.name: frozenset()}
     assert sink.seen == [1, 2]
-    assert await finish_orphans(sink.cluster) == {}
-
-
-async def test_a_named_write_is_left_to_its_next_run(sink: Sink) -> None:
-    await written(sink, 1)
-    assert await finish_orphans(sink.cluster) == {}
-    assert QUERY in sink.cluster.states
+    assert await finish_open(sink.cluster) == {}
+    await sink.play(sink.run(0), {0: [1], 1: [2]})
+    await sink.play(sink.run(1), {0: [3]})
+    assert sink.seen == [1, 2, 3]

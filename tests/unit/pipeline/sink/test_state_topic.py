@@ -22,6 +22,7 @@ class OneRecord:
     """Instead of a consumer: the topic has one record; or, with `is_hanging`, nothing of it ever comes."""
 
     is_hanging = False
+    value = State("run", 7).as_json()
 
     def __init__(self, _servers: str, **options: Any) -> None:
         self.options = options
@@ -47,8 +48,7 @@ class OneRecord:
             await asyncio.sleep(timeout_ms / 1000)
             return {}
         self._at = 1
-        value = State("run", 7).as_json()
-        return {self._partition: [ConsumerRecord(*self._partition, 0, 0, 0, QUERY.id.encode(), value, [], 0)]}
+        return {self._partition: [ConsumerRecord(*self._partition, 0, 0, 0, QUERY.id.encode(), self.value, [], 0)]}
 
 
 made: list[OneRecord] = []
@@ -75,6 +75,21 @@ def test_the_client_that_looks_for_it_has_the_settings_of_all() -> None:
     assert found == State("run", 7)
     (consumer,) = made
     assert SETTINGS.items() <= consumer.options.items()
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_among_all_states_one_of_a_newer_release_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_newer: bool
+) -> None:
+    """It is another query's, which this release does not have to understand."""
+    if is_newer:
+        monkeypatch.setattr(OneRecord, "value", b'{"version": 99}')
+
+    async def names() -> list[str]:
+        return list(await KafkaCluster("localhost:1", task_timeout_ms=1000).states_by_name())
+
+    assert run_virtually(names()) == ([] if is_newer else ["q"])
+    assert ("query q: passed over" in caplog.text) == is_newer
 
 
 def test_who_looks_for_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,5 +47,5 @@ def test_a_topic_is_not_overwritten() -> None:
     source = OncelogDataSource({**SERVERS, "topic": "a"})
     with pytest.raises(OptionError, match=r'mode\("append"\) adds'):
         source.writer(VALUE, overwrite=True)
-    source.writer(VALUE, overwrite=False)
+    OncelogDataSource({**SERVERS, "topic": "a", "writeId": "a"}).writer(VALUE, overwrite=False)
     source.streamWriter(VALUE, overwrite=True)  # output mode complete: each batch appends its whole result

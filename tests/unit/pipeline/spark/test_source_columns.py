@@ -1,7 +1,9 @@
-"""Arrow batches have the rows that the records are, whatever way their values take."""
+"""Arrow batches have the rows that the records are, whatever way they take."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -9,12 +11,12 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="the extra pipeline is not installed")
 
-from oncelog import ColumnBatch  # noqa: E402
-from oncelog.consumer.records import decode_columns  # noqa: E402
-from oncelog_pipeline.spark import source_columns, value_column  # noqa: E402
+from oncelog.consumer.records import UndecodedBatch, undecoded  # noqa: E402
+from oncelog_pipeline.spark import record_arrays, source_columns  # noqa: E402
 from oncelog_pipeline.spark.source_columns import BatchBuilder  # noqa: E402
 from oncelog_protocol.records.batch import RecordBatch  # noqa: E402
 from oncelog_protocol.records.builder import build_batch  # noqa: E402
+from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES  # noqa: E402
 from oncelog_protocol.records.record import Record  # noqa: E402
 
 LONG = [b"%04d" % number * 250 for number in range(200)]
@@ -32,50 +34,79 @@ MIXED = [
 ]
 
 
-def decoded(values: list[Any], first: int, *, leaves_runs: bool, keys: bool, time: int = 1000) -> ColumnBatch:
-    records = [Record(index, time, b"k%03d" % index if keys else None, value, []) for index, value in enumerate(values)]
-    batch = decode_columns(RecordBatch(build_batch(records, base_offset=first)), first, leaves_runs=leaves_runs)
+def batch_of(
+    values: list[Any], first: int, *, keys: bool = False, time: int = 1000, headers: Any = ()
+) -> UndecodedBatch:
+    records = [
+        Record(index, time, b"k%03d" % index if keys else None, value, list(headers))
+        for index, value in enumerate(values)
+    ]
+    batch = undecoded(RecordBatch(build_batch(records, base_offset=first)), first, MAX_DECOMPRESSED_BYTES)
     assert batch is not None
     return batch
 
 
-def table(parts: list[ColumnBatch]) -> Any:
-    builder = BatchBuilder("t", 3, includes_headers=False)
+def table(parts: list[UndecodedBatch], *, includes_headers: bool = False) -> Any:
+    builder = BatchBuilder("t", 3, includes_headers=includes_headers)
     batches = []
     for part in parts:
         builder.add(part)
         if builder.is_full:
             batches.append(builder.take())
-    if not builder.is_empty:
-        batches.append(builder.take())
-    for batch in batches:
+    batches.append(builder.take())
+    made = [batch for batch in batches if batch is not None]
+    for batch in made:
         batch.validate(full=True)
-    return pa.Table.from_batches(batches)
+    return pa.Table.from_batches(made)
 
 
 @pytest.mark.parametrize("keys", [False, True])
 @pytest.mark.parametrize("values", [LONG, MIXED, [None] * 30, [b""] * 30, [b"x"]])
-def test_runs_make_the_same_rows(values: list[Any], keys: bool) -> None:
-    """Also next to batches without runs, after a gap, and cut."""
-    made = []
-    for leaves_runs in (False, True):
-        parts = [
-            decoded(part, first, leaves_runs=leaves_runs, keys=keys)
-            for part, first in ((values, 0), (MIXED, 500), ([b"a", None], 900), (LONG, 902))
-        ]
-        parts = [left for each in parts if (left := each.cut(7, 1000)) is not None]
-        assert any(part.value_runs for part in parts) == leaves_runs
-        made.append(table(parts))
-    plain, gathered = made
-    assert gathered.equals(plain)
+@pytest.mark.parametrize("headers", [(), [("h", b"v")]])
+def test_the_rows_are_the_records(values: list[Any], keys: bool, headers: Any) -> None:
+    """Also after a gap, and cut; those with headers are decoded batch by batch."""
+    whole = ((values, 0), (MIXED, 500), ([b"a", None], 900), (LONG, 902))
+    parts = [batch_of(part, first, keys=keys, headers=headers) for part, first in whole]
+    parts = [left for each in parts if (left := each.cut(7, 1000)) is not None]
+    assert (record_arrays.record_arrays(parts) is None) == bool(headers)
+    found = table(parts)
     expected = dict(enumerate(values)) | dict(enumerate(MIXED, 500)) | dict(enumerate([b"a", None, *LONG], 900))
-    rows = dict(zip(gathered["offset"].to_pylist(), gathered["value"].to_pylist(), strict=True))
+    rows = dict(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
     assert rows == {offset: value for offset, value in expected.items() if 7 <= offset < 1000}
     assert all(before < after for before, after in pairwise(rows))
+    assert (found["key"].null_count == 0) == keys
+
+
+def test_headers_are_null_where_there_are_none() -> None:
+    parts = [batch_of([b"a"], 0, headers=[("h", b"v"), ("n", None)]), batch_of([b"b"], 1)]
+    found = table(parts, includes_headers=True)
+    assert found["headers"].to_pylist() == [[{"key": "h", "value": b"v"}, {"key": "n", "value": None}], None]
+    assert table([batch_of([b"b"] * 2, 1)], includes_headers=True)["headers"].to_pylist() == [None, None]
+
+
+READS = """
+import sys
+from oncelog.consumer.records import undecoded
+from oncelog_pipeline.spark.source_columns import BatchBuilder
+from oncelog_protocol.records.batch import RecordBatch
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+
+builder = BatchBuilder("t", 3, includes_headers=False)
+records = [Record(0, 1000, None, b"a", []), Record(0, -1, b"k", None, [])]
+builder.add(undecoded(RecordBatch(build_batch(records)), 0, 1000))
+assert builder.take().num_rows == 2
+assert "pandas" not in sys.modules
+"""
+
+
+def test_plain_records_are_read_without_pandas() -> None:
+    """To import it takes longer than most tasks."""
+    subprocess.run([sys.executable, "-c", READS], check=True, timeout=60)
 
 
 def test_no_timestamp_and_no_key_are_null() -> None:
-    found = table([decoded([b"%d" % time], time, leaves_runs=True, keys=False, time=time - 1) for time in (0, 1001)])
+    found = table([batch_of([b"%d" % time], time, time=time - 1) for time in (0, 1001)])
     assert found["key"].to_pylist() == [None, None]
     assert found["timestamp"].cast(pa.int64()).to_pylist() == [None, 1_000_000]
     assert found["partition"].to_pylist() == [3, 3]
@@ -83,12 +114,17 @@ def test_no_timestamp_and_no_key_are_null() -> None:
 
 def test_large_batches_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_columns, "MAX_BYTES", 150_000)
-    parts = [decoded(LONG[:100], first, leaves_runs=True, keys=False) for first in range(0, 500, 100)]
-    found = table(parts)
+    found = table([batch_of(LONG[:100], first) for first in range(0, 500, 100)])
     assert [len(chunk) for chunk in found["offset"].chunks] == [200, 200, 100]
 
 
+def test_nothing_gathered_is_no_batch() -> None:
+    assert BatchBuilder("t", 3, includes_headers=False).take() is None
+
+
 def test_what_arrow_cannot_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_column, "MAX_BYTES", 99_999)
+    monkeypatch.setattr(record_arrays, "MAX_BYTES", 99_999)
+    assert len(table([batch_of(LONG[:100], 0)])) == 100
+    monkeypatch.setattr(source_columns, "MAX_VALUES_BYTES", 99_999)
     with pytest.raises(ValueError, match="100,000 bytes of values in one batch"):
-        table([decoded(LONG[:100], 0, leaves_runs=True, keys=False)])
+        table([batch_of(LONG[:100], 0)])

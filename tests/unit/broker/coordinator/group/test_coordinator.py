@@ -31,10 +31,7 @@ def groups(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> GroupCoordin
     return GroupCoordinator(
         BrokerConfig.of({}),
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
     )
 
 

@@ -344,10 +344,7 @@ async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(
         "__consumer_offsets",
         lambda index: GroupMachine(GroupConfig(), internal_topic.clock.now_ms, str),
         internal_topic,
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
     )
     runtime.on_image(internal_topic.lead())
     group_id = "g" * 20_000

@@ -68,10 +68,7 @@ def transactions(
         SimpleNamespace(write=all_written, on_image=lambda: None),  # type: ignore[arg-type]
         RemoteCoordinators(MemoryPeers(), internal_topic.tasks),
         producer_ids,  # type: ignore[arg-type]
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
     )
     coordinator.on_image(internal_topic.lead())
     return coordinator

@@ -28,7 +28,7 @@ class Cluster:
         self.image = ClusterImage("")
         for broker_id in (1, 2, 3):
             self.image = self.image.with_broker(Broker(broker_id, 1, ()))
-        self.queue = MarkerQueue(lambda: self.image)
+        self.queue = MarkerQueue(self)
         self.is_current = True
         self.ended: list[tuple[str, Outcome]] = []
         self.lead(*leaders)

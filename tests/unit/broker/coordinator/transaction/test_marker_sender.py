@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.support.hosts import host_of
 from tests.support.memory_peers import Fate, MemoryPeers
 
 from oncelog_broker.coordinator.transaction import marker_queue as queue_module
@@ -20,7 +21,7 @@ from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, 
 from oncelog_broker.metadata.store import ConnectionLost
 from oncelog_broker.runtime.clock import ManualClock, SystemClock
 from oncelog_broker.runtime.slices import Slices
-from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -86,17 +87,17 @@ class Cluster:
         self.outcomes: list[Outcome] = []
         self.current_image: Callable[[], Awaitable[ClusterImage]] = self._image_now
         slices = Slices(ManualClock(), self.tasks)  # where no time goes by, no slice is over
+        host = host_of(self.clock, self.tasks, slices=slices)
         self.sender = MarkerSender(
             ME,
-            lambda: self.image,
-            lambda: self.current_image(),
+            self,  # type: ignore[arg-type]
             self.leaders[ME],  # type: ignore[arg-type]
             self.peers,
-            self.clock,
-            self.tasks,
-            slices,
-            Deadlines(),
+            host,
         )
+
+    async def synced(self) -> ClusterImage:
+        return await self.current_image()
 
     async def _image_now(self) -> ClusterImage:
         return self.image

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.hosts import Shown
 from tests.support.producers import sequenced
 from tests.support.served import FOLLOWER, LEADER, TOPIC, Served
 
@@ -49,7 +50,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def appender(served: Served) -> MarkerAppender:
-    return MarkerAppender(served, None, lambda: image(NEWEST_EPOCH))  # type: ignore[arg-type]
+    return MarkerAppender(served, None, Shown(image(NEWEST_EPOCH)))  # type: ignore[arg-type]
 
 
 async def test_s39_a_marker_is_answered_when_it_is_replicated(served: Served, appender: MarkerAppender) -> None:
@@ -86,7 +87,7 @@ async def test_s39_a_leader_that_resigns_does_not_say_that_no_marker_is_needed(
 async def test_too_few_replicas_take_no_marker(tmp_path: Path) -> None:
     served = Served(tmp_path / "strict", min_insync_replicas=2)
     served.partitions[0].lead(0, (LEADER,), BOTH)
-    appender = MarkerAppender(served, None, lambda: image(NEWEST_EPOCH))  # type: ignore[arg-type]
+    appender = MarkerAppender(served, None, Shown(image(NEWEST_EPOCH)))  # type: ignore[arg-type]
     assert appender.append(marker(), WHERE) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert served.partitions[0].log.log_end_offset == 0
     served.leave()
@@ -99,29 +100,29 @@ async def test_s40_an_earlier_coordinator_is_fenced(served: Served, appender: Ma
 
 async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Served) -> None:
     """It would fence all that come after it, and nobody has an epoch to end the transaction with."""
-    now = image(0, NEWEST_EPOCH, 2)
-    appender = MarkerAppender(served, None, lambda: now)  # type: ignore[arg-type]
+    now = Shown(image(0, NEWEST_EPOCH, 2))
+    appender = MarkerAppender(served, None, now)  # type: ignore[arg-type]
     log = served.partitions[0].log
     forged = marker(coordinator_epoch=NEWEST_EPOCH + 1)
     assert appender.append(forged, WHERE) is ErrorCode.UNKNOWN_LEADER_EPOCH
     assert ErrorCode.UNKNOWN_LEADER_EPOCH.retriable, "the image may lag: the coordinator sends it again"
     assert log.log_end_offset == 1
-    now = image(0, NEWEST_EPOCH + 1, 2)
+    now.image = image(0, NEWEST_EPOCH + 1, 2)
     assert isinstance(appender.append(forged, WHERE), asyncio.Future)
     assert log.log_end_offset == 2
 
 
 async def test_s40_what_the_log_knows_already_may_be_said_again(served: Served) -> None:
     """A tool ends what hangs in a log with the coordinator epoch that the log has, wherever that came from."""
-    before = MarkerAppender(served, None, lambda: image(1000))  # type: ignore[arg-type]
+    before = MarkerAppender(served, None, Shown(image(1000)))  # type: ignore[arg-type]
     before.append(marker(1, coordinator_epoch=1000), WHERE)
-    appender = MarkerAppender(served, None, lambda: image(0))  # type: ignore[arg-type]
+    appender = MarkerAppender(served, None, Shown(image(0)))  # type: ignore[arg-type]
     assert isinstance(appender.append(marker(2, coordinator_epoch=1000), WHERE), asyncio.Future)
     assert appender.append(marker(3, coordinator_epoch=1001), WHERE) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 async def test_without_a_log_of_transactions_a_tool_ends_what_hangs(served: Served) -> None:
-    appender = MarkerAppender(served, None, lambda: ClusterImage(""))  # type: ignore[arg-type]
+    appender = MarkerAppender(served, None, Shown(ClusterImage("")))  # type: ignore[arg-type]
     assert isinstance(appender.append(marker(coordinator_epoch=0), WHERE), asyncio.Future)
 
 
@@ -145,6 +146,6 @@ async def test_a_log_that_raises_what_nobody_thought_of_keeps_no_marker_from_oth
         def led_by_name(self, topic: str, index: int) -> Any:
             raise ValueError("I/O operation on closed file")
 
-    broken = MarkerAppender(Broken(), None, lambda: image(NEWEST_EPOCH))  # type: ignore[arg-type]
+    broken = MarkerAppender(Broken(), None, Shown(image(NEWEST_EPOCH)))  # type: ignore[arg-type]
     assert broken.append(marker(), WHERE) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "closed file" in caplog.text

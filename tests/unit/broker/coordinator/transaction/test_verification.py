@@ -47,10 +47,7 @@ async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> T
         SimpleNamespace(write=lambda decision: None, on_image=lambda: None),  # type: ignore[arg-type]
         RemoteCoordinators(MemoryPeers(), internal_topic.tasks),
         ProducerIds(),  # type: ignore[arg-type]
-        internal_topic.clock,
-        internal_topic.tasks,
-        internal_topic.slices,
-        internal_topic.deadlines,
+        internal_topic.host,
     )
     made.on_image(internal_topic.lead())
     given = made.init_producer_id("a", 1000, None)

@@ -1,0 +1,70 @@
+"""The groups and transactions that this broker coordinates.
+
+Start when the replicas follow the image: a coordinator loads what its broker leads by then. Close before the replicas,
+in which it appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from oncelog_broker.assembly.membership import ClusterMembership
+from oncelog_broker.assembly.replication import Replication
+from oncelog_broker.assembly.settings import Settings
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.internal_topics import tell_deleted_by_age
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
+from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.runtime.host import Host
+
+
+class Coordinators:
+    """Made by `start`."""
+
+    def __init__(self, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host) -> None:
+        config, replicas, metadata = settings.current(), replication.replicas, membership.metadata
+        self.groups = GroupCoordinator(config, replicas, host)
+        self.markers = MarkerAppender(replicas, self.groups.runtime, metadata)
+        self.transactions = TransactionCoordinator(
+            config,
+            replicas,
+            MarkerSender(settings.node_id, metadata, self.markers, replication.peers, host),
+            RemoteCoordinators(replication.peers, host.tasks),
+            replication.producer_ids,
+            host,
+        )
+
+    @classmethod
+    def start(
+        cls, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host
+    ) -> Coordinators:
+        """Load what this broker coordinates, and follow the image from here on."""
+        made = cls(settings, membership, replication, host)
+        tell_deleted_by_age(None, membership.metadata.image)
+        made._on_image(ClusterImage(""), membership.metadata.image)
+        membership.metadata.subscribe(made._on_later_image)
+        replication.replicas.subscribe(made._on_opened)
+        made.groups.start()
+        made.transactions.start()
+        return made
+
+    def close(self) -> None:
+        """Coordinate nothing more: requests that wait end with an error."""
+        self.transactions.close()
+        self.groups.close()
+
+    def _on_later_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        tell_deleted_by_age(old, new)
+        self._on_image(old, new)
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        self.groups.on_image(old, new)
+        self.transactions.on_image(new)
+
+    def _on_opened(self, topics: Collection[str]) -> None:
+        """Partitions that the image gave us have got their logs: some may have coordinators."""
+        for runtime in (self.groups.runtime, self.transactions.runtime):
+            runtime.on_opened(topics)

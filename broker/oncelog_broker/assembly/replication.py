@@ -1,0 +1,217 @@
+"""The partitions that this broker leads and follows, with the care of their logs.
+
+Start: take producer ids above those that logs know -> look for logs that are missing, and set strays aside -> make the
+replicas, and what fetches, keeps the ISR and opens logs again -> follow the image -> open the gate. Close: see
+`resign`, which is called first.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from oncelog_broker.assembly.membership import ClusterMembership
+from oncelog_broker.assembly.settings import Settings
+from oncelog_broker.assembly.storage import Storage
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.listeners import inter_broker_listener
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
+from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
+from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.replication.epoch_raiser import EpochRaiser
+from oncelog_broker.replication.fetch_plan import FetchLimits
+from oncelog_broker.replication.fetcher import Fetchers
+from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.peers import BrokerPeers
+from oncelog_broker.replication.replicas import MakeFetching, Replicas
+from oncelog_broker.replication.returning_logs import ReturningLogs
+from oncelog_broker.replication.strays import set_strays_aside
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.security.securities import Securities
+from oncelog_broker.server.controller_calls import ControllerCalls
+from oncelog_broker.upkeep.cleaning import LogCleaner
+from oncelog_broker.upkeep.maintenance import LogMaintenance
+
+
+class Replication:
+    """Made by `start`."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        peers: BrokerPeers,
+        producer_ids: ProducerIdManager,
+        replicas: Replicas,
+        isr_keeper: IsrKeeper,
+        controller_calls: ControllerCalls,
+    ) -> None:
+        self._storage = storage
+        self.peers = peers
+        self.producer_ids = producer_ids
+        self.replicas = replicas
+        self.isr_keeper = isr_keeper
+        self.controller_calls = controller_calls
+
+    @classmethod
+    async def start(
+        cls, settings: Settings, storage: Storage, membership: ClusterMembership, securities: Securities, host: Host
+    ) -> Replication:
+        """StoreUnavailable, KafkaError, OSError."""
+        metadata = membership.metadata
+        async with AsyncExitStack() as undo:
+            listener = inter_broker_listener(settings.current())
+            security = securities[listener].towards_brokers
+            peers = BrokerPeers(settings.node_id, listener, metadata, host, security=security)
+            undo.callback(peers.close)
+            metadata.subscribe(lambda _, new: peers.on_image(new))
+            producer_ids = await _producer_ids(settings, storage, membership, host)
+            await _look_at_logs(settings, storage, membership)
+            replicas = Replicas(
+                settings.node_id,
+                storage.logs,
+                settings.of_log,
+                host,
+                _fetching(settings, storage, metadata, peers, host),
+                broker_epoch=membership.member.broker_epoch,
+                may_lead=membership.member.may_lead if membership.is_clustered else None,
+            )
+            is_store_older = producer_ids.was_behind or storage.data.verdict.has_older_store
+            _doubt(replicas, storage, is_store_older=is_store_older)
+            calls = ControllerCalls(settings.node_id, metadata, peers, membership.elector, host.slices)
+            isr_keeper = IsrKeeper(
+                settings.node_id,
+                replicas,
+                metadata,
+                calls.alter_partition,
+                lambda: settings.current()[keys.REPLICA_LAG_TIME_MAX_MS] / 1000,
+                host,
+            )
+            isr_keeper.start()
+            ReturningLogs(replicas, isr_keeper.ask_for_new_epochs, host).start()
+            undo.callback(replicas.close)
+            _follow(metadata, replicas)
+            membership.log_end_calls.begin(peers, replicas)
+            await replicas.until_opened()
+            await storage.forget_lost_directories(metadata.image)
+            back = WayBack(settings.node_id, storage.store, metadata, replicas)
+            epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
+            if is_store_older:
+                epochs.doubt_all()
+            if not membership.is_clustered:  # others may have to be asked, and need this broker first
+                await epochs.until_raised(back.until_current)
+            epochs.start()
+            membership.member.follow(back)
+            LogMaintenance(settings.current, storage.logs, replicas, host).start()
+            LogCleaner(settings.current, storage.logs, replicas, host).start()
+            undo.pop_all()
+        return cls(storage, peers, producer_ids, replicas, isr_keeper, calls)
+
+    def resign(self) -> None:
+        """Lead nothing more: nothing is appended, and requests that wait for replicas end with an error."""
+        self.replicas.close()
+
+    async def close(self) -> None:
+        """Note the high watermarks, when nothing is fetched any more."""
+        await self._storage.note_high_watermarks(self.replicas.high_watermarks())
+
+
+class WayBack:
+    """What this broker does when its session goes on, or when it has registered again: its `Return`."""
+
+    def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._metadata = metadata
+        self._replicas = replicas
+
+    async def until_current(self) -> None:
+        """Return when the replicas have taken over all that the store has told. StoreUnavailable."""
+        await self._metadata.until_current()
+        await self._replicas.until_settled()
+
+    async def on_resumed(self) -> None:
+        await self._store.sync()
+        await self.until_current()
+
+    async def on_rejoined(self, membership: Membership) -> None:
+        await self._replicas.on_registered(membership.broker_epoch)
+        await self._metadata.wait_for(lambda image: _epoch_of(image, self._node_id) == membership.broker_epoch)
+        await self.until_current()
+
+
+def _epoch_of(image: ClusterImage, broker_id: int) -> int:
+    broker = image.brokers.get(broker_id)
+    return -1 if broker is None else broker.epoch
+
+
+async def _producer_ids(
+    settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
+) -> ProducerIdManager:
+    """Raise the ids before anything is served, and before logs of no topic are set aside: they may come back (S75)."""
+    producer_ids = ProducerIdManager(storage.store, settings.node_id, is_alone=not membership.is_clustered)
+    pauses = host.slices.pauses()
+    for log in storage.logs.logs():
+        producer_ids.note_known(log.producers.state.highest_id(MAX_KNOWN_ID))
+        await pauses.here()
+    await membership.member.patiently(producer_ids.raise_block)
+    return producer_ids
+
+
+async def _look_at_logs(settings: Settings, storage: Storage, membership: ClusterMembership) -> None:
+    """Find the logs that should be here and are not, and those that are here and should not be."""
+    node_id, data, logs, image = settings.node_id, storage.data, storage.logs, membership.metadata.image
+    expected = {
+        (topic.name, index): len(state.replicas) > 1
+        for topic, index, state in image.partitions_on(node_id)
+        # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
+        if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
+    }
+    lost = sorted(each.path for each in data.verdict.lost.values())
+    logs.note_missing(expected, lost, replicated=expected.__getitem__)
+    keeps = membership.member.is_new or data.keeps_left_over
+    set_strays_aside(logs, image, node_id, data.described_store, keeps_left_over=keeps)
+    await data.strays_are_aside()
+
+
+def _fetching(
+    settings: Settings, storage: Storage, metadata: MetadataCache, peers: BrokerPeers, host: Host
+) -> MakeFetching:
+    """The fetchers of replicas that are not made yet."""
+
+    def limits() -> FetchLimits:
+        return FetchLimits.of(settings.current())
+
+    return lambda on_truncated: Fetchers(
+        settings.node_id,
+        peers,
+        metadata,
+        limits,
+        host,
+        on_truncated,
+        storage.logs.checkpoint_log_start_offsets,
+        settings.throttles.follower,
+    )
+
+
+def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> None:
+    """Tell the replicas which logs and which leader epochs of the store cannot be relied on."""
+    if storage.may_lack_ends:
+        replicas.doubt_logs()
+    replicas.lost_epochs.expect(storage.epochs_above)
+    if is_store_older:
+        replicas.lost_epochs.expect(
+            {(log.topic, log.partition): log.latest_epoch for log in storage.logs.logs() if log.latest_epoch >= 0}
+        )
+
+
+def _follow(metadata: MetadataCache, replicas: Replicas) -> None:
+    """Lead and follow what the image gives this broker, now and with every later image."""
+
+    def on_image(old: ClusterImage, new: ClusterImage) -> None:
+        if new.broker_configs is not old.broker_configs:
+            replicas.reconfigure_all()
+        replicas.on_image(old, new)
+
+    replicas.on_image(ClusterImage(""), metadata.image)
+    metadata.subscribe(on_image)

@@ -1,0 +1,100 @@
+"""All that requests are served with, in one value: a field for each thing that a handler, or a metric, may reach."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.controller.acls import AclController
+from oncelog_broker.controller.configs import ConfigController
+from oncelog_broker.controller.elector import Elector
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.cache import MetadataCache
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.peers import Peers
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.replication.throttle import Throttles
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Deadlines, Tasks
+from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
+from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.refused_batches import RefusedBatches
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
+
+    No handler sees all of it: each takes the context of its room, which declares what the room needs
+    (`server/services/`).
+    """
+
+    config: BrokerConfig
+    is_clustered: bool
+    """Whether there may be other brokers."""
+    clock: Clock
+    tasks: Tasks
+    slices: Slices
+    at_work: asyncio.Semaphore
+    """queued.max.requests: how many requests that take several steps are at work at a time."""
+    deadlines: Deadlines
+    logs: LogManager
+    metadata: MetadataCache
+    peers: Peers
+    replicas: Replicas
+    throttles: Throttles
+    isr_keeper: IsrKeeper
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    markers: MarkerAppender
+    elector: Elector
+    topics: TopicController
+    configs: ConfigController
+    acls: AclController
+    producer_ids: ProducerIdManager
+    fetch_sessions: FetchSessions
+    create_topic: Callable[[str], Awaitable[None]]
+    """Creates a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+    refused_batches: RefusedBatches
+    authorizer: StandardAuthorizer | None
+    """None: everybody may do everything."""
+    key_ages: Callable[[], Iterable[tuple[str, float]]]
+    """Each listener that takes signed tokens, with the seconds since the keys for them were read (`Securities`)."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
+        return self.metadata.image
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+
+if TYPE_CHECKING:  # the rooms are found here, all of them, or the type checker says what is missing
+    from oncelog_broker.metrics.source import Observed
+    from oncelog_broker.server.services.access import AccessServices
+    from oncelog_broker.server.services.groups import GroupServices
+    from oncelog_broker.server.services.records import RecordServices
+    from oncelog_broker.server.services.replicas import ReplicaServices
+    from oncelog_broker.server.services.topics import TopicServices
+    from oncelog_broker.server.services.transactions import TransactionServices
+
+    def _rooms(services: Services) -> None:
+        _access: AccessServices = services
+        _groups: GroupServices = services
+        _records: RecordServices = services
+        _replicas: ReplicaServices = services
+        _topics: TopicServices = services
+        _transactions: TransactionServices = services
+        _observed: Observed = services

@@ -1,0 +1,109 @@
+"""What answers requests, when all other parts are ready."""
+
+from __future__ import annotations
+
+import asyncio
+
+from oncelog_broker.assembly.coordinators import Coordinators
+from oncelog_broker.assembly.membership import ClusterMembership
+from oncelog_broker.assembly.replication import Replication
+from oncelog_broker.assembly.services import Services
+from oncelog_broker.assembly.settings import Settings
+from oncelog_broker.assembly.socket_server import SocketServer
+from oncelog_broker.assembly.storage import Storage
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.controller.acls import AclController
+from oncelog_broker.controller.configs import ConfigController
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.security.authorizer.configured import configured_authorizer
+from oncelog_broker.security.weak_settings import warn_of_weak_settings
+from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
+from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.refused_batches import RefusedBatches
+from oncelog_broker.server.throttling import Throttling
+from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_broker.web.telling import Telling
+
+
+class Serving:
+    """Made by `start`. It ends with the listeners and the tasks, and has nothing to close."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        storage: Storage,
+        membership: ClusterMembership,
+        replication: Replication,
+        coordinators: Coordinators,
+        socket_server: SocketServer,
+        host: Host,
+    ) -> None:
+        config, store = settings.current(), storage.store
+        creation = TopicCreation(
+            settings.current,
+            membership.metadata,
+            replication.replicas,
+            membership.elector.topics,
+            replication.peers,
+            may_degrade=not membership.is_clustered,  # an embedded store has no more brokers than this one
+        )
+        self._settings = settings
+        self._services = Services(
+            config=config,
+            is_clustered=membership.is_clustered,
+            clock=host.clock,
+            tasks=host.tasks,
+            slices=host.slices,
+            at_work=asyncio.Semaphore(config[keys.QUEUED_MAX_REQUESTS]),
+            deadlines=host.deadlines,
+            logs=storage.logs,
+            metadata=membership.metadata,
+            peers=replication.peers,
+            replicas=replication.replicas,
+            throttles=settings.throttles,
+            isr_keeper=replication.isr_keeper,
+            groups=coordinators.groups,
+            transactions=coordinators.transactions,
+            markers=coordinators.markers,
+            elector=membership.elector,
+            topics=membership.elector.topics,
+            configs=ConfigController(store),
+            acls=AclController(store),
+            producer_ids=replication.producer_ids,
+            fetch_sessions=FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
+            create_topic=creation.create,
+            refused_batches=RefusedBatches(),
+            authorizer=configured_authorizer(config, membership.metadata),
+            key_ages=socket_server.securities.key_ages,
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        settings: Settings,
+        storage: Storage,
+        membership: ClusterMembership,
+        replication: Replication,
+        coordinators: Coordinators,
+        socket_server: SocketServer,
+        telling: Telling,
+        host: Host,
+    ) -> Serving:
+        """Begin to accept connections. InvalidConfig, OSError."""
+        made, metadata = (
+            cls(settings, storage, membership, replication, coordinators, socket_server, host),
+            membership.metadata,
+        )
+        services = made._services
+        metadata.subscribe(made._on_image)
+        warn_of_weak_settings(services.config, storage.store_file(metadata.image))
+        dispatcher = Dispatcher(services, telling.times)
+        throttling = Throttling(services.config, host.clock, is_observed=telling.times is not None)
+        follow_quotas(metadata, throttling, dispatcher, socket_server.connections)
+        await socket_server.serve(dispatcher)
+        telling.begin(services, socket_server.connections, dispatcher)
+        return made
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        self._services.config = self._settings.current()

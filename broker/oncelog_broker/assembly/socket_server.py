@@ -1,0 +1,110 @@
+"""The listening sockets of one broker, and the connections that they accept.
+
+They are bound before the broker registers, since port 0 becomes a real port then; nothing is accepted before `serve`.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from functools import partial
+
+from oncelog_broker.assembly.settings import Settings
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import security_keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listeners import (
+    Listener,
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+    with_bound_ports,
+)
+from oncelog_broker.metadata.image import ImageView
+from oncelog_broker.metadata.login_key import login_key
+from oncelog_broker.metadata.membership import ClusterMember
+from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.mappings import MAPPINGS
+from oncelog_broker.runtime.open_files import OPEN_FILES
+from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.security.first_users import make_first_users, parse_first_users
+from oncelog_broker.security.securities import Securities
+from oncelog_broker.server.connection_rates import ConnectionRates
+from oncelog_broker.server.connections import Connections
+from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.limits import Limits
+from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+
+logger = logging.getLogger(__name__)
+
+
+class SocketServer:
+    """Made before anything else, so that settings that cannot be are refused before anything is touched."""
+
+    def __init__(self, settings: Settings, host: Host, *, is_clustered: bool) -> None:
+        """InvalidConfig. The file descriptors of the process are divided here, before the first log is opened."""
+        config = settings.current()
+        self._config = config
+        self._host = host
+        self._advertised = advertised_listeners(config, socket.gethostname())
+        inter_broker_listener(config)  # raises where there is none of that name
+        self.securities = Securities(config, is_clustered=is_clustered)
+        self.connections = Connections(
+            _limits(config, divide_descriptors(config)),
+            TurnBudget(host.clock.monotonic),
+            ConnectionRates(config, host.clock),
+        )
+        self._listeners = Listeners(host, self.connections)
+
+    async def bind(self) -> tuple[Listener, ...]:
+        """Bind all sockets; where others reach this broker. OSError, with what to do."""
+        bound = {}
+        for listener in listeners(self._config):
+            bound[listener.name] = await self._listeners.listen(listener, self.securities[listener.name])
+        return with_bound_ports(self._advertised, bound)
+
+    async def learn_users(self, store: MetadataStore, member: ClusterMember, metadata: ImageView) -> None:
+        """Know who may log in, now that the broker has joined. StoreUnavailable, OSError."""
+        self.securities.begin(metadata, await login_key(store))
+        first_users = parse_first_users(self._config[security_keys.SCRAM_FIRST_USERS])
+        await member.patiently(partial(make_first_users, store, first_users))
+        await self.securities.follow(self._host.tasks)
+
+    async def serve(self, dispatcher: Dispatcher) -> None:
+        """Accept connections; `dispatcher` gets their requests."""
+        self._host.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
+        await self._listeners.start(dispatcher)
+
+    async def close(self) -> None:
+        """Stop accepting, let written responses leave, then cut what is left. Harmless when that has been done."""
+        await self._listeners.close()
+
+
+def divide_descriptors(config: BrokerConfig) -> int:
+    """Say how many file descriptors logs and mappings of this process may have; returns how many connections may."""
+    SPARES.refill()
+    limit, max_connections = descriptor_limit(), config[keys.MAX_CONNECTIONS]
+    division = divide(limit, max_connections)
+    OPEN_FILES.capacity, MAPPINGS.limit = division.files, division.mappings
+    if division.connections < max_connections // 2:  # a few less surprise nobody
+        logger.warning(
+            "the limit of open files is much lower than max.connections needs",
+            extra={"limit": limit, "connections": division.connections},
+        )
+    return division.connections
+
+
+def _limits(config: BrokerConfig, descriptors: int) -> Limits:
+    return Limits(
+        max_connections=config[keys.MAX_CONNECTIONS],
+        max_connections_per_ip=config[keys.MAX_CONNECTIONS_PER_IP],
+        request_max_bytes=config[keys.SOCKET_REQUEST_MAX_BYTES],
+        queued_max_request_bytes=config[keys.QUEUED_MAX_REQUEST_BYTES],
+        queued_max_response_bytes=config[keys.QUEUED_MAX_RESPONSE_BYTES],
+        idle_seconds=config[keys.CONNECTIONS_MAX_IDLE_MS] / 1000,
+        connection_descriptors=descriptors,
+        send_buffer_bytes=config[keys.SOCKET_SEND_BUFFER_BYTES],
+        receive_buffer_bytes=config[keys.SOCKET_RECEIVE_BUFFER_BYTES],
+    )

@@ -1,0 +1,177 @@
+"""What one broker keeps: its data directories, its metadata store, and its logs.
+
+Start: lock the directories -> open the store -> compare the two, refuse or go on (`starting/`) -> open the logs -> end
+the session of the process before. A start that is refused has changed nothing. Close: the logs, with the mark of a
+clean shutdown and the locks of their directories, then the store, and with it the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+
+from oncelog_broker.assembly.settings import Settings
+from oncelog_broker.coordinator.internal_topics import needed_settings
+from oncelog_broker.log.checkpoints import TopicPartition
+from oncelog_broker.log.directories.data_directory import UNKNOWN_BROKER_EPOCH, make_data_directory
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.founding import FoundLogs
+from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.incarnation import Predecessor
+from oncelog_broker.metadata.membership import patiently
+from oncelog_broker.metadata.opening import METADATA_FILE, StoreOpening
+from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.replication.lost_epochs import epochs_above_store
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.private_files import readable_by_others
+from oncelog_broker.security.weak_settings import StoreFile
+from oncelog_broker.starting.data_start import DataStart
+from oncelog_protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerStartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+class Storage:
+    """Made by `start`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        data: DataStart,
+        store: MetadataStore,
+        logs: LogManager,
+        predecessor: Predecessor,
+        epochs_above: Mapping[TopicPartition, int],
+    ) -> None:
+        self._settings = settings
+        self._broker_epoch = UNKNOWN_BROKER_EPOCH
+        """Of the last registration, for the note of the clean shutdown."""
+        self.data = data
+        self.store = store
+        self.logs = logs
+        self.predecessor = predecessor
+        self.may_lack_ends = not predecessor.is_log_tail_kept
+        """Whether the machine lost its power before this start, so that logs may have lost their ends."""
+        self.epochs_above = epochs_above
+        """Partitions whose logs have a newer leader epoch than the store had before this broker registered."""
+
+    @classmethod
+    async def start(cls, settings: Settings, opening: StoreOpening, host: Host, says: Callable[[str], None]) -> Storage:
+        """`says` is told what is done. BrokerStartError, StartRefused, LockHeld, StoreUnavailable, OSError and what
+        else `DataStart` raises, with a message for people."""
+        config = settings.current()
+        async with AsyncExitStack() as undo:
+            _make_directories(settings, host.disk)
+            says("the data directories are locked")
+            data = DataStart.lock(config, opening, host)
+            undo.callback(data.unlock)
+            says("the metadata store is opened")
+            store = await data.open_store()
+            undo.push_async_callback(store.close)
+            says("logs are found")
+            open_locked = partial(
+                LogManager.open_locked,
+                node_id=config.node_id,
+                cluster_id=await data.cluster_id(store),
+                config_of=lambda topic: settings.of_log({}),
+                disk=host.disk,
+                clock=host.clock,
+            )
+            logs = data.open_logs(open_locked)
+            undo.push_async_callback(_close_logs, logs, UNKNOWN_BROKER_EPOCH)
+            predecessor = Predecessor(
+                store,
+                host.disk,
+                data.trace_directory,
+                was_closed_cleanly=logs.was_closed_cleanly,
+                is_whole=not data.verdict.is_unsure,
+            )
+            await predecessor.end_session()
+            compare = partial(epochs_above_store, store, tuple(logs.logs()), host.slices.pauses().here)
+            epochs_above = await patiently(compare, store.session_timeout, host.clock)
+            undo.pop_all()
+        return cls(settings, data, store, logs, predecessor, epochs_above)
+
+    # --- what is noted of the registration
+
+    def needed_settings(self, topic: str) -> Mapping[str, str]:
+        """What an internal topic needs as settings of its own."""
+        return needed_settings(topic, self._settings.current())
+
+    async def before_registering(self) -> None:
+        """Add the topics that only the logs have to an older embedded store, and note this process as pending. To be
+        called before the first registration. StoreUnavailable, OSError."""
+        await self.data.adopt_unknown(self.store, self.logs, self.needed_settings)
+        await self.data.note_pending()
+
+    def found_logs(self) -> FoundLogs:
+        """What a cluster begins with that this broker founds. OSError."""
+        return self.data.found_logs(self.logs, self.needed_settings)
+
+    async def on_registered(self, membership: Membership) -> None:
+        """Note a registration in the directories. OSError."""
+        await self.data.note_registered(membership, self.store.last_zxid)
+        self._broker_epoch = membership.broker_epoch
+        await asyncio.to_thread(self.predecessor.on_registered)
+
+    async def note_store(self) -> None:
+        """Note what the metadata store has written last: a start that finds less finds an older store."""
+        await self.data.note_seen(self.store.last_zxid)
+
+    async def forget_lost_directories(self, image: ClusterImage) -> None:
+        """When every partition has a log here, this broker lacks nothing that lies in a directory that is gone."""
+        hosted = {(topic.name, index) for topic, index, _ in image.partitions_on(self._settings.node_id)}
+        if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
+            await self.data.forget_lost()
+
+    def store_file(self, image: ClusterImage) -> StoreFile | None:
+        """The embedded metadata store, whose mode is checked at the start; None with a store that brokers share."""
+        if self.data.kind.is_shared:
+            return None
+        path = os.path.join(self.data.home, METADATA_FILE)
+        return StoreFile(path, readable_by_others(path), any(image.user_configs.values()))
+
+    # --- the end
+
+    async def note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write them down for the next start, which goes on by older ones where that fails."""
+        try:
+            await asyncio.to_thread(self.logs.checkpoint_high_watermarks, high_watermarks)
+        except OSError as error:
+            logger.error("high watermarks could not be written down", extra={"reason": error})
+
+    async def close(self) -> None:
+        """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store."""
+        try:
+            if self._broker_epoch != UNKNOWN_BROKER_EPOCH:
+                await self.note_store()
+            await _close_logs(self.logs, self._broker_epoch)
+        finally:
+            await self.store.close()
+
+
+async def _close_logs(logs: LogManager, broker_epoch: int) -> None:
+    try:
+        await asyncio.to_thread(partial(logs.close, broker_epoch=broker_epoch))
+    except (OSError, KafkaError) as error:
+        logger.error("not a clean shutdown", extra={"reason": error})
+
+
+def _make_directories(settings: Settings, disk: Disk) -> None:
+    for path in map(os.path.abspath, settings.current().log_dirs):
+        try:
+            make_data_directory(disk, path)
+        except OSError as error:
+            raise BrokerStartError(
+                f"the data directory {path} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
+            ) from error

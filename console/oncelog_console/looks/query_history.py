@@ -1,0 +1,140 @@
+"""Streaming queries of Spark, by the metrics that they serve, sampled every few seconds. In memory, bounded.
+
+`serve_query_metrics` and `oncelog pipeline run --metrics` serve these metrics; the console is given their addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import urllib.request
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from oncelog.clock import now_ms
+from oncelog_console.limits import (
+    MAX_METRICS_BYTES,
+    MAX_SAMPLED_QUERIES,
+    METRICS_SECONDS,
+    SAMPLE_SECONDS,
+    SAMPLES,
+)
+
+PREFIX: Final = "oncelog_query_"
+
+logger = logging.getLogger(__name__)
+
+
+class QueryPoint(NamedTuple):
+    """One sample; None where the query did not tell. `at_ms`: ms since the epoch. `batch_ms`: how long the last batch
+    took."""
+
+    at_ms: int
+    lag: int | None
+    rows_per_second: int | None
+    batch_ms: int | None
+
+
+@dataclass(slots=True)
+class QueryHistory:
+    """One query. `values`: its metrics of one value as of the last sample, without their prefix."""
+
+    query_id: str
+    name: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    points: deque[QueryPoint] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+    @property
+    def state(self) -> str:
+        if self.values.get("running"):
+            return "running"
+        return "failed" if self.values.get("failed") else "ended"
+
+    def number(self, name: str) -> int | None:
+        """A metric as a whole number; None where the query does not tell it."""
+        value = self.values.get(name)
+        return None if value is None else round(value)
+
+
+class BadMetrics(Exception):
+    """What an address answers cannot be read. The message says why."""
+
+
+class QueryHistories:
+    """`queries` by id. `problems`: address -> why the last look at it failed. `left_out`: queries beyond the limit."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = tuple(addresses)
+        self.queries: dict[str, QueryHistory] = {}
+        self.problems: dict[str, str] = {}
+        self.left_out = 0
+        self.samples = 0
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while self.addresses:
+            await self.sample()
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def sample(self) -> None:
+        """Ask every address once. Queries of an address that does not answer keep their last values."""
+        answers = await asyncio.gather(*(asyncio.to_thread(_ask, each) for each in self.addresses))
+        at_ms = now_ms()
+        found: dict[tuple[str, str], dict[str, float]] = {}
+        self.problems = {}
+        for address, answer in zip(self.addresses, answers, strict=True):
+            if isinstance(answer, BadMetrics):
+                self.problems[address] = str(answer)
+            else:
+                found |= answer
+        self.left_out = max(0, len(found) - MAX_SAMPLED_QUERIES)
+        for (query_id, name), values in list(found.items())[:MAX_SAMPLED_QUERIES]:
+            self._note(query_id, name, values, at_ms)
+        self.samples += 1
+
+    def _note(self, query_id: str, name: str, values: Mapping[str, float], at_ms: int) -> None:
+        history = self.queries.pop(query_id, None) or QueryHistory(query_id, name)
+        history.name, history.values = name, values
+        seconds = values.get("last_batch_seconds")
+        batch_ms = None if seconds is None else round(seconds * 1000)
+        point = QueryPoint(at_ms, history.number("lag_offsets"), history.number("rows_per_second"), batch_ms)
+        history.points.append(point)
+        self.queries[query_id] = history  # the last ones are those that were told of last
+        while len(self.queries) > MAX_SAMPLED_QUERIES:
+            del self.queries[next(iter(self.queries))]
+
+
+def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
+    """(query id, name) -> the values of its metrics. In a thread: it waits for the network."""
+    try:
+        with urllib.request.urlopen(address, timeout=METRICS_SECONDS) as answer:  # noqa: S310 - http only, see the command
+            text = answer.read(MAX_METRICS_BYTES + 1)
+        if len(text) > MAX_METRICS_BYTES:
+            return BadMetrics(f"its metrics have more than {MAX_METRICS_BYTES} bytes")
+        return read_metrics(text.decode())
+    except OSError as error:  # of the network, and HTTP errors
+        return BadMetrics(f"it does not answer: {error}")
+    except Exception as error:
+        logger.debug("metrics of queries cannot be read from %s", address, exc_info=True)
+        return BadMetrics(f"these are no metrics: {error}")
+
+
+def read_metrics(text: str) -> dict[tuple[str, str], dict[str, float]]:
+    """(query id, name) -> its metrics of one value, without their prefix. Raises ValueError for what is no metrics."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for sample in _samples(text):
+        if sample.labels.keys() == {"query", "query_id"}:
+            key = sample.labels["query_id"], sample.labels["query"]
+            found.setdefault(key, {})[sample.name.removeprefix(PREFIX)] = sample.value
+    return found
+
+
+def _samples(text: str) -> Iterable[Sample]:
+    for family in text_string_to_metric_families(text):
+        if family.name.startswith(PREFIX):
+            yield from family.samples

@@ -1,0 +1,18 @@
+"""Makes the topics where they are missing."""
+
+from __future__ import annotations
+
+from examples.orders.order import DEAD_LETTERS, ORDERS, PARTITIONS, REVENUE
+
+from oncelog import Admin, NewTopic
+from oncelog.errors import TopicAlreadyExists
+
+
+async def create_topics(servers: str) -> None:
+    """Raises KafkaError where no broker answers."""
+    async with Admin(servers) as admin:
+        for topic in (ORDERS, REVENUE, DEAD_LETTERS):
+            try:
+                await admin.create_topics([NewTopic(topic, PARTITIONS)])
+            except TopicAlreadyExists:
+                pass

@@ -1,0 +1,114 @@
+"""/metrics over HTTP, in threads of the driver, for few clients at a time.
+
+Nobody logs in and nothing is encrypted, so it listens on the loopback unless told otherwise. On the loopback it answers
+only requests whose `Host` is localhost or an address: a page in a browser on this machine could otherwise read the
+metrics under a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from socket import SO_REUSEADDR, SOL_SOCKET
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.registry import Collector
+
+MAX_CONNECTIONS: Final = 8
+"""Clients that are served at the same time; another one's connection is closed."""
+EXCHANGE_SECONDS: Final = 30.0
+"""How long one read of a request, or one write of its answer, may wait for the client."""
+LOCALHOST: Final = "localhost"
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = EXCHANGE_SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class MetricsHttpServer(ThreadingMixIn, WSGIServer):
+    """Listens from the moment it is made; `start` serves. Raises OSError where the address cannot be had."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, collector: Collector) -> None:
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+        registry = CollectorRegistry()
+        registry.register(collector)
+        self.set_app(_metrics_only(make_wsgi_app(registry), is_loopback=_is_loopback(host)))
+
+    def start(self) -> None:
+        """Serve in a daemon thread until `close`."""
+        threading.Thread(target=self.serve_forever, name="oncelog-query-metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening. Requests under way are answered."""
+        self.shutdown()
+        self.server_close()
+
+    def server_bind(self) -> None:
+        # HTTPServer.server_bind looks the host up in the DNS, which may take seconds; WSGI only needs some name.
+        self.socket.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone, or too slow, is no error of the driver."""
+
+
+def _metrics_only(metrics: WsgiApp, *, is_loopback: bool) -> WsgiApp:
+    def answered(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        refusal = None
+        if is_loopback and not _is_local(environ.get("HTTP_HOST", "")):
+            refusal = "421 Misdirected Request"
+        elif environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            refusal = "405 Method Not Allowed"
+        elif environ["PATH_INFO"] != "/metrics":
+            refusal = "404 Not Found"
+        if refusal is None:
+            return metrics(environ, start_response)
+        start_response(refusal, [("Content-Type", "text/plain")])
+        return [f"{refusal}: metrics of Spark queries are at /metrics\n".encode()]
+
+    return answered
+
+
+def _is_local(host: str) -> bool:
+    """Whether a Host header names localhost or an IP address."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+    try:
+        return name == LOCALHOST or bool(ipaddress.ip_address(name.strip("[]")))
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == LOCALHOST

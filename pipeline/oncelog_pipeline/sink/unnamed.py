@@ -1,0 +1,111 @@
+"""A batch write without a writeId, and the same write tried again: once, where its rows say that it is the same.
+
+The run of such a write has a name of its own, so a job that is started again cannot ask whether it was done. But a
+write whose driver died between the decision and its end has left its state, with a digest of its rows. A later write of
+the very same rows takes it over, as a later run of a query does: what was decided is committed, what has timed out is
+written, and nothing else.
+
+Why that is right:
+
+- *The state is removed last*, by its own run alone. A run whose state was taken over has failed (TakenOver), whatever
+  it has committed: its rows count as those of the write that took over. So of two writes that both succeed, each has
+  its own rows.
+- *A driver that lives is left alone*: its state is gone within moments. The later write waits for that.
+- *The rows are still there*: the topic is the same one by its id, and nothing was deleted from it since the decision.
+
+What is not covered: a driver that dies after it has removed the state, and before its job has noted the success; a
+retry that brings other rows, or the same ones in other partitions than those that have timed out; rows that name their
+topics.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from oncelog_pipeline.sink import exactly_once
+from oncelog_pipeline.sink.digest import Digest
+from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.operations import TakenOver
+from oncelog_pipeline.sink.orphans import Orphanage
+from oncelog_pipeline.sink.state import Batch, State, TaskMessage
+
+LOOKS: Final = 10
+LOOK_SECONDS: Final = 1.0
+"""How often, and after which time, to look whether the driver of a write of the same rows still lives."""
+
+logger = logging.getLogger(__name__)
+
+
+async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
+    """As `exactly_once.commit`, for a write without a writeId, all of whose rows go to `topic`; None where they name
+    their topics. Raises TakenOver, too, where a write of the same rows has taken this one for dead: its rows then count
+    as that one's."""
+    told = list(messages)
+    has_rows = any(message.written is not None for message in told)
+    target = await cluster.target(topic) if topic is not None and has_rows else None
+    earlier = None if target is None else await _same_write(cluster, batch, told, target)
+    if earlier is None:
+        await exactly_once.commit(cluster, batch, told, target)
+        await _forget(cluster, batch)
+        return
+    again = Batch(earlier, batch.run, batch.number)
+    lost = (await exactly_once.take_over(cluster, again)).lost
+    repairs = [replace(each, batch=again, written=each.written if each.partition in lost else None) for each in told]
+    await exactly_once.commit(cluster, again, repairs, target)
+    await _forget(cluster, again)
+    await exactly_once.abort(cluster, batch, [each for each in told if each.partition not in lost])
+    await _forget(cluster, batch)
+    logger.warning(
+        "%s: repeats the write %s, whose driver died: its rows are there once; partitions written now: %s",
+        batch,
+        earlier.name,
+        sorted(lost),
+    )
+
+
+async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
+    """As `exactly_once.abort`. What was decided in the state of a write that this one repeats is committed first."""
+    for name, (state, _) in (await cluster.states_by_name()).items():
+        if state.run == batch.run and name != batch.query.name:
+            await exactly_once.abort(cluster, Batch(Query(name), batch.run, state.batch), ())
+    await exactly_once.abort(cluster, batch, messages)
+
+
+async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage], target: str) -> Query | None:
+    """A write of the same rows, which are still there, whose driver has died, having decided."""
+    digest = exactly_once.batch_digest(messages)
+    if digest is None or not digest.rows:
+        return None
+    brought = {message.partition: message.digest for message in messages if message.written is not None}
+    for name, (state, _) in sorted((await cluster.states_by_name()).items()):
+        is_another = name.startswith(UNNAMED_PREFIX) and name != batch.query.name and state.batch == batch.number
+        is_same = is_another and (state.digest, state.target) == (digest, target) and _can_repair(state, brought)
+        if is_same and await _is_left(cluster, Query(name), state):
+            return Query(name)
+    return None
+
+
+def _can_repair(state: State, brought: Mapping[int, Digest | None]) -> bool:
+    """Whether each partition that is lost, or may turn out to be, is brought with the same rows."""
+    known = dict(state.lost) | {each.partition: each.digest for each in state.transactions}
+    return all(digest is not None and brought.get(partition) == digest for partition, digest in known.items())
+
+
+async def _is_left(cluster: Orphanage, query: Query, seen: State) -> bool:
+    """Whether nobody goes on with this state."""
+    for _ in range(LOOKS):
+        await cluster.pause(LOOK_SECONDS)
+        if await cluster.read_state(query) != seen:
+            return False
+    return True
+
+
+async def _forget(cluster: Orphanage, batch: Batch) -> None:
+    """Remove the state, which nobody will ask for. Raises TakenOver where another write has taken it over."""
+    state = await cluster.read_state(batch.query)
+    is_ours = state is not None and state.run == batch.run
+    if state is None or not is_ours or not await cluster.remove_state(batch.query, state):
+        raise TakenOver(f"{batch}: a later write of the same rows took this one for dead, and has taken it over")

@@ -1,0 +1,257 @@
+"""The records of many batches as Arrow arrays, decoded in steps of numpy: no Python object is made for a record.
+
+1. Where each record begins is found one after the other, by the lengths in front of them. Runs of records of the same
+   length are found in one step.
+2. The fields of all records are then read at once, a field at a time: positions and lengths are arrays.
+3. Arrow gathers keys and values by these positions, from the bytes as they came.
+
+What is not plain (headers, a field that is longer than four bytes say, bytes that contradict one another) is left to
+the decoder of single batches, which knows what to say of it: then the answer is None. Format of a record: see
+`oncelog_protocol.records.record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelog import UndecodedBatch
+
+MAX_BYTES: Final = 2**31 - 64
+"""Positions are of 32 bits."""
+MIN_RUN: Final = 8
+"""Records of the same length from which on the rest of a run is looked for in one step."""
+MAX_SHORT: Final = 4
+MAX_LONG: Final = 9
+"""Bytes of a varint that are read here, of 32 and 64 bits."""
+
+
+class RecordArrays(NamedTuple):
+    """Columns of equal length. `keys` and `values` are Arrow's, the others numpy's."""
+
+    keys: Any
+    values: Any
+    offsets: Any
+    timestamps_ms: Any
+    timestamp_types: Any
+
+
+class _NotPlain(Exception):
+    """The records have to be decoded batch by batch."""
+
+
+def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
+    """The records of these batches of one partition, in order; None where they are not plain.
+
+    Of each batch only the records within its bounds are there; that may be none of all.
+    """
+    if not batches:
+        return None
+    content, bases = _content(batches)
+    if len(content) > MAX_BYTES:
+        return None
+    try:
+        return _decoded(batches, content, bases)
+    except (_NotPlain, IndexError):
+        return None
+
+
+def _content(batches: Sequence[UndecodedBatch]) -> tuple[bytes | bytearray, list[int]]:
+    """Bytes that have the records of all batches, and where those of each begin in them. It is the answer that brought
+    them all, as it is, if there is such a one; else a copy."""
+    views = [each.data for each in batches]
+    whole = views[0].obj if isinstance(views[0], memoryview) else None
+    if isinstance(whole, bytes | bytearray) and all(
+        isinstance(each, memoryview) and each.obj is whole for each in views
+    ):
+        begin = _address(whole)
+        return whole, [_address(each) - begin for each in views]
+    return b"".join(views), [0, *accumulate(len(each) for each in views)][:-1]
+
+
+def _address(data: Any) -> int:
+    address: int = np.frombuffer(data, np.uint8).ctypes.data
+    return address
+
+
+def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: Sequence[int]) -> RecordArrays:
+    content = np.frombuffer(data, np.uint8)
+    starts: list[Any] = []
+    for each, base in zip(batches, bases, strict=True):
+        starts += record_starts(data, base, base + len(each.data), each.batch.records_count)
+    at = np.concatenate(starts)
+    counts = np.array([each.batch.records_count for each in batches])
+    ends: Any = np.append(at[1:], np.int32(0))
+    ends[np.cumsum(counts) - 1] = [base + len(each.data) for each, base in zip(batches, bases, strict=True)]
+
+    _, at = _varints(content, at, MAX_SHORT)
+    timestamps, at = _varints(content, at + 1, MAX_LONG)  # behind the attributes
+    deltas, at = _varints(content, at, MAX_SHORT)
+    key_sizes, key_starts = _varints(content, at, MAX_SHORT)
+    key_ends = key_starts + np.maximum(key_sizes, 0)
+    _check(key_sizes >= -1, key_ends < ends)
+    value_sizes, value_starts = _varints(content, key_ends, MAX_SHORT)
+    value_ends = value_starts + np.maximum(value_sizes, 0)
+    _check(value_sizes >= -1, value_ends + 1 == ends)
+    _check(content[value_ends] == 0)  # no headers
+
+    first = np.cumsum(counts) - counts
+    _check_deltas(deltas, first, counts, [each.batch.last_offset_delta for each in batches])
+    offsets = deltas + _repeated([each.batch.base_offset for each in batches], counts)
+    is_append_time = [each.batch.is_log_append_time for each in batches]
+    timestamps = timestamps + _repeated([each.batch.base_timestamp for each in batches], counts)
+    if any(is_append_time):
+        appended = _repeated([each.batch.max_timestamp for each in batches], counts)
+        timestamps = np.where(_repeated(is_append_time, counts), appended, timestamps)
+    kept = _kept(batches, offsets, counts)
+    buffer = pa.py_buffer(data)
+    return RecordArrays(
+        _gathered(buffer, key_starts, key_ends, key_sizes, kept),
+        _gathered(buffer, value_starts, value_ends, value_sizes, kept),
+        offsets if kept is None else offsets[kept],
+        timestamps if kept is None else timestamps[kept],
+        _types(is_append_time, counts, kept),
+    )
+
+
+def record_starts(data: bytes | bytearray, position: int, end: int, count: int) -> list[Any]:
+    """Arrays of the positions at which the `count` records between `position` and `end` begin.
+
+    Raises _NotPlain where these are not exactly the records there, IndexError where they run over the end of `data`.
+    """
+    arrays: list[Any] = []
+    single: list[int] = []
+    add = single.append
+    left = count
+    while left:
+        byte = data[position]
+        if byte < 0x80:
+            width, length = 1, byte >> 1
+        elif (high := data[position + 1]) < 0x80:
+            width, length = 2, (byte & 0x7F | high << 7) >> 1
+        elif (higher := data[position + 2]) < 0x80:
+            width, length = 3, (byte & 0x7F | (high & 0x7F) << 7 | higher << 14) >> 1
+        else:
+            raise _NotPlain
+        if byte & 1:
+            raise _NotPlain  # a negative length
+        add(position)
+        left -= 1
+        size = width + length
+        following = position + size
+        if left >= MIN_RUN and data[following] == byte:
+            run = _run(data, position, size, width, min(left, (end - following) // size))
+            if run:
+                arrays += [np.array(single, np.int32), np.arange(run, dtype=np.int32) * size + following]
+                single = []
+                add = single.append
+                left -= run
+                following += run * size
+        position = following
+    if position != end:
+        raise _NotPlain  # also where a record ran into what follows the batch
+    arrays.append(np.array(single, np.int32))
+    return arrays
+
+
+def _run(data: bytes | bytearray, position: int, size: int, width: int, most: int) -> int:
+    """How many of the `most` records behind the one at `position` have its length: each begins where the one before
+    ends, so that it is enough to look for the same `width` bytes at each `size`."""
+    for at in range(position, position + width):
+        if most < 1:
+            return 0
+        column = data[at + size : at + size * most + 1 : size]
+        most = len(column) - len(column.lstrip(data[at : at + 1]))
+    return most
+
+
+def _varints(content: Any, at: Any, most: int) -> tuple[Any, Any]:
+    """The zig-zag varints at these positions, and the positions behind them. Raises _NotPlain, IndexError."""
+    byte = content[at]
+    value = (byte & 0x7F).astype(np.int32 if most == MAX_SHORT else np.int64)
+    at = at + 1
+    more = np.flatnonzero(byte > 0x7F)
+    shift = 7
+    while more.size:
+        if shift >= 7 * most:
+            raise _NotPlain
+        byte = content[at[more]]
+        value[more] |= (byte & 0x7F).astype(value.dtype) << shift
+        at[more] += 1
+        more = more[byte > 0x7F]
+        shift += 7
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _check(*conditions: Any) -> None:
+    """Raises _NotPlain."""
+    for each in conditions:
+        if not each.all():
+            raise _NotPlain
+
+
+def _check_deltas(deltas: Any, first: Any, counts: Any, last_deltas: Sequence[int]) -> None:
+    """Within each batch they grow, from 0 or more to the last offset delta or less. Raises _NotPlain."""
+    grows = np.diff(deltas, prepend=np.int32(-1)) > 0
+    grows[first[counts > 0]] = True
+    has_some = counts > 0
+    lasts = (first + counts - 1)[has_some]
+    _check(grows, deltas >= 0, deltas[lasts] <= np.array(last_deltas)[has_some])
+
+
+def _repeated(of_batches: Sequence[int], counts: Any) -> Any:
+    return np.repeat(np.array(of_batches), counts)
+
+
+def _kept(batches: Sequence[UndecodedBatch], offsets: Any, counts: Any) -> Any:
+    """The indexes of the records within the bounds of their batches; None where that is all of them."""
+    if not any(each.is_cut for each in batches):
+        return None
+    start, end = (_repeated([getattr(each, name) for each in batches], counts) for name in ("start", "end"))
+    return np.flatnonzero((offsets >= start) & (offsets < end))
+
+
+def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any:
+    """The bytes between these positions, null where the size is negative.
+
+    To Arrow all bytes are one array, of which every other element is wanted: from `starts[i]` to `ends[i]`.
+    """
+    count = len(starts)
+    is_null = sizes < 0
+    if is_null.all():
+        return pa.nulls(count if kept is None else len(kept), pa.binary())
+    bounds: Any = np.empty(2 * count, np.int32)
+    bounds[::2] = starts
+    bounds[1::2] = ends
+    every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
+    wanted = np.arange(0, 2 * count, 2, dtype=np.int32) if kept is None else (2 * kept).astype(np.int32)
+    return pc.take(
+        every, arrow_array(wanted, pa.int32(), is_null if kept is None else is_null[kept]), boundscheck=False
+    )
+
+
+def arrow_array(values: Any, kind: Any, is_null: Any = None) -> Any:
+    """An Arrow array of this type over the memory of a numpy array.
+
+    `pa.array` would do, but its first call in a process imports pandas, where that is installed: 150 ms of CPU. So does
+    `pa.scalar`.
+    """
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null is not None and is_null.any() else None
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def repeated_text(text: str, count: int) -> Any:
+    """An Arrow array that has the same text `count` times."""
+    encoded = text.encode()
+    ends: Any = np.arange(count + 1, dtype=np.int32) * len(encoded)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(encoded * count)])
+
+
+def _types(is_append_time: Sequence[bool], counts: Any, kept: Any) -> Any:
+    types: Any = np.repeat(np.array(is_append_time, np.int32), counts)
+    return types if kept is None else types[kept]

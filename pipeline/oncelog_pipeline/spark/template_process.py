@@ -1,0 +1,267 @@
+"""The template process: has imported PySpark and oncelog, and forks whatever Python process Spark asks for.
+
+The launcher (`pipeline/scripts/oncelog_spark_python.py`, installed as `oncelog-spark-python`) starts one for each JVM,
+and sends it the arguments, the environment and the standard streams of a process that is to be `python -m MODULE`.
+
+Invariants:
+
+- It forks only for the user it runs as (SO_PEERCRED), and has no thread of Python.
+- A forked process has the working directory, environment, streams, arguments and module path that plain Python would
+  have. Where that cannot be, as the environment asks for another interpreter (`INTERPRETER`), it refuses before it
+  forks, and the launcher becomes plain Python.
+- It tells the launcher how the forked process has ended. Where the launcher ends first, the forked process is
+  terminated.
+- It ends with the JVM.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, NamedTuple, NoReturn
+
+MODULES: Final = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark_oncelog",
+    "oncelog.admin",
+)
+"""What Spark's processes import. Those of them that this release of PySpark does not have are left out."""
+MAX_MESSAGE_BYTES: Final = 128 * 1024
+STARTED: Final = b"started"
+REFUSED: Final = b"refused"
+INTERPRETER: Final = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_")
+"""Prefixes of the variables that an interpreter or a library reads once, when it starts."""
+OF_A_PROCESS: Final = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_")
+"""Prefixes of those among them that are right in a forked process: PySpark's own, and what is set there."""
+HASH_SEED: Final = "PYTHONHASHSEED"
+
+
+class Wanted(NamedTuple):
+    """A process that is asked for: `python ARGUMENTS` in this directory, with these descriptors as streams 0, 1, 2."""
+
+    directory: str
+    arguments: list[str]
+    environment: dict[str, str]
+    streams: list[int]
+
+
+class TemplateProcess:
+    """Forks for whoever connects to `listener`, as long as the process `jvm` lives."""
+
+    def __init__(self, listener: socket.socket, jvm: int) -> None:
+        self._listener = listener
+        self._jvm = os.pidfd_open(jvm)
+        self._settings = interpreter_settings(os.environ)
+        self._controls: dict[int, socket.socket] = {}
+        """By the file descriptor: the connections of launchers whose process lives or was not asked for yet."""
+        self._processes: dict[int, int] = {}
+        """The process of each of these, by the same descriptor."""
+        self._ends: dict[int, int] = {}
+        """The connection of each process, by the pidfd."""
+        self._poll = select.poll()
+
+    def serve(self) -> Wanted | None:
+        """Returns in each forked process, with what it is to become; in this one, with None, when the JVM has ended."""
+        self._poll.register(self._jvm, select.POLLIN)
+        self._poll.register(self._listener, select.POLLIN)
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == self._jvm:
+                    return None
+                if descriptor == self._listener.fileno():
+                    self._accept()
+                elif descriptor in self._ends:
+                    self._ended(descriptor)
+                elif descriptor in self._processes:
+                    self._left_alone(descriptor)
+                elif descriptor in self._controls and (wanted := self._asked(descriptor)) is not None:
+                    return wanted
+
+    def _accept(self) -> None:
+        control, _ = self._listener.accept()
+        credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
+            control.close()
+            return
+        control.setblocking(False)
+        self._controls[control.fileno()] = control
+        self._poll.register(control, select.POLLIN)
+
+    def _asked(self, descriptor: int) -> Wanted | None:
+        """Fork. Returns what the process is to become in the forked one, and None in this one."""
+        wanted = self._received(descriptor)
+        if wanted is None:
+            self._close(descriptor)
+            return None
+        pid = os.fork()
+        if pid == 0:
+            self._leave()
+            return wanted
+        for stream in wanted.streams:
+            os.close(stream)
+        self._processes[descriptor] = pid
+        ends = os.pidfd_open(pid)
+        self._ends[ends] = descriptor
+        self._poll.register(ends, select.POLLIN)
+        with suppress(OSError):
+            self._controls[descriptor].send(STARTED)
+        return None
+
+    def _received(self, descriptor: int) -> Wanted | None:
+        """None where it cannot be forked here: the launcher was told, or is gone."""
+        control, streams = self._controls[descriptor], list[int]()
+        with suppress(OSError):
+            message, streams, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 3)
+            wanted = read(message, streams)
+            if wanted is not None and interpreter_settings(wanted.environment) == self._settings:
+                return wanted
+            control.send(REFUSED)
+        for stream in streams:
+            os.close(stream)
+        return None
+
+    def _leave(self) -> None:
+        """In a forked process: nothing of the template process stays open."""
+        self._listener.close()
+        for control in self._controls.values():
+            control.close()
+        for descriptor in (self._jvm, *self._ends):
+            os.close(descriptor)
+
+    def _ended(self, ends: int) -> None:
+        descriptor = self._ends.pop(ends)
+        self._poll.unregister(ends)
+        os.close(ends)
+        pid = self._processes.pop(descriptor)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if descriptor in self._controls:
+            with suppress(OSError):
+                self._controls[descriptor].send(b"%d" % (code if code >= 0 else 128 - code))
+            self._close(descriptor)
+
+    def _left_alone(self, descriptor: int) -> None:
+        """The launcher has ended before its process."""
+        with suppress(ProcessLookupError):
+            os.kill(self._processes[descriptor], signal.SIGTERM)
+        self._poll.unregister(descriptor)
+        # The descriptor stays open until the process has ended, so that no other connection gets its number.
+
+    def _close(self, descriptor: int) -> None:
+        with suppress(KeyError):
+            self._poll.unregister(descriptor)
+        self._controls.pop(descriptor).close()
+
+
+def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables for which a forked process would have to be another interpreter than the template process."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(INTERPRETER) and not name.startswith(OF_A_PROCESS)
+    }
+    return {HASH_SEED: "0", **kept}
+
+
+def read(message: bytes, streams: list[int]) -> Wanted | None:
+    """What a launcher sent: directory, number of arguments, arguments, environment; None for anything else."""
+    try:
+        directory, count, *rest = map(os.fsdecode, message.split(b"\0"))
+        arguments, variables = rest[: int(count)], rest[int(count) :]
+        environment = dict(each.split("=", 1) for each in variables)
+    except ValueError:
+        return None
+    is_whole = len(streams) == 3 and len(arguments) >= 2
+    return Wanted(directory, arguments, environment, streams) if is_whole else None
+
+
+def become(wanted: Wanted) -> NoReturn:
+    """Be `python -m MODULE`, to its end."""
+    os._exit(exit_code(lambda: run_module(wanted)))
+
+
+def exit_code(run: Callable[[], object]) -> int:
+    """Run to the end as Python does it with a program, and return how it ended: 0 to 255.
+
+    Only the interpreter is not taken apart, which would touch, and so copy, all that was imported: 40 ms of CPU.
+    """
+    code: object = None
+    try:
+        run()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    return (code or 0) & 0xFF
+
+
+def run_module(wanted: Wanted) -> None:
+    """Raises what the module raises."""
+    for number, stream in enumerate(wanted.streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(wanted.directory)
+    os.environ.clear()
+    os.environ.update(wanted.environment)
+    found = [wanted.directory, *wanted.environment.get("PYTHONPATH", "").split(os.pathsep)]
+    sys.path[:0] = [each for each in found if each and each not in sys.path and not is_installed_zip(each)]
+    sys.argv = wanted.arguments[1:]
+    warnings.filterwarnings("ignore", message=".* found in sys.modules", category=RuntimeWarning)
+    runpy.run_module(wanted.arguments[1], run_name="__main__", alter_sys=True)
+
+
+def is_installed_zip(path: str) -> bool:
+    """Whether this is PySpark's own archive of the modules that were imported from beside it."""
+    import pyspark
+
+    return os.path.dirname(path) == os.path.join(os.path.dirname(pyspark.__file__), "python", "lib")
+
+
+def import_all() -> None:
+    for module in MODULES:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # Or the first collection in each forked process would copy all that was imported.
+
+
+def main() -> None:
+    listener, jvm = int(sys.argv[1]), int(sys.argv[2])
+    del sys.path[0]  # the working directory: each forked process has its own
+    import_all()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wanted = TemplateProcess(socket.socket(fileno=listener), jvm).serve()
+    if wanted is not None:
+        become(wanted)
+
+
+if __name__ == "__main__":
+    main()

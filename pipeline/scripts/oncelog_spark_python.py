@@ -1,0 +1,113 @@
+#!/bin/sh
+''''exec "${0%/*}/python" -IS "$0" "$@" # '''  # fmt: skip
+
+# A shell runs the line above, which hands this file to the Python beside it; to Python that line is a string.
+"""The Python that Spark starts (PYSPARK_PYTHON): forks from a process that has imported PySpark and oncelog already.
+
+Spark starts Python anew for each streaming query, and for each kind of work of a session; most of the CPU time of such
+a process is its imports. So the first process that a JVM starts in this way starts a *template process*
+(`oncelog_pipeline.spark.template_process`), which imports everything once and stays as long as the JVM. This launcher
+hands its arguments, environment and standard streams to the template process, which forks; then it waits, and ends as
+the forked process ends. To Spark the launcher is that process: whoever kills it ends the forked one, too.
+
+Without a template process (it cannot start, it refuses, this is not Linux) the launcher becomes plain Python.
+
+Only what the interpreter has built in is imported here: this runs at each start.
+"""
+
+import os
+import socket
+import sys
+
+NAME = "oncelog-spark-python"
+TEMPLATE = "oncelog_pipeline.spark.template_process"
+MAX_MESSAGE_BYTES = 128 * 1024
+BACKLOG = 128
+STARTED = b"started"
+HASH_SEED = "PYTHONHASHSEED"
+
+
+def main(arguments: list[str]) -> None:
+    python = os.path.join(os.path.dirname(sys.argv[0]), "python")
+    if sys.platform == "linux" and arguments[:1] == ["-m"]:
+        code = forked(python, arguments)
+        if code is not None:
+            os._exit(code)
+    os.execv(python, [python, *arguments])
+
+
+def forked(python: str, arguments: list[str]) -> int | None:
+    """The exit code of the forked process; None where none was forked."""
+    parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *map(os.fsencode, arguments)]
+    parts += [name + b"=" + value for name, value in os.environb.items()]
+    message = b"\0".join(parts)
+    if len(message) > MAX_MESSAGE_BYTES:
+        return None
+    try:
+        control = connected(python)
+        if control is None:
+            return None
+        socket.send_fds(control, [message], [0, 1, 2])
+        if control.recv(64) != STARTED:
+            return None
+    except OSError:
+        return None
+    try:
+        return int(control.recv(64) or 1)
+    except OSError:
+        return 1
+
+
+def connected(python: str) -> socket.socket | None:
+    """A connection to the template process of the JVM that has started this process; None where it is not ours."""
+    jvm = os.getppid()
+    address = f"\0{NAME}-{os.getuid()}-{jvm}-{start_time(jvm)}"
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if control.connect_ex(address):
+        start_template(python, address, jvm)
+        control.connect(address)
+    uid = int.from_bytes(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8], sys.byteorder)
+    return control if uid == os.getuid() else None
+
+
+def start_time(pid: int) -> str:
+    """In clock ticks since boot: with it a process id that is used again is another one."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[19]
+
+
+def start_template(python: str, address: str, jvm: int) -> None:
+    """Start it unless another launcher does so just now: the one that can bind the address."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.bind(address)
+    except OSError:
+        return
+    listener.listen(BACKLOG)
+    if os.fork() == 0:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        os.set_inheritable(listener.fileno(), True)
+        environment = {**os.environ, "PYTHONPATH": without_zips(os.environ.get("PYTHONPATH", ""), python)}
+        environment.setdefault(HASH_SEED, "0")
+        os.execve(python, [python, "-m", TEMPLATE, str(listener.fileno()), str(jvm)], environment)
+    listener.close()
+
+
+def without_zips(path: str, python: str) -> str:
+    """The path without PySpark's zip files that lie within the environment: their modules are installed there, too, and
+    compiled, while what is imported from a zip file is compiled each time."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(python))) + os.sep
+    kept = [each for each in path.split(os.pathsep) if not (each.startswith(here) and in_pyspark(each))]
+    return os.pathsep.join(kept)
+
+
+def in_pyspark(path: str) -> bool:
+    library = os.path.join("site-packages", "pyspark", "python", "lib")
+    return path.endswith(".zip") and os.path.dirname(path).endswith(library)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

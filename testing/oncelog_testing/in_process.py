@@ -1,0 +1,296 @@
+"""Several brokers in this process, with their metadata in memory: a cluster in a moment, without ZooKeeper and Java.
+
+`MemoryCluster` runs in the event loop of whoever awaits it; `InProcessCluster` runs one in a thread of its own, so that
+any client may talk to it. Nothing is synced to the disk (`unsynced_disk`). Nobody can kill -9 a part of a process, and
+the points of `fail` are those of a process: for both there is `cluster.Cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from oncelog_broker.broker import Broker
+from oncelog_broker.config.load import load_broker_config
+from oncelog_broker.metadata.in_memory import MemoryTree
+from oncelog_testing.broker import LOOPBACK, QUICK_SETTINGS
+from oncelog_testing.topics import create_topic
+from oncelog_testing.unsynced_disk import UnsyncedDisk
+
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
+T = TypeVar("T")
+
+BROKERS: Final = 3
+WHOLE_SECONDS: Final = 60.0
+"""Until all brokers see each other, and all replicas are in sync."""
+CALL_SECONDS: Final = 120.0
+"""Until the thread of the brokers has done what it was told; else it hangs."""
+MAX_CONNECTIONS: Final = "200"
+"""Of each broker: file descriptors are shared with the test."""
+
+
+class MemoryBroker:
+    """One broker of a `MemoryCluster`. It keeps its port and its data when it is stopped and started again."""
+
+    def __init__(self, tree: MemoryTree, number: int, settings: Mapping[str, str]) -> None:
+        self._tree = tree
+        self._settings = settings
+        self._broker: Broker | None = None
+        self.number = number
+        self.port = 0
+        """0 before the first start."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, for any client."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def broker(self) -> Broker:
+        """The broker itself, while it runs."""
+        assert self._broker is not None, f"broker {self.number} does not run"
+        return self._broker
+
+    @property
+    def is_running(self) -> bool:
+        return self._broker is not None
+
+    async def start(self) -> None:
+        """Return when it serves. Raises what `Broker.start` raises."""
+        settings = {**self._settings, "listeners": f"PLAINTEXT://{LOOPBACK}:{self.port}"}
+        config = load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()])
+        broker = Broker(config, disk=UnsyncedDisk(), store=self._tree)
+        await broker.start()
+        self._broker, self.port = broker, broker.advertised[0].port
+
+    async def stop(self, *, leaves: bool = True) -> None:
+        """Stop it, when others lead what it leads. `leaves` False: at once."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            if leaves:
+                await broker.leave()
+            await broker.stop()
+
+    def end_session(self) -> None:
+        """End its session, as ZooKeeper does with a broker that was silent for too long: others lead, and it registers
+        again."""
+        self._tree.end(self.broker.parts.storage.store.session_id)
+
+
+class MemoryCluster:
+    """Brokers numbered from 1, with three replicas of everything. `start` and `stop` it, or use `async with`."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = BROKERS) -> None:
+        """`directory` gets the data; `settings` by Kafka's keys go before ours."""
+        self.tree = MemoryTree()
+        """The metadata, and the sessions of the brokers."""
+        ours = {**QUICK_SETTINGS, "max.connections": MAX_CONNECTIONS, **_replicated(brokers), **(settings or {})}
+        self.brokers = {
+            number: MemoryBroker(
+                self.tree, number, {"node.id": str(number), "log.dirs": str(directory / str(number)), **ours}
+            )
+            for number in range(1, brokers + 1)
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all brokers, for any client."""
+        return ",".join(each.bootstrap_servers for each in self.brokers.values())
+
+    @property
+    def running(self) -> list[Broker]:
+        """The brokers that run, by number."""
+        return [each.broker for each in self.brokers.values() if each.is_running]
+
+    async def start(self) -> None:
+        """Start all that do not run. Where one does not start, those that it has started are stopped."""
+        begun: list[MemoryBroker] = []
+        try:
+            for each in self.brokers.values():
+                if not each.is_running:
+                    await each.start()
+                    begun.append(each)
+            await self.until_whole()
+        except BaseException:
+            await asyncio.gather(*(each.stop(leaves=False) for each in begun))
+            raise
+
+    async def stop(self) -> None:
+        """Stop all at once: there is nobody to take over."""
+        await asyncio.gather(*(each.stop(leaves=False) for each in self.brokers.values()))
+
+    async def until_whole(self) -> None:
+        """Return when all brokers that run see each other, and all their replicas are in sync. TimeoutError."""
+        names = {each.node_id for each in self.running}
+        async with asyncio.timeout(WHOLE_SECONDS):
+            for each in self.running:
+                await each.parts.membership.metadata.wait_for(
+                    lambda image: (
+                        image.brokers.keys() >= names
+                        and all(
+                            set(state.isr) >= names.intersection(state.replicas) and state.leader >= 0
+                            for topic in image.topics.values()
+                            for state in topic.partitions.values()
+                        )
+                    )
+                )
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The number of the broker that leads it; -1: none does now, or nobody has heard of it."""
+        for broker in self.running:
+            state = broker.parts.membership.metadata.image.partition(topic, partition)
+            if state is not None and broker.parts.replication.replicas.led_partition(topic, partition) is not None:
+                return broker.node_id
+        return -1
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def _replicated(brokers: int) -> dict[str, str]:
+    replicas = str(min(brokers, 3))
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(min(brokers, 2)),
+        "min.insync.replicas": str(min(brokers, 2)),
+    }
+
+
+class InProcessBroker:
+    """One broker of an `InProcessCluster`. What is done to it is undone at the end of the test."""
+
+    def __init__(self, cluster: InProcessCluster, broker: MemoryBroker) -> None:
+        self._cluster = cluster
+        self._broker = broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, for any client."""
+        return self._broker.bootstrap_servers
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    @property
+    def is_running(self) -> bool:
+        return self._broker.is_running
+
+    def stop(self) -> None:
+        """Stop it, when others lead what it leads."""
+        self._cluster.call(self._broker.stop())
+
+    def start(self) -> None:
+        """Start it again, with its data and on its port."""
+        self._cluster.call(self._broker.start())
+
+    def end_session(self) -> None:
+        """End its session, as ZooKeeper does with a broker that was silent for too long: others lead what it leads, and
+        it registers again."""
+
+        async def end() -> None:
+            self._broker.end_session()
+
+        self._cluster.call(end())
+
+
+class InProcessCluster:
+    """Three brokers in a thread of this process. `start` and `stop`, or `with`; the fixture does that."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`directory` gets the data; `settings` by Kafka's keys go before ours."""
+        self._cluster = MemoryCluster(directory, settings)
+        self._brokers = {number: InProcessBroker(self, each) for number, each in self._cluster.brokers.items()}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Of all brokers, for any client."""
+        return self._cluster.bootstrap_servers
+
+    def __str__(self) -> str:
+        return self.bootstrap_servers
+
+    def __getitem__(self, number: int) -> InProcessBroker:
+        """The broker of that number, from 1 on."""
+        return self._brokers[number]
+
+    def __iter__(self) -> Iterator[InProcessBroker]:
+        return iter(self._brokers.values())
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors."""
+        create_topic(self.bootstrap_servers, name, partitions, configs)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The number of the broker that leads it; -1: none does now."""
+
+        async def ask() -> int:
+            return self._cluster.leader_of(topic, partition)
+
+        return self.call(ask())
+
+    def mend(self) -> None:
+        """Start all that were stopped; return when all replicas are in sync. TimeoutError."""
+        self.call(self._cluster.start())
+
+    def logged(self) -> list[tuple[str, str]]:
+        """Nothing: what brokers log in this process is pytest's to show."""
+        return []
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns, run in the loop of the brokers."""
+        assert self._loop is not None, "the cluster does not run"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
+
+    def start(self) -> Self:
+        """Return when all brokers serve. Raises what `Broker.start` raises."""
+        import uvloop
+
+        self._loop = loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=_run, args=(loop,), name="oncelog-brokers", daemon=True)
+        self._thread.start()
+        try:
+            self.call(self._cluster.start())
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all brokers, and the thread."""
+        try:
+            self.call(self._cluster.stop())
+        finally:
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()

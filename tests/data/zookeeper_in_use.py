@@ -1,0 +1,13 @@
+"""Run by tests/unit/test_zookeeper_marks.py, without ZooKeeper: one test says what it needs, the other does not."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_that_says_so(zookeeper: str) -> None:
+    raise AssertionError("this run is without ZooKeeper")
+
+
+def test_that_does_not(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("zookeeper")

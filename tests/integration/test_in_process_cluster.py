@@ -1,0 +1,127 @@
+"""Three brokers in one process, whose metadata is in memory: a cluster without ZooKeeper and without Java."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from foreign_clients import eventually
+
+from oncelog import Admin, NewTopic, Producer
+from oncelog_testing.in_process import InProcessCluster, MemoryCluster
+
+T = TypeVar("T")
+
+UP_SECONDS, FIRST_SECONDS, NEXT_SECONDS = 0.1, 0.5, 1.0
+"""Until three brokers serve; until a record is on all of them, its topic made before; until one is when the leader's
+session has ended."""
+TRIES = 6
+"""Figures that are too high are measured again: who waits too long does so each time, a busy machine has its moods."""
+
+
+async def timed(work: Awaitable[T]) -> tuple[float, T]:
+    """Seconds until it was done, and what came of it."""
+    began = time.monotonic()
+    result = await work
+    return time.monotonic() - began, result
+
+
+async def first_written(cluster: MemoryCluster) -> int:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic("t", 1, 3)])
+    return await written(cluster, b"first")
+
+
+async def written(cluster: MemoryCluster, value: bytes) -> int:
+    """The offset of a record that all replicas in sync have."""
+    async with Producer(cluster.bootstrap_servers) as producer:
+        return (await producer.send_and_wait("t", value)).offset
+
+
+def log_ends(cluster: MemoryCluster) -> list[int]:
+    return [each.parts.replication.replicas.log_end("t", 0)[1] for each in cluster.running]
+
+
+async def play(directory: Path) -> tuple[float, float, float]:
+    """A cluster starts, takes a record, and another one when the leader has lost its session: seconds for each."""
+    cluster = MemoryCluster(directory)
+    up, _ = await timed(cluster.start())
+    try:
+        first, offset = await timed(first_written(cluster))
+        assert (offset, log_ends(cluster)) == (0, [1, 1, 1])
+        before = cluster.leader_of("t")
+        cluster.brokers[before].end_session()
+        after, offset = await timed(written(cluster, b"next"))
+        assert offset == 1
+        assert cluster.leader_of("t") not in (before, -1)
+        await cluster.until_whole()  # the broker that lost its session is back in the ISR
+    finally:
+        await cluster.stop()
+    return up, first, after
+
+
+@pytest.mark.measured
+async def test_a_cluster_is_up_replicates_and_fails_over_in_a_moment(tmp_path: Path) -> None:
+    await play(tmp_path / "warm")  # modules are imported, and messages compiled, once for each process
+    found = []
+    for number in range(TRIES):
+        found.append(await play(tmp_path / str(number)))
+        print("up {:.3f} s, first record {:.3f} s, next one {:.3f} s".format(*found[-1]))
+        if all(
+            seconds <= most for seconds, most in zip(found[-1], (UP_SECONDS, FIRST_SECONDS, NEXT_SECONDS), strict=True)
+        ):
+            return
+    raise AssertionError(found)
+
+
+async def test_a_broker_that_is_stopped_and_started_again_has_its_port_and_its_records(tmp_path: Path) -> None:
+    async with MemoryCluster(tmp_path) as cluster:
+        assert await first_written(cluster) == 0
+        leader = cluster.brokers[cluster.leader_of("t")]
+        port = leader.port
+        await leader.stop()
+        assert await written(cluster, b"while it is away") == 1
+        await leader.start()
+        await cluster.until_whole()
+        assert leader.port == port
+        assert log_ends(cluster) == [2, 2, 2]
+
+
+def test_any_client_writes_to_it_while_brokers_come_and_go(tmp_path: Path) -> None:
+    """A client that waits in the thread of the test, as librdkafka does."""
+    from confluent_kafka import Consumer as LibrdkafkaConsumer
+    from confluent_kafka import Producer as LibrdkafkaProducer
+
+    with InProcessCluster(tmp_path) as cluster:
+        cluster.create_topic("t")
+        producer = LibrdkafkaProducer({"bootstrap.servers": str(cluster), "transactional.id": "tx"})
+        producer.init_transactions(60)
+        for number in range(3):
+            producer.begin_transaction()
+            producer.produce("t", str(number))
+            producer.commit_transaction(60)
+            cluster[cluster.leader_of("t")].end_session()
+        cluster[1].stop()
+        assert not cluster[1].is_running
+        producer.begin_transaction()
+        producer.produce("t", b"3")
+        producer.commit_transaction(60)
+        cluster.mend()
+        assert all(broker.is_running for broker in cluster)
+        settings = {"bootstrap.servers": str(cluster), "group.id": "g", "auto.offset.reset": "earliest"}
+        consumer = LibrdkafkaConsumer(settings)
+        consumer.subscribe(["t"])
+        read: list[bytes] = []
+
+        def all_are_read() -> bool:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                read.append(message.value())
+            return len(read) == 4
+
+        eventually(all_are_read, "all records are read", 60)
+        consumer.close()
+    assert read == [b"0", b"1", b"2", b"3"]

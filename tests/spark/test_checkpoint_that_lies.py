@@ -1,0 +1,188 @@
+"""A checkpoint whose last entries are gone, torn or older, under a live Spark: each row once, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from streams import Stream, committed_values, create, produce, values
+
+from oncelog import Admin
+
+ROWS = 40
+"""Of each batch, which is all that has come since the one before."""
+
+
+class Query:
+    """A query whose every start reads what has come since the last one, as one batch."""
+
+    def __init__(self, spark: Any, stream: Stream) -> None:
+        self.spark = spark
+        self.stream = stream
+        self.produced = 0
+
+    def fill(self) -> None:
+        produce(self.stream.address, self.stream.source, values(ROWS, self.produced))
+        self.produced += ROWS
+
+    def run(self) -> None:
+        self.stream.run(self.spark)
+
+    def batches(self, count: int) -> None:
+        for _ in range(count):
+            self.fill()
+            self.run()
+
+    def entry(self, log: str, number: int) -> Path:
+        return Path(self.stream.checkpoint) / log / str(number)
+
+    def lose(self, log: str, number: int) -> None:
+        """Remove an entry of the checkpoint."""
+        self.entry(log, number).unlink()
+        (Path(self.stream.checkpoint) / log / f".{number}.crc").unlink(missing_ok=True)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether each row that was produced is seen once."""
+        return committed_values(self.stream.address, self.stream.target) == Counter(values(self.produced))
+
+    def is_refused(self, sentence: str) -> None:
+        before = committed_values(self.stream.address, self.stream.target)
+        for _ in range(2):  # at each start
+            with pytest.raises(StreamingQueryException, match=sentence):
+                self.run()
+        assert committed_values(self.stream.address, self.stream.target) == before
+
+
+@pytest.fixture
+def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
+    target = f"{topic}-out"
+    create(address, topic, target)
+    return Query(spark, Stream(address, topic, target, checkpoint))
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
+def test_the_last_entry_is_gone_and_more_has_come(query: Query, delivery: str) -> None:
+    """S1: batch 1 was decided, a power cut has taken its entries, and 100 more records come."""
+    query.stream = replace(query.stream, writes={"delivery": delivery})
+    query.batches(2)
+    query.lose("offsets", 1)
+    query.lose("commits", 1)
+    query.fill()
+    query.run()
+    assert query.is_right
+    query.batches(1)
+    assert query.is_right
+
+
+@pytest.mark.soak
+def test_the_last_commit_alone_is_gone(query: Query) -> None:
+    query.batches(2)
+    query.lose("commits", 1)
+    query.fill()
+    query.run()
+    assert query.is_right
+
+
+def test_the_offsets_of_the_last_batch_alone_are_gone(query: Query) -> None:
+    """Spark runs the batch before it again, and finds that it is committed; without these entries the query goes on."""
+    query.batches(3)
+    query.lose("offsets", 2)
+    query.fill()
+    query.is_refused("CONCURRENT_STREAM_LOG_UPDATE")
+    query.lose("commits", 2)
+    query.lose("commits", 1)
+    query.run()
+    assert query.is_right
+
+
+def test_the_last_entry_is_torn(query: Query) -> None:
+    """Spark refuses the file; without it the query goes on."""
+    query.batches(2)
+    query.lose("commits", 1)
+    entry = query.entry("offsets", 1)
+    query.lose("offsets", 1)
+    entry.write_bytes(b"")
+    query.fill()
+    query.is_refused("Incomplete log file|" + str(entry))
+    entry.unlink()
+    query.run()
+    assert query.is_right
+
+
+@pytest.mark.parametrize("back", [2, pytest.param(10, marks=pytest.mark.soak)])
+def test_the_checkpoint_is_one_of_some_batches_ago(query: Query, tmp_path: Path, back: int) -> None:
+    query.batches(1)
+    backup = tmp_path / "backup"
+    shutil.copytree(query.stream.checkpoint, backup)
+    query.batches(back)
+    shutil.rmtree(query.stream.checkpoint)
+    backup.rename(query.stream.checkpoint)
+    query.fill()
+    query.run()
+    assert query.is_right
+    query.batches(1)
+    assert query.is_right
+
+
+def test_the_first_entry_of_all_is_gone(query: Query) -> None:
+    """With it the id of the stream: nobody can tell what was decided from what is new."""
+    query.batches(1)
+    query.lose("offsets", 0)
+    query.lose("commits", 0)
+    query.fill()
+    query.is_refused(
+        r"BatchDiffers: query .*, batch 0: the batch is decided, with 40 rows.*begin a new checkpoint with"
+    )
+
+
+def delete_topic(address: str, topic: str) -> None:
+    async def command() -> None:
+        async with Admin(address) as admin:
+            await admin.delete_topics([topic])
+
+    asyncio.run(command())
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("exactly-once-per-task", marks=pytest.mark.soak)])
+def test_the_state_topic_is_deleted(query: Query, delivery: str) -> None:
+    states = f"{query.stream.source}-state"
+    query.stream = replace(query.stream, writes={"stateTopic": states, "delivery": delivery})
+    query.batches(2)
+    query.lose("commits", 1)
+    delete_topic(query.stream.address, states)
+    query.is_refused("StateLost: query .*state reset .* --batch 0")
+
+
+@pytest.mark.parametrize("first", ["exactly-once", "exactly-once-per-task"])
+def test_the_delivery_is_changed_between_decision_and_replay(query: Query, first: str) -> None:
+    then = {"exactly-once": "exactly-once-per-task", "exactly-once-per-task": "exactly-once"}[first]
+    query.stream = replace(query.stream, writes={"delivery": first})
+    query.batches(1)
+    query.lose("commits", 0)
+    changed = replace(query.stream, writes={"delivery": then})
+    before, query.stream = query.stream, changed
+    query.is_refused(f"StateLost: query .*delivery={first}")
+    query.stream = before
+    query.run()
+    query.stream = changed  # from the next batch on
+    query.batches(1)
+    assert query.is_right
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("exactly-once-per-task", marks=pytest.mark.soak)])
+def test_the_state_topic_is_another(query: Query, delivery: str) -> None:
+    query.stream = replace(query.stream, writes={"stateTopic": f"{query.stream.source}-state", "delivery": delivery})
+    query.batches(1)
+    query.lose("commits", 0)
+    before, query.stream = query.stream, replace(query.stream, writes={"delivery": delivery})
+    query.is_refused(f"StateLost: query .* keeps its state in the topic {before.source}-state")
+    query.stream = before
+    query.run()
+    assert query.is_right

@@ -1,0 +1,156 @@
+"""The pipeline of examples/orders, killed at every step: each window and each dead letter is there once, as librdkafka
+reads them, and late orders are counted.
+
+Those that kill drivers, brokers and machines start a Spark of their own each time: they are for `make spark-tests`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_process import BrokerFactory, BrokerProcess
+from dying import Death, DyingDataSource, has_died
+from examples.orders import pipeline
+from examples.orders.order import AVRO, DEAD_LETTERS, JSON, REVENUE
+from examples.orders.send import BROKEN_EVERY, send
+from orders_program import PYTHON_PATH, Program, check, late_rows, verdict, wanted
+from reviving import reviving
+from standalone_cluster import StandaloneCluster
+from streams import again_if_late
+
+ORDERS = 600
+BATCH = 300
+LATE = 2
+
+
+def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
+    """`format(called)`: who writes to one of these topics dies."""
+
+    class Mortal(DyingDataSource):
+        def __init__(self, options: Any) -> None:
+            super().__init__(options)
+            self.death = deaths.get(options.get("topic"), Death())
+
+        @classmethod
+        def name(cls) -> str:
+            return called
+
+    return Mortal
+
+
+@pytest.fixture
+def own_broker(broker_factory: BrokerFactory) -> BrokerProcess:
+    """The example's topics have fixed names: a broker of the test's own."""
+    broker = broker_factory(None)
+    broker.start()
+    return broker
+
+
+@pytest.fixture
+def address(own_broker: BrokerProcess) -> str:
+    return own_broker.address
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("form", [JSON, pytest.param(AVRO, marks=pytest.mark.soak)])
+def test_a_task_and_a_commit_are_killed(
+    spark: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """The task that writes dead letters is killed with its rows flushed, and tried again; the process that commits
+    windows is killed when it has decided, which ends the query, and the next start finishes it. Then late orders come.
+    """
+    asyncio.run(send(address, 0, ORDERS, LATE, form))
+    task, commit = tmp_path / "task", tmp_path / "commit"
+    deaths = {
+        DEAD_LETTERS: Death("rows flushed", str(task), part=0),
+        REVENUE: Death("decided", str(commit)),
+    }
+    session = spark.newSession()
+    name = f"mortal-{form}"
+    session.dataSource.register(mortal(name, deaths))
+    monkeypatch.setattr(pipeline, "FORMAT", name)
+    settings = pipeline.Settings(address, str(tmp_path), form=form, batch=BATCH, available_now=True)
+    lines: list[str] = []
+
+    def run() -> None:
+        queries = pipeline.start(session, settings)
+        try:
+            lines.extend(pipeline.follow(queries))
+        finally:
+            for query in queries:
+                query.stop()
+
+    with pytest.raises(Exception, match=r"."):
+        again_if_late(run)
+    assert has_died(commit) == 1
+    assert verdict(address, known := wanted(address, form)).wrong == []
+    again_if_late(run)
+    assert has_died(task) == 1
+    assert check(address, form) == known
+    assert (known.orders + len(known.dead), known.late) == (ORDERS, LATE)
+    late = [int(line.split()[-2]) for line in lines if line.startswith("revenue")]
+    assert sum(late) == LATE, lines
+
+
+POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided", "one ended", "all ended")
+"""All steps of a batch: after the last one Spark writes its commit log entry."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
+def test_the_driver_is_killed_at_every_step(address: str, tmp_path: Path, topic: str) -> None:
+    """The same pipeline dies at one step after another. What is there is right each time; in the end it is all."""
+    asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
+    program, known = Program(address, tmp_path, batch=200), wanted(address)
+    for point in POINTS:
+        program.dies(topic, Death(point, how="jvm"))
+        assert verdict(address, known).wrong == [], point
+    program.when_it_prints("revenue: ", lambda pid: os.killpg(pid, signal.SIGKILL))
+    assert verdict(address, known).wrong == []
+    output = program.succeeds()
+    assert check(address) == known
+    assert late_rows(output) == LATE, output
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_the_broker_is_killed(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    """While tasks write, and while a batch that is decided is committed; it comes back at once. Whether the program
+    survives that or ends, everything is once in the end."""
+    address = own_broker.address
+    program = Program(address, tmp_path, batch=200)
+    steps = ((REVENUE, "rows flushed"), (DEAD_LETTERS, "decided"), (REVENUE, "one ended"))
+    for index, (topic, point) in enumerate(steps):
+        asyncio.run(send(address, 400 * index, 400))
+        program.died.unlink(missing_ok=True)
+        with reviving(own_broker, program.died):
+            program.dies(topic, Death(point, how="broker", pid=own_broker.pid))
+        assert verdict(address, wanted(address)).wrong == [], point
+    program.succeeds()
+    assert check(address).orders == 1200 - 1200 // BROKEN_EVERY
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_a_cluster_of_two_machines(address: str, tmp_path: Path) -> None:
+    """The same program with another master. Its driver dies when it has decided; started again, it goes on although an
+    executor dies while it writes, and one of the two machines is lost after that."""
+    asyncio.run(send(address, 0, 1000, LATE))
+    known = wanted(address)
+    with StandaloneCluster(tmp_path, PYTHON_PATH) as cluster:
+        settings = {"spark.executor.memory": "512m"}
+        program = Program(address, tmp_path, 200, master=cluster.url, settings=settings)
+        program.dies(REVENUE, Death("decided", how="jvm"))
+        assert verdict(address, known).wrong == []
+        program.died.unlink()
+        executor = Death("rows flushed", how="jvm", part=0)
+        output = program.when_it_prints("revenue: ", lambda _: cluster.kill_worker(), REVENUE, executor)
+        assert has_died(program.died) == 1
+    assert "everything is written" in output
+    assert check(address) == known

@@ -1,0 +1,89 @@
+"""The metrics of a live query with a window and a watermark: they say what the query did, and fill our dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from streams import again_if_late, create
+
+from oncelog import Producer
+from oncelog_pipeline.metrics import serve_query_metrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+sys.path.append(str(DEPLOY))
+
+from grafana_panels import grouping, missing, panels, told  # noqa: E402
+
+MINUTE_MS = 60_000
+START_MS = 1_700_000_000_000
+
+
+def produce_at(address: str, topic: str, minutes: list[int]) -> None:
+    """A record for each of these minutes, as their timestamps."""
+
+    async def run() -> None:
+        async with Producer(address) as producer:
+            for minute in minutes:
+                await producer.send_and_wait(topic, b"v", timestamp_ms=START_MS + minute * MINUTE_MS, partition=0)
+
+    asyncio.run(run())
+
+
+def metrics_of(url: str) -> str:
+    with urllib.request.urlopen(url) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, topic: str, checkpoint: str) -> None:
+    target = f"{topic}-out"
+    create(address, topic, target)
+    sink = {"kafka.bootstrap.servers": address, "topic": target}
+
+    def run() -> None:
+        table = spark.readStream.format("oncelog").option("kafka.bootstrap.servers", address)
+        table = table.option("subscribe", topic).option("startingOffsets", "earliest").load()
+        counts = table.withWatermark("timestamp", "1 minute").groupBy("timestamp").count()
+        rows = counts.selectExpr("cast(count as string) as value")
+        writer = rows.writeStream.format("oncelog").options(**sink).option("checkpointLocation", checkpoint)
+        query = writer.queryName("minutes").trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    server = serve_query_metrics(spark, 0, sink=sink)
+    try:
+        produce_at(address, topic, [0, 1, 10])
+        again_if_late(run)
+        produce_at(address, topic, [2, 11])  # minute 2 is behind the watermark of minute 9
+        again_if_late(run)
+        ended = re.compile(r'oncelog_query_running{query="minutes",.*} 0.0')
+        while not ended.search(text := metrics_of(server.url)):  # Spark calls its listeners some time after the end
+            pass
+    finally:
+        server.close()
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if 'query="minutes"' in line)
+    (query_id,) = {line.split('query_id="')[1].split('"')[0] for line in lines}
+
+    def value(name: str) -> float:
+        return float(lines[f'oncelog_query_{name}{{query="minutes",query_id="{query_id}"}}'])
+
+    assert value("rows_total") == 5
+    assert value("late_rows_total") == 1
+    assert value("lag_offsets") == 0
+    assert value("running") == 0
+    assert value("failed") == 0
+    assert value("batches_total") >= 2
+    # A minute behind the newest event before the last batch, or in it: Spark may end with a batch without rows.
+    assert (value("watermark_timestamp_seconds") - START_MS / 1000) / 60 in (9, 10)
+    dashboard = json.loads((DEPLOY / "grafana" / "oncelog-spark.json").read_text())
+    metrics = told(text)
+    lacking = {reason for panel in panels(dashboard) for query in panel.queries for reason in missing(query, metrics)}
+    # What is open is told of running queries only.
+    assert {each.partition("{")[0] for each in lacking} <= {"oncelog_query_open_transactions"}
+    labels = {label for samples in metrics.values() for sample in samples for label in sample}
+    assert {label for panel in panels(dashboard) for query in panel.queries for label in grouping(query)} <= labels

@@ -1,0 +1,234 @@
+"""The launcher `oncelog-spark-python`: what Spark starts in place of Python is to it what Python would be, and most of
+its imports are done."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from oncelog_pipeline.spark import template_process
+from oncelog_pipeline.spark.environment import LAUNCHER, WORKER_PYTHON, set_environment, worker_python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked here")
+
+SECONDS = 120
+SHOWS = """
+import sys
+is_warm = "pyspark.worker" in sys.modules
+import os
+print(is_warm, os.getppid(), __name__, sys.argv[1:], os.environ.get("TOLD"), os.getcwd(), sys.stdin.read(), flush=True)
+print("an error", file=sys.stderr)
+sys.exit(7)
+"""
+RAISES = "raise OSError('of the program')\n"
+WAITS = """
+import sys, time
+print("waiting", "pyspark.worker" in sys.modules, flush=True)
+time.sleep(600)
+"""
+KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
+ENDS = """
+import atexit, sys, threading, time
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.2), print("a thread"))).start()
+sys.exit("a reason")
+"""
+PATHS = "import sys\nprint(sys.path)\n"
+COLLECTS = "import gc\nprint(gc.get_freeze_count() > 10_000)\n"
+PARENT = """
+import subprocess, sys
+print(subprocess.run([sys.argv[1], "-m", "program"], stdout=subprocess.PIPE, text=True).stdout, flush=True)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Path]:
+    """A module named program, in the directory in which the tests start processes."""
+    yield tmp_path / "program.py"
+
+
+def run(program: Path, text: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    program.write_text(text)
+    return subprocess.run(
+        [worker_python(), "-m", "program", *arguments],
+        input="given",
+        capture_output=True,
+        text=True,
+        cwd=program.parent,
+        env={**os.environ, **environment},
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def test_the_launcher_is_what_spark_is_told_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WORKER_PYTHON, raising=False)
+    set_environment()
+    assert os.environ[WORKER_PYTHON] == str(Path(sys.executable).with_name(LAUNCHER))
+
+
+def test_the_python_of_the_user_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WORKER_PYTHON, "/another/python")
+    set_environment()
+    assert os.environ[WORKER_PYTHON] == "/another/python"
+
+
+def test_without_a_launcher_it_is_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "python"
+    elsewhere.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(elsewhere))
+    assert worker_python() == str(elsewhere)
+
+
+def test_a_forked_process_is_what_python_would_be(program: Path) -> None:
+    done = run(program, SHOWS, "a", "", TOLD="ü")
+    is_warm, _, shown = done.stdout.split(maxsplit=2)
+    assert is_warm == "True", done
+    assert shown == f"__main__ ['a', ''] ü {program.parent} given\n"
+    assert (done.stderr, done.returncode) == ("an error\n", 7)
+
+
+def test_an_exception_ends_it_as_it_ends_python(program: Path) -> None:
+    """An OSError, which the template process itself handles, too."""
+    done = run(program, RAISES)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "OSError: of the program"
+    assert run(program, SHOWS).stdout.startswith("True")
+
+
+def test_its_threads_and_exit_functions_are_run_at_its_end(program: Path) -> None:
+    done = run(program, ENDS)
+    assert (done.stdout, done.stderr, done.returncode) == ("a thread\nat exit\n", "a reason\n", 1)
+
+
+@pytest.mark.parametrize(("code", "told"), [("", 0), ("None", 0), ("3", 3), ("-1", 255), ("True", 1)])
+def test_its_exit_code_is_what_it_says(program: Path, code: str, told: int) -> None:
+    assert run(program, f"import sys\nsys.exit({code})\n").returncode == told
+
+
+def test_the_signal_that_ends_it_is_told(program: Path) -> None:
+    assert run(program, KILLED).returncode == 128 + signal.SIGKILL
+
+
+def test_all_are_forked_from_one_process(program: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: run(program, SHOWS), range(4)))
+    assert {each.stdout.split()[0] for each in done} == {"True"}
+    assert len({each.stdout.split()[1] for each in done}) == 1
+
+
+def test_collecting_garbage_passes_over_what_was_imported(program: Path) -> None:
+    assert run(program, COLLECTS).stdout == "True\n"
+
+
+@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "OMP_NUM_THREADS"])
+def test_another_interpreter_is_not_forked(program: Path, name: str) -> None:
+    assert run(program, SHOWS).stdout.startswith("True")
+    assert run(program, SHOWS, **{name: "7"}).stdout.startswith("False")
+
+
+def test_an_environment_that_is_too_large_is_given_to_python_itself(program: Path) -> None:
+    shown = run(program, SHOWS, TOLD="x" * 100_000, MORE="x" * 100_000).stdout
+    assert shown.startswith("False")
+
+
+def test_modules_of_the_environment_come_before_the_archive_of_pyspark(program: Path) -> None:
+    import pyspark
+
+    archive = Path(pyspark.__file__).with_name("python") / "lib" / "pyspark.zip"
+    paths = run(program, PATHS, PYTHONPATH=os.pathsep.join([str(archive), "/of/the/user"])).stdout
+    assert str(archive) not in paths
+    assert "/of/the/user" in paths
+
+
+def test_whoever_ends_the_launcher_ends_its_process(program: Path) -> None:
+    """Its output ends, which nobody else has."""
+    program.write_text(WAITS)
+    command = [worker_python(), "-m", "program"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting True\n"
+        process.send_signal(signal.SIGKILL)
+        assert process.stdout.read() == ""
+
+
+def test_the_template_process_ends_with_its_jvm(program: Path) -> None:
+    program.write_text("import os\nprint(os.getppid())\n")
+    command = [sys.executable, "-c", PARENT, worker_python()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as parent:
+        assert parent.stdout is not None
+        template = int(parent.stdout.readline())
+        try:
+            ends = os.pidfd_open(template)
+        except ProcessLookupError:
+            return  # as soon as that
+    try:
+        assert select.select([ends], [], [], SECONDS)[0], f"process {template} goes on"
+    finally:
+        os.close(ends)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_gets_nothing(program: Path) -> None:
+    assert run(program, SHOWS).stdout.startswith("True")
+    started = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
+    address = f"\0{LAUNCHER}-{os.getuid()}-{os.getpid()}-{started}"
+    asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    asked.connect(address)  # it is there
+    asked.close()
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+            control.connect(address)
+            try:
+                socket.send_fds(control, [b"/\x002\x00-m\x00program"], [0, 1, 2])
+                told = control.recv(64)
+            except ConnectionError:
+                told = b""
+        os._exit(0 if told == b"" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
+    """Its workers have modules that nobody asked them for."""
+
+    def is_warm(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"warm": ["pyspark_oncelog" in sys.modules] * batch.num_rows})
+
+    assert [row.warm for row in spark.range(2).mapInArrow(is_warm, "warm boolean").collect()] == [True, True]
+    jvm = str(spark.sparkContext._gateway.proc.pid)
+    module = template_process.__name__
+    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    assert len([command for command in commands if module in command and jvm in command]) == 1
+
+
+def test_what_is_no_module_is_run_by_python_itself() -> None:
+    done = subprocess.run([worker_python(), "-c", "print(2 + 2)"], capture_output=True, timeout=SECONDS, check=True)
+    assert done.stdout == b"4\n"
+
+
+@pytest.mark.parametrize("message", [b"", b"/", b"/\x00x", b"/\x001\x00-m", b"/\x002\x00-m\x00program\x00no variable"])
+def test_a_message_that_is_none_is_refused(message: bytes) -> None:
+    assert template_process.read(message, [0, 1, 2]) is None
+
+
+def test_a_message_without_streams_is_refused() -> None:
+    assert template_process.read(b"/\x002\x00-m\x00program", [0, 1]) is None
+    assert template_process.read(b"/\x002\x00-m\x00program", [0, 1, 2]) is not None

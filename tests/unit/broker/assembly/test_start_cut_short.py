@@ -1,0 +1,167 @@
+"""A start that fails anywhere, or is cancelled: all that was begun is closed, and the next start works."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog_broker.broker import Broker
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.in_memory import MemorySession, MemoryTree
+from oncelog_broker.metadata.store import Operation, SessionKey
+from oncelog_broker.metadata.tree_store import Outcome
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.network import Listening, RealNetwork
+
+MOST_CALLS, MOST_TURNS = 500, 2000
+"""A start does less than that with its store, or in turns of the loop; else the test would never have let one pass."""
+
+
+class Broken(Exception):
+    """What nobody thought of."""
+
+
+class BreakingTree(MemoryTree):
+    """Fails at one call of its sessions, counted from 1; 0: at none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.breaks_at = 0
+        self.calls = 0
+        self.opened: list[BreakingSession] = []
+
+    async def open(self, home: str, clock: Clock) -> MemorySession:
+        self.opened.append(BreakingSession(self))
+        return self.opened[-1]
+
+    def call(self) -> None:
+        self.calls += 1
+        if self.calls == self.breaks_at:
+            raise Broken
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def watched(self) -> set[str]:
+        """What somebody still wants to be told of."""
+        return {root for session in self.opened for root in session._watches.roots()}
+
+
+class BreakingSession(MemorySession):
+    _shared: BreakingTree
+
+    def _require_session(self) -> None:
+        super()._require_session()
+        self._shared.call()
+
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+        self._shared.call()
+        return super()._submit(operations)
+
+    async def end_session(self, key: SessionKey) -> None:
+        self._shared.call()
+        await super().end_session(key)
+
+
+class CountedNetwork(RealNetwork):
+    """Knows how many sockets are bound."""
+
+    def __init__(self) -> None:
+        self.bound = 0
+
+    async def listen(self, *arguments: Any, **named: Any) -> Listening:
+        listening = await super().listen(*arguments, **named)
+        self.bound += 1
+        close = listening.close
+
+        async def closed() -> None:
+            self.bound -= 1
+            await close()
+
+        listening.close = closed  # type: ignore[method-assign]
+        return listening
+
+
+class Place:
+    """Where one broker starts again and again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.tree = BreakingTree()
+        self.network = CountedNetwork()
+        self.threads = threading.active_count()
+
+    def broker(self) -> Broker:
+        settings = {"log.dirs": str(self.directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        return Broker(BrokerConfig.of(settings), store=self.tree, network=self.network)
+
+    def check_is_clean(self, after: object) -> None:
+        """Nothing of the broker is left but its data."""
+        assert self.network.bound == 0, after
+        assert self.tree.sessions == 0, after
+        assert self.tree.watched.isdisjoint({paths.BROKERS, paths.CONTROLLER}), after
+        assert asyncio.all_tasks() == {asyncio.current_task()}, after
+
+    async def check_starts(self) -> None:
+        self.tree.breaks_at = 0
+        broker = self.broker()
+        await broker.start()
+        assert self.network.bound == 1
+        await broker.stop()
+        self.check_is_clean("a start that nothing disturbs")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the first start", "a later start"])
+async def test_a_start_that_fails_at_any_call_of_its_store_closes_what_it_had_begun(
+    place: Place, is_first: bool
+) -> None:
+    failed = 0
+    if not is_first:
+        await place.check_starts()
+    for number in range(1, MOST_CALLS):
+        place.tree.breaks_at, place.tree.calls = number, 0
+        broker = place.broker()
+        try:
+            await broker.start()
+        except Broken:
+            failed += 1
+        await broker.stop()  # what fails in a background task is logged, and the broker serves
+        place.check_is_clean(number)
+        if place.tree.calls < number:
+            break
+    else:
+        raise AssertionError("no start was left alone")
+    assert failed > 10
+    await place.check_starts()
+
+
+async def test_a_start_that_is_cancelled_closes_what_it_had_begun(place: Place) -> None:
+    cancelled = 0
+    for turns in range(0, MOST_TURNS, 4):
+        broker = place.broker()
+        starting = asyncio.ensure_future(broker.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if starting.done():
+            await broker.stop()
+            break
+        starting.cancel()
+        await asyncio.wait([starting])
+        cancelled += starting.cancelled()
+        place.check_is_clean(turns)
+    else:
+        raise AssertionError("no start was left alone")
+    assert cancelled > 10
+    await place.check_starts()

@@ -1,0 +1,241 @@
+"""Batch writes without a writeId: the same write tried again is there once, and two writes of the same rows are two."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from tests.support.pipeline.simulated_cluster import Row, SimulatedCluster, SimulatedProducer
+
+from oncelog_pipeline.sink import exactly_once, unnamed
+from oncelog_pipeline.sink.names import UNNAMED_PREFIX, Query
+from oncelog_pipeline.sink.operations import NotAllOpen, TakenOver
+from oncelog_pipeline.sink.orphans import UNNAMED_KEPT_SECONDS, finish_unnamed
+from oncelog_pipeline.sink.state import Batch, TaskMessage
+
+Rows = Mapping[int, Sequence[int]]
+ROWS: Rows = {0: [1, 2], 1: [3], 2: [4]}
+ALL = [1, 2, 3, 4]
+
+
+class Died(Exception):
+    """A driver is gone."""
+
+
+class Write:
+    """One run of a write."""
+
+    def __init__(self, cluster: SimulatedCluster, number: int) -> None:
+        self.cluster = cluster
+        self.batch = Batch(Query(f"{UNNAMED_PREFIX}{number}"), f"{number:08d}-run", 0)
+        self.messages: list[TaskMessage] = []
+
+    async def tasks(self, rows: Rows) -> None:
+        for partition, numbers in rows.items():
+
+            async def write(producer: SimulatedProducer, numbers: Sequence[int] = numbers) -> None:
+                for number in numbers:
+                    await producer.send(Row(0, 0, number, 0, ""))
+
+            self.messages.append(
+                await exactly_once.write_task(self.cluster, self.batch, partition, 0, partition, write)
+            )
+
+    async def commit(self) -> None:
+        await unnamed.commit(self.cluster, self.batch, self.messages, "rows")
+
+    async def abort(self) -> None:
+        await unnamed.abort(self.cluster, self.batch, self.messages)
+
+    async def commit_and_die(self, ends: int) -> None:
+        """After the decision and so many ends."""
+        end = self.cluster.end
+
+        async def end_some(transactions: Any, *, commits: bool) -> list[bool]:
+            own = {message.written.transaction for message in self.messages if message.written is not None}
+            if not own.intersection(transactions):
+                return await end(transactions, commits=commits)
+            await end(transactions[:ends], commits=commits)
+            raise Died
+
+        self.cluster.end = end_some  # type: ignore[method-assign]
+        with pytest.raises(Died):
+            await self.commit()
+        self.cluster.end = end  # type: ignore[method-assign]
+
+    def time_out(self, partitions: Collection[int]) -> None:
+        for message in self.messages:
+            if message.partition in partitions:
+                assert message.written is not None
+                self.cluster.time_out(message.written.transaction.transactional_id)
+
+
+class Writes:
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(Random(1), is_v2=True)
+        self.cluster.targets["rows"] = "id/0"
+        self.count = 0
+
+    async def begin(self, rows: Rows = ROWS) -> Write:
+        self.count += 1
+        write = Write(self.cluster, self.count)
+        await write.tasks(rows)
+        return write
+
+    @property
+    def seen(self) -> list[int]:
+        return sorted(row.number for row in self.cluster.visible)
+
+    def check_over(self) -> None:
+        assert not self.cluster.open_now()
+        assert not self.cluster.states
+
+
+@pytest.fixture
+def writes() -> Writes:
+    return Writes()
+
+
+async def test_a_write_leaves_no_state(writes: Writes) -> None:
+    await (await writes.begin()).commit()
+    await (await writes.begin({0: []})).commit()
+    assert writes.seen == ALL
+    writes.check_over()
+
+
+@pytest.mark.parametrize("ends", [0, 1, 3])
+async def test_a_write_whose_driver_died_is_tried_again(writes: Writes, ends: int) -> None:
+    await (await writes.begin()).commit_and_die(ends)
+    await finish_unnamed(writes.cluster)  # as the next one does before its tasks
+    assert writes.seen == ALL
+    await (await writes.begin()).commit()
+    assert writes.seen == ALL
+    writes.check_over()
+
+
+@pytest.mark.parametrize("lost", [[0, 1, 2], [1, 2], [2]])
+async def test_what_has_timed_out_is_written_by_the_second_try(writes: Writes, lost: list[int]) -> None:
+    """S2: the driver was away for longer than its transactions."""
+    first = await writes.begin()
+    await first.commit_and_die(3 - len(lost))
+    first.time_out(lost)
+    await finish_unnamed(writes.cluster)
+    await (await writes.begin()).commit()
+    assert writes.seen == ALL
+    writes.check_over()
+
+
+async def test_a_second_try_that_dies_is_followed_by_a_third(writes: Writes) -> None:
+    first = await writes.begin()
+    await first.commit_and_die(1)
+    first.time_out([1, 2])
+    second = await writes.begin()
+    await second.commit_and_die(0)
+    third = await writes.begin()
+    await third.commit()
+    assert writes.seen == ALL
+    await second.abort()
+    assert writes.seen == ALL
+
+
+async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
+    """The first one is slow, and done while the second one looks whether its driver lives."""
+    first, second = await writes.begin(), await writes.begin()
+    pause = writes.cluster.pause
+
+    async def first_is_done(seconds: float) -> None:
+        writes.cluster.pause = pause  # type: ignore[method-assign]
+        await unnamed._forget(writes.cluster, first.batch)
+
+    await exactly_once.commit(writes.cluster, first.batch, first.messages, "id/0")
+    writes.cluster.pause = first_is_done  # type: ignore[method-assign]
+    await second.commit()
+    assert writes.seen == sorted(ALL + ALL)
+    writes.check_over()
+
+
+async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
+    """So its rows are there once, as those of the one that has succeeded."""
+    first, second = await writes.begin(), await writes.begin()
+    forget = writes.cluster.remove_state
+
+    async def second_is_quicker(query: Query, seen: Any) -> bool:
+        writes.cluster.remove_state = forget  # type: ignore[method-assign]
+        await second.commit()
+        return await forget(query, seen)
+
+    writes.cluster.remove_state = second_is_quicker  # type: ignore[method-assign]
+    with pytest.raises(TakenOver, match="took this one for dead"):
+        await first.commit()
+    await first.abort()
+    assert writes.seen == ALL
+    writes.check_over()
+
+
+async def test_other_rows_are_another_write(writes: Writes) -> None:
+    await (await writes.begin()).commit_and_die(1)
+    await finish_unnamed(writes.cluster)
+    await (await writes.begin({0: [1, 2], 1: [3], 2: [5]})).commit()
+    assert writes.seen == sorted([*ALL, 1, 2, 3, 5])
+
+
+async def test_rows_that_differ_where_nothing_is_lost_are_another_write(writes: Writes) -> None:
+    first = await writes.begin()
+    await first.commit_and_die(1)
+    first.time_out([1, 2])
+    second = await writes.begin()
+    second.time_out([2])
+    with pytest.raises(NotAllOpen):
+        await second.commit()  # the state knows no more than what is lost now
+    await (await writes.begin({0: [9], 1: [3], 2: [4]})).commit()
+    assert writes.seen == [1, 2, 3, 4, 9]
+
+
+async def test_rows_in_other_partitions_than_those_that_timed_out_cannot_repair(writes: Writes) -> None:
+    """What is not covered: the page says so."""
+    first = await writes.begin()
+    await first.commit_and_die(1)
+    first.time_out([1, 2])
+    await (await writes.begin({0: [1, 2, 3], 1: [4]})).commit()
+    assert writes.seen == sorted([*ALL, 1, 2])
+
+
+async def test_a_second_try_that_fails_undoes_only_what_is_not_decided(writes: Writes) -> None:
+    first = await writes.begin()
+    await first.commit_and_die(1)
+    first.time_out([1, 2])
+    second = await writes.begin()
+    second.time_out([2])
+    with pytest.raises(NotAllOpen):
+        await second.commit()
+    await second.abort()
+    assert writes.seen == [1, 2]
+    third = await writes.begin()
+    await third.commit_and_die(1)  # decided in the state of the first
+    await third.abort()
+    assert writes.seen == ALL
+    await (await writes.begin()).commit()
+    assert writes.seen == ALL
+
+
+async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
+    await (await writes.begin()).commit_and_die(1)
+    writes.cluster.age_seconds = UNNAMED_KEPT_SECONDS + 1
+    await finish_unnamed(writes.cluster)
+    assert writes.seen == ALL
+    writes.check_over()
+
+
+@pytest.mark.parametrize("target", ["another/0", "id/7", None])
+async def test_rows_that_may_be_gone_are_written_again(writes: Writes, target: str | None) -> None:
+    """The topic was deleted and made anew, or purged, to begin the load afresh; or the cluster cannot tell."""
+    await (await writes.begin()).commit_and_die(1)
+    await finish_unnamed(writes.cluster)
+    writes.cluster.targets.clear()
+    if target is not None:
+        writes.cluster.targets["rows"] = target
+    writes.cluster.visible.clear()
+    await (await writes.begin()).commit()
+    assert writes.seen == ALL

@@ -1,0 +1,25 @@
+"""`make check` starts no ZooKeeper: a test that needs one is left out, and one that hides it fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_run_without_zookeeper_leaves_out_what_needs_one_and_fails_what_hides_it() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not zookeeper"]
+    done = subprocess.run(
+        [*command, str(ROOT / "tests/data/zookeeper_in_use.py")], cwd=ROOT, capture_output=True, text=True, timeout=100
+    )
+    assert "1 failed, 1 deselected" in done.stdout, done.stdout
+    assert "a test asks for a ZooKeeper and is not marked: @pytest.mark.zookeeper" in done.stdout
+
+
+def test_the_quick_check_is_such_a_run() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (recipe,) = [part for part in makefile.split("\n\n") if part.startswith("check:")]
+    assert '-m "not soak and not zookeeper"' in recipe
+    assert "zookeeper" not in recipe.splitlines()[0].partition("##")[0], "it depends on no target that fetches Java"
