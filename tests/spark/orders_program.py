@@ -193,5 +193,5 @@ def check(address: str, form: str = JSON) -> Expected:
     """Everything is there once. Raises AssertionError."""
     known = wanted(address, form)
     found = verdict(address, known)
-    assert (found.missing, found.wrong) == ([], [])
+    assert (found.missing, found.wrong) == ([], []), f"missing: {found.missing[:5]}, wrong: {found.wrong[:5]}"
     return known
