@@ -42,8 +42,8 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """`windows`: the number of orders and the sum of cents of each closed window. `dead`: by topic, partition and offset,
-    each record that is no order, with the reason. `orders`, `late`: how many there are."""
+    """`windows`: number of orders and sum of cents of each closed window. `dead`: by topic, partition and offset, each
+    record that is no order, with the reason. `orders`, `late`: how many there are."""
 
     windows: Mapping[Window, tuple[int, int]]
     dead: Mapping[tuple[str, int, int], tuple[Record, str]]

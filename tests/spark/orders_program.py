@@ -54,7 +54,7 @@ class Program:
         return self.directory / "died"
 
     def dies(self, topic: str, death: Death) -> str:
-        """Runs it with a death in the query that writes to the topic, which must come to pass once. Returns its output."""
+        """Runs it, and asserts that the query that writes to the topic has died once. Returns the output."""
         self.died.unlink(missing_ok=True)
         code, output = self._run(self._environment(topic, death))
         assert has_died(self.died) == 1, output
