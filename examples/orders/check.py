@@ -29,11 +29,11 @@ from examples.orders.order import (
 from oncelog import Consumer, TopicPartition
 
 SHOWN = 10
-"""Problems that are told one by one."""
+"""Problems that are printed; there may be more."""
 
 
 async def read(servers: str, topic: str) -> list[Record]:
-    """All that is committed by now."""
+    """All records of a topic that are committed by now."""
     found: list[Record] = []
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, index) for index in await consumer.partitions_for(topic)]
@@ -49,7 +49,7 @@ async def read(servers: str, topic: str) -> list[Record]:
 
 
 async def check(servers: str, customers: Path, form: str) -> bool:
-    """Prints what there is, and what is wrong with it."""
+    """Prints the counts and the problems. Returns whether there are none."""
     orders, revenue, dead_letters = [await read(servers, topic) for topic in (ORDERS, REVENUE, DEAD_LETTERS)]
     wanted = expected(orders, read_customers(customers), form)
     verdict = judge(wanted, revenue, dead_letters)

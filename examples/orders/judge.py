@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Of a country; `start` in seconds since 1970."""
+    """A window of one country, which makes one result. `start` is in seconds since 1970."""
 
     start: int
     country: str
@@ -42,7 +42,8 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """`windows`: orders and cents of each that is closed. `dead`: each record that is no order, with the reason."""
+    """`windows`: number of orders and sum of cents of each closed window. `dead`: by topic, partition and offset, each
+    record that is no order, with the reason. `orders`, `late`: how many there are."""
 
     windows: Mapping[Window, tuple[int, int]]
     dead: Mapping[tuple[str, int, int], tuple[Record, str]]
@@ -52,7 +53,8 @@ class Expected:
 
 @dataclass
 class Verdict:
-    """`missing` may be what is still to come; whatever is in `wrong` may never be seen."""
+    """Problems, one a line. While the pipeline runs, results may be `missing`, but none may ever be `wrong`: twice,
+    with other sums, or of an open window."""
 
     missing: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)

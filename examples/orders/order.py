@@ -25,23 +25,23 @@ DEFAULT_SERVERS: Final = "127.0.0.1:9092"
 
 WINDOW_SECONDS: Final = 60
 LATENESS_SECONDS: Final = 120
-"""How long after the newest order a window waits for older ones. An order of a closed window is late."""
+"""A window is closed when the newest order is this much later than its end. An order of a closed window is late."""
 UNKNOWN_COUNTRY: Final = "unknown"
-"""Of a customer whom the table does not have."""
+"""The country of a customer who is not in the table."""
 
 JSON, AVRO = "json", "avro"
 FORMATS: Final = (JSON, AVRO)
 CUSTOMERS_FILE: Final = Path(__file__).with_name("customers.csv")
 SCHEMA: Final = Path(__file__).with_name("order.avsc").read_text(encoding="utf-8")
 LATE_PREFIX: Final = "late-"
-"""The ids of orders that are sent when their windows are long closed begin so: by it alone `judge` knows them."""
+"""Ids of the orders that `send --late` writes begin with this. `judge` knows late orders by it."""
 
 NO_VALUE: Final = "the record has no value"
 NO_ORDER: Final = "the value is no order: order, customer, cents and at are needed"
 NEGATIVE: Final = "cents is negative"
-"""Reasons of dead letters. All of them depend on the value alone, so that both queries agree on each record."""
+"""Reasons for a dead letter. They depend on the value alone, so that both queries agree on each record."""
 REASON, TOPIC, PARTITION, OFFSET = (f"dead-letter.{name}" for name in ("reason", "topic", "partition", "offset"))
-"""Headers of a dead letter: why, and where the record lies."""
+"""Headers of a dead letter: the reason, and the place of the record that it is made of."""
 
 
 @dataclass(frozen=True, slots=True)

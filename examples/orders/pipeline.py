@@ -96,7 +96,7 @@ def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def why_not() -> Column:
-    """The reason why a record is no order: as `read_order` says it. It depends on nothing but the value."""
+    """The reason why a record is no order, as `read_order` has it; null for an order. Depends on the value alone."""
     is_missing = F.col("order").isNull()
     for name in fields.Order.__slots__:
         is_missing |= F.col(f"order.{name}").isNull()
@@ -108,7 +108,7 @@ def why_not() -> Column:
 
 
 def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:
-    """A row for each closed window and country, as a record."""
+    """Makes a record of each closed window and country."""
     window = F.window("at", f"{WINDOW_SECONDS} seconds")
     windows = (
         orders.where("reason IS NULL")
@@ -124,7 +124,7 @@ def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 
 def dead_letters(orders: DataFrame) -> DataFrame:
-    """The records that are no orders, as they were, with further headers."""
+    """Keeps the records that are no orders, and adds headers with the reason and the place."""
     places = {
         fields.REASON: F.col("reason"),
         fields.TOPIC: F.col("topic"),
@@ -144,7 +144,7 @@ def _header(name: str, text: Column) -> Column:
 
 
 def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
-    """Both queries. Raises ValueError for a table of customers that has one twice."""
+    """Starts both queries. Raises ValueError where the file of customers has one twice."""
     for name, setting in SESSION.items():
         spark.conf.set(name, setting)
     # Read once: a table that changed under a query would give a replayed batch other rows, which the sink refuses.
@@ -159,7 +159,7 @@ def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
 
 
 def write(records: DataFrame, name: str, topic: str, settings: Settings) -> StreamingQuery:
-    """Started: exactly once, by the checkpoint in a directory of the query's own."""
+    """Starts a query that writes these records to the topic, with a checkpoint in a directory of its own."""
     options = {
         "kafka.bootstrap.servers": settings.servers,
         "topic": topic,
@@ -199,7 +199,7 @@ def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
 
 
 def line(progress: Mapping[str, Any]) -> str:
-    """What a batch was. Late: rows of closed windows, which Spark has dropped."""
+    """Describes a batch in a line. `late` are the rows of closed windows, which Spark has dropped."""
     text = f"{progress['name']}: batch {progress['batchId']}, {progress['numInputRows']:,} records"
     states = progress["stateOperators"]
     if not states:

@@ -36,8 +36,8 @@ CUSTOMERS = 7
 """The table has six of them."""
 BROKEN_EVERY = 50
 TOGETHER = 100
-"""So many orders are written before the next ones are sent: in no partition they are further than as many seconds ahead
-of those in the others, which is less than the pipeline waits for late ones."""
+"""Orders that are sent before the producer waits for their acknowledgements. Each order is a second later than the one
+before, so no partition gets further than 100 seconds ahead of another: that is less than LATENESS_SECONDS."""
 
 
 def order(number: int) -> Order:
@@ -45,13 +45,13 @@ def order(number: int) -> Order:
 
 
 def late_order(number: int) -> Order:
-    """Of a window of its own, among the first ones."""
+    """Late order `number` belongs to minute `number`: each has a window of its own."""
     at = BEGIN + timedelta(minutes=number)
     return Order(f"{LATE_PREFIX}{number}", f"c{number % CUSTOMERS}", 100, at)
 
 
 def value(number: int, form: str) -> bytes | None:
-    """Of the record: an order, or in every fiftieth one of what producers get wrong."""
+    """The value of a record: an order. Every fiftieth is one of five mistakes that producers make."""
     good = encoded(order(number), form)
     if number % BROKEN_EVERY != BROKEN_EVERY - 1:
         return good
@@ -64,7 +64,7 @@ def value(number: int, form: str) -> bytes | None:
 
 
 def records(first: int, count: int, late: int, form: str) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Of each record its partition, key and value, in the order in which they are sent."""
+    """Yields partition, key and value of each record, in the order in which they are sent."""
     for number in range(first, first + count):
         yield number % PARTITIONS, b"o-%d" % number, value(number, form)
     for number in range(late):

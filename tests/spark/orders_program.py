@@ -29,8 +29,8 @@ READ_SECONDS = 60.0
 
 
 def environment(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of a shell whose environment is not activated; Spark is as small as in other tests. `settings`: its further
-    ones."""
+    """The environment of a shell in which no virtual environment is activated. Spark is as small as in other tests;
+    `settings` are further ones of Spark. They are written to a file in `directory`."""
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
     defaults = SETTINGS | dict(settings or {})
     (directory / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in defaults.items()))
@@ -40,7 +40,7 @@ def environment(directory: Path, settings: Mapping[str, str] | None = None) -> d
 
 @dataclass(frozen=True)
 class Program:
-    """The pipeline, which reads all there is and ends. `directory`: of its checkpoints, and of what is told here."""
+    """The pipeline with `--available-now`. `directory` has its checkpoints, and the files by which a test kills it."""
 
     address: str
     directory: Path
@@ -54,7 +54,7 @@ class Program:
         return self.directory / "died"
 
     def dies(self, topic: str, death: Death) -> str:
-        """What it has printed by when it has died, once, as the query that writes to the topic."""
+        """Runs it, and asserts that the query that writes to the topic has died once. Returns the output."""
         self.died.unlink(missing_ok=True)
         code, output = self._run(self._environment(topic, death))
         assert has_died(self.died) == 1, output
@@ -62,7 +62,7 @@ class Program:
         return output
 
     def succeeds(self, topic: str = "", death: Death = Death()) -> str:  # noqa: B008  frozen
-        """What it has printed by when it has ended well, tried again where a Python worker started too late."""
+        """Runs it until it ends well, again where a Python worker started too late. Returns its output."""
         for _ in range(TRIES):
             code, output = self._run(self._environment(topic, death))
             if code == 0 or LATE not in output:
@@ -117,7 +117,8 @@ class Program:
         topic: str = "",
         death: Death = Death(),  # noqa: B008  frozen
     ) -> str:
-        """`do` with its process id, once, when a line begins so; then what it has printed by its end."""
+        """Runs it, and calls `do` once with its process id, when it prints a line that begins with `text`. Returns its
+        output."""
         process = subprocess.Popen(
             self.command(),
             cwd=REPOSITORY,
@@ -146,7 +147,7 @@ class Program:
 
 
 def late_rows(output: str) -> int:
-    """As Spark has counted them."""
+    """The sum of the late rows that the program has printed, as Spark has counted them."""
     return sum(map(int, LATE_ROWS.findall(output)))
 
 
@@ -154,7 +155,7 @@ def late_rows(output: str) -> int:
 
 
 def read(address: str, topic: str) -> list[Record]:
-    """All that is committed by now."""
+    """All records of a topic that are committed by now, as librdkafka reads them."""
     consumer = Consumer({
         "bootstrap.servers": address,
         "group.id": "judge",
@@ -190,8 +191,8 @@ def verdict(address: str, wanted: Expected) -> Verdict:
 
 
 def check(address: str, form: str = JSON) -> Expected:
-    """Everything is there once. Raises AssertionError."""
+    """Asserts that everything is there once. Returns what was expected."""
     known = wanted(address, form)
     found = verdict(address, known)
-    assert (found.missing, found.wrong) == ([], [])
+    assert (found.missing, found.wrong) == ([], []), f"missing: {found.missing[:5]}, wrong: {found.wrong[:5]}"
     return known

@@ -29,7 +29,7 @@ LATE = 2
 
 
 def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
-    """`format(called)`: who writes to one of these topics dies."""
+    """A source and sink named `called`: a query that writes to one of these topics dies."""
 
     class Mortal(DyingDataSource):
         def __init__(self, options: Any) -> None:

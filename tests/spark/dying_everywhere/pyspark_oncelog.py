@@ -1,7 +1,7 @@
-"""In the place of the package of this name, where PYTHONPATH begins with this directory: `format("oncelog")` that dies.
+"""`format("oncelog")` that dies at a named point, for a program that knows nothing of tests.
 
-So a program that knows nothing of tests is killed at a named point. The file that ONCELOG_TEST_DEATH names has the
-fields of `dying.Death` in JSON, and `topic`: who writes to another one lives on.
+It hides our package of the same name where PYTHONPATH begins with this directory. The file that ONCELOG_TEST_DEATH
+names has the fields of `dying.Death` in JSON, and `topic`: only the query that writes to that topic dies.
 """
 
 from __future__ import annotations
