@@ -215,8 +215,13 @@ def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
     assert [row.warm for row in spark.range(2).mapInArrow(is_warm, "warm boolean").collect()] == [True, True]
     jvm = str(spark.sparkContext._gateway.proc.pid)
     module = template_process.__name__
-    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
-    assert len([command for command in commands if module in command and jvm in command]) == 1
+    every = list(psutil.process_iter(["cmdline", "ppid"]))
+    parents = {
+        each.pid: each.info["ppid"]
+        for each in every
+        if {module, jvm} <= set(each.info["cmdline"] or [])  # a fork has the command line of what it was forked from
+    }
+    assert len([pid for pid, parent in parents.items() if parent not in parents]) == 1
 
 
 def test_what_is_no_module_is_run_by_python_itself() -> None:
