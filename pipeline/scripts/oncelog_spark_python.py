@@ -24,7 +24,7 @@ TEMPLATE = "oncelog_pipeline.spark.template_process"
 MAX_MESSAGE_BYTES = 128 * 1024
 BACKLOG = 128
 STARTED = b"started"
-HASH_SEED = "PYTHONHASHSEED"
+DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # those of the template process
 
 
 def main(arguments: list[str]) -> None:
@@ -90,8 +90,8 @@ def start_template(python: str, address: str, jvm: int) -> None:
         for number in range(3):
             os.dup2(nothing, number)
         os.set_inheritable(listener.fileno(), True)
-        environment = {**os.environ, "PYTHONPATH": without_zips(os.environ.get("PYTHONPATH", ""), python)}
-        environment.setdefault(HASH_SEED, "0")
+        path = without_zips(os.environ.get("PYTHONPATH", ""), python)
+        environment = {**DEFAULTS, **os.environ, "PYTHONPATH": path}
         os.execve(python, [python, "-m", TEMPLATE, str(listener.fileno()), str(jvm)], environment)
     listener.close()
 

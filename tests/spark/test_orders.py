@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,20 @@ def address(own_broker: BrokerProcess) -> str:
     return own_broker.address
 
 
+@pytest.fixture
+def own_session(spark: Any) -> Iterator[Any]:
+    """A session of the same context with settings of its own. Spark takes the newest for the active one, in which it
+    looks for data sources: so the old one is made active again."""
+    yield spark.newSession()
+    of_jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
+    of_jvm.setActiveSession(spark._jsparkSession)
+    of_jvm.setDefaultSession(spark._jsparkSession)
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("form", [JSON, pytest.param(AVRO, marks=pytest.mark.soak)])
 def test_a_task_and_a_commit_are_killed(
-    spark: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+    own_session: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """The task that writes dead letters is killed with its rows flushed, and tried again; the process that commits
     windows is killed when it has decided, which ends the query, and the next start finishes it. Then late orders come.
@@ -70,15 +81,14 @@ def test_a_task_and_a_commit_are_killed(
         DEAD_LETTERS: Death("rows flushed", str(task), part=0),
         REVENUE: Death("decided", str(commit)),
     }
-    session = spark.newSession()
     name = f"mortal-{form}"
-    session.dataSource.register(mortal(name, deaths))
+    own_session.dataSource.register(mortal(name, deaths))
     monkeypatch.setattr(pipeline, "FORMAT", name)
     settings = pipeline.Settings(address, str(tmp_path), form=form, batch=BATCH, available_now=True)
     lines: list[str] = []
 
     def run() -> None:
-        queries = pipeline.start(session, settings)
+        queries = pipeline.start(own_session, settings)
         try:
             lines.extend(pipeline.follow(queries))
         finally:

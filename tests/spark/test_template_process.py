@@ -202,7 +202,9 @@ def test_another_user_gets_nothing(program: Path) -> None:
 
 
 def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
-    """Its workers have modules that nobody asked them for."""
+    """The workers of tasks have modules that nobody asked them for, also where Spark has asked a planner first, whose
+    environment has no OMP_NUM_THREADS."""
+    spark.read.format("oncelog").options(**{"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).load()
 
     def is_warm(batches: Iterator[Any]) -> Iterator[Any]:
         import sys

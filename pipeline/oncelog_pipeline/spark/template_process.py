@@ -52,7 +52,9 @@ INTERPRETER: Final = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "
 """Prefixes of the variables that an interpreter or a library reads once, when it starts."""
 OF_A_PROCESS: Final = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_")
 """Prefixes of those among them that are right in a forked process: PySpark's own, and what is set there."""
-HASH_SEED: Final = "PYTHONHASHSEED"
+DEFAULTS: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+"""What the launcher sets where nobody has: the values that Spark gives the Python of its tasks, and not that of its
+planners."""
 
 
 class Wanted(NamedTuple):
@@ -178,7 +180,7 @@ def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name.startswith(INTERPRETER) and not name.startswith(OF_A_PROCESS)
     }
-    return {HASH_SEED: "0", **kept}
+    return DEFAULTS | kept
 
 
 def read(message: bytes, streams: list[int]) -> Wanted | None:
