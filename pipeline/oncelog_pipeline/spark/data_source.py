@@ -12,6 +12,7 @@ from oncelog_pipeline.spark import source_columns
 from oncelog_pipeline.spark.batch_reader import BatchReader
 from oncelog_pipeline.spark.sink_columns import check_columns
 from oncelog_pipeline.spark.stream_reader import StreamReader
+from oncelog_pipeline.spark.worker_heap import freeze_modules
 from oncelog_pipeline.spark.writers import BatchWriter, StreamWriter, with_larger_batches
 
 NAME = "oncelog"
@@ -57,4 +58,5 @@ class OncelogDataSource(DataSource):
     def _sink_options(self, schema: StructType) -> SinkOptions:
         options = sink_options(dict(self.options))
         check_columns(schema, options.topic)
+        freeze_modules()
         return with_larger_batches(options)

@@ -25,6 +25,7 @@ from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
 from oncelog_pipeline.spark.row_sender import BATCH_SIZE, PlainSender, RowSender, Sender
+from oncelog_pipeline.spark.worker_heap import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +62,11 @@ class Writer:
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))
-            return Told(None)
-        return Told(connections().run(self._write(self.batch(), attempt, iterator)))
+            told = Told(None)
+        else:
+            told = Told(connections().run(self._write(self.batch(), attempt, iterator)))
+        freeze_modules()
+        return told
 
     async def _write(self, batch: Batch, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
         async def write(producer: RowProducer | RowCounter) -> None:
@@ -132,6 +136,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         self._decide(messages)
         if self._write_of.write_id is None and self._options.delivery is Delivery.EXACTLY_ONCE:
             connections().run(self._finish_orphans())
+        freeze_modules()
 
     async def _finish_orphans(self) -> None:
         """Its own state goes first: all that it decided has ended, and nobody will ask for it again."""

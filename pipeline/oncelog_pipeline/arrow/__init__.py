@@ -1,0 +1,8 @@
+"""Rows in Arrow's form to record batches, without a Python object for each row.
+
+varints.py         numbers as variable-length integers, a column at a time
+murmur2.py         the hash of each key, and the partition that it means
+record_columns.py  an Arrow batch as the fields of records
+packed_rows.py     rows of one partition that encode themselves
+splitting.py       which rows go to which topic and partition
+"""

@@ -1,0 +1,154 @@
+"""Rows that encode themselves: `oncelog.producer.packable_rows.PackableRows` of Arrow columns.
+
+A record is five parts: its head (length, attributes, timestamp, offset, the size of the key), the key, the size of the
+value, the value, its headers. Arrow joins the five columns; its content then is the records, one after another. Only
+the heads depend on the batch that the records go to; all else is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelog.producer.columns import NO_HEADERS, Columns, Row
+from oncelog_pipeline.arrow.buffers import sizes_of
+from oncelog_pipeline.arrow.record_columns import RecordColumns
+from oncelog_pipeline.arrow.varints import counted, joined, varints, varints_alike
+from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Digest, row_crcs
+from oncelog_protocol.records.builder import encode_headers
+from oncelog_protocol.records.packing import Packed
+
+PIECE: Final = 256
+"""Rows as Python objects at a time: their memory is used again for the next ones."""
+NULL_SIZE: Final = -1
+ATTRIBUTES_SIZE: Final = 1
+NOTHING: Final = Packed(b"", (), 0)
+
+
+class EncodedColumns:
+    """Columns of records, and what of their encoding does not depend on a batch."""
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self.columns = columns
+        count = len(columns)
+        self.kind = columns.values.type
+        value_sizes = sizes_of(columns.values)
+        value_codes = varints(value_sizes)
+        self.value_heads = joined([value_codes], self.kind)
+        sizes = ATTRIBUTES_SIZE + value_codes.widths + np.maximum(value_sizes, 0)
+        if columns.keys is None:
+            self.key_codes = varints_alike(NULL_SIZE, count)
+        else:
+            key_sizes = sizes_of(columns.keys)
+            self.key_codes = varints(key_sizes)
+            sizes += np.maximum(key_sizes, 0)
+        sizes += self.key_codes.widths
+        if columns.headers is None:
+            self.tails: Any = pa.scalar(encode_headers(NO_HEADERS), self.kind)
+            sizes += len(encode_headers(NO_HEADERS))
+        else:
+            self.tails = pa.array(list(map(encode_headers, columns.headers)), self.kind)
+            sizes += sizes_of(self.tails)
+        self.sizes = sizes
+        """Of each record without its length, timestamp and offset."""
+        self.ends: Any = np.zeros(count + 1, np.int64)
+        """The sum of the sizes before each record, and, as the last one, of all."""
+        np.cumsum(sizes, out=self.ends[1:])
+
+
+class PackedRows:
+    """The rows from `first` up to `end`, which go to one partition. Raises ValueError for no rows."""
+
+    def __init__(self, encoded: EncodedColumns, first: int, end: int) -> None:
+        if first >= end:
+            raise ValueError("no rows")
+        self._encoded = encoded
+        self._first = first
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
+        """As `PackableRows.pack`."""
+        encoded, first = self._encoded, self._first + first
+        # More do not fit, whatever their heads are.
+        end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
+        end = min(end, self._end)
+        if end <= first:
+            return NOTHING
+        times = encoded.columns.timestamps_ms
+        if times is None:
+            time_codes = varints_alike(now_ms - base_timestamp_ms, end - first)
+        else:
+            time_codes = varints(times[first:end] - base_timestamp_ms)
+        offset_codes = counted(first_offset, end - first)
+        sizes = encoded.sizes[first:end] + time_codes.widths + offset_codes.widths
+        size_codes = varints(sizes)
+        ends = np.cumsum(sizes + size_codes.widths)
+        count = int(np.searchsorted(ends, room, side="right"))
+        if not count:
+            return NOTHING
+        end = first + count
+        attributes = varints_alike(0, count)
+        codes = [each.only(0, count) for each in (size_codes, attributes, time_codes, offset_codes)]
+        data = self._joined(joined([*codes, encoded.key_codes.only(first, end)], encoded.kind), first, end)
+        packed_times = [now_ms] * count if times is None else times[first:end].tolist()
+        return Packed(data[: int(ends[count - 1])], packed_times, max(packed_times) if times is not None else now_ms)
+
+    def _joined(self, heads: pa.Array, first: int, end: int) -> memoryview:
+        encoded = self._encoded
+        keys, values, tails = encoded.columns.keys, encoded.columns.values, encoded.tails
+        parts = [heads, encoded.value_heads[first:end], values[first:end]]
+        if keys is not None:
+            parts.insert(1, keys[first:end])
+        parts.append(tails if isinstance(tails, pa.Scalar) else tails[first:end])
+        nothing = pa.scalar(b"", encoded.kind)
+        found = pc.binary_join_element_wise(*parts, nothing, null_handling="replace")
+        return memoryview(found.buffers()[2])
+
+    def row(self, index: int, now_ms: int) -> Row:
+        """As `PackableRows.row`."""
+        columns, index = self._encoded.columns, self._first + index
+        return (
+            now_ms if columns.timestamps_ms is None else int(columns.timestamps_ms[index]),
+            None if columns.keys is None else columns.keys[index].as_py(),
+            columns.values[index].as_py(),
+            NO_HEADERS if columns.headers is None else columns.headers[index],
+        )
+
+    def pieces(self) -> Iterator[Columns]:
+        """As `PackableRows.pieces`."""
+        columns = self._encoded.columns
+        for first in range(self._first, self._end, PIECE):
+            end = min(first + PIECE, self._end)
+            yield Columns(
+                _objects(columns.values[first:end]),
+                None if columns.keys is None else _objects(columns.keys[first:end]),
+                None if columns.timestamps_ms is None else columns.timestamps_ms[first:end].tolist(),
+                None if columns.headers is None else columns.headers[first:end].tolist(),
+            )
+
+    def digest(self, topic: str) -> Digest:
+        """As `DigestedRows.digest`."""
+        total = 0
+        for values, keys, _, headers in self.pieces():
+            crcs = row_crcs(topic, values, keys, headers)
+            total += _mixed_sum(np.fromiter(crcs, np.uint64, len(values)))
+        return Digest(len(self), total % MODULUS)
+
+
+def _mixed_sum(crcs: Any) -> int:
+    """The sum of `digest.mixed` of each, modulo 2**64."""
+    for multiplier in MIX_MULTIPLIERS:
+        crcs = (crcs ^ (crcs >> np.uint64(MIX_SHIFT))) * np.uint64(multiplier)
+    return int((crcs ^ (crcs >> np.uint64(MIX_SHIFT))).sum(dtype=np.uint64))
+
+
+def _objects(column: pa.Array) -> list[bytes | None]:
+    found: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
+    return found
