@@ -108,11 +108,12 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         ),
     ],
     "The pipeline: rows per CPU second of the JVM and all Python workers, 100 B": [
-        Line(
-            "source",
-            "source, 100 B, whole tree: oncelog",
-            "Spark's connector",
-            "source, 100 B, whole tree: Spark's connector",
+        *(
+            Line(what, f"{row}: oncelog", "Spark's connector", f"{row}: Spark's connector")
+            for what, row in (
+                ("source, batch read, 4 partitions", "batch read, 100 B, 4 partitions"),
+                ("source, a short AvailableNow query, 4 partitions", "short AvailableNow query, 100 B, 4 partitions"),
+            )
         ),
         Line(
             "sink, exactly once (beside at least once)",

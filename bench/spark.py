@@ -1,29 +1,24 @@
-"""Rows per CPU second of a whole Spark: the JVM and all its Python workers, but not the broker.
+"""Rows per CPU second of a whole Spark: the JVM and all its Python processes, but not the broker.
 
-Source and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the median of five rounds
-counts: where a worker ends in a round, what it had spent is lost, so the best of them may be none. Spark's own
-connector is four jars from Maven; where there are none of a release that this PySpark can run, it is left out, and a
-line says so.
+Source (`spark_source.py`) and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the median
+of five rounds counts (`spark_turns.py`). Spark's own connector is four jars from Maven; where there are none of a
+release that this PySpark can run, it is left out, and a line says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-import psutil
+import spark_source
 from broker_process import BrokerProcess
-from maven import Unavailable
-from spark_connector import connector
+from spark_turns import connector_jars, rates, tree_of
 from table import Add
 
 from oncelog import Admin, NewTopic, Producer
@@ -31,7 +26,6 @@ from oncelog import Admin, NewTopic, Producer
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent
 ROUNDS: Final = 3
-TURNS: Final = 5
 PARTITIONS: Final = 2
 SETTINGS: Final = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
 
@@ -46,7 +40,7 @@ def measure(add: Add, scale: int) -> None:
     from python_noop import PythonNoop
     from spark_session import started
 
-    jars = _connector()
+    jars = connector_jars()
     settings = SETTINGS | ({"spark.jars": ",".join(map(str, jars))} if jars else {})
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -54,8 +48,8 @@ def measure(add: Add, scale: int) -> None:
         started(settings, "local[2]") as spark,
     ):
         spark.dataSource.register(PythonNoop)
+        spark_source.measure(add, spark, broker.address, f"{directory}/source", scale, has_peer=bool(jars))
         for size, rows in ((100, 200_000 // scale), (1000, 40_000 // scale)):
-            _source(add, spark, broker.address, size, rows, has_peer=bool(jars))
             _sink(add, spark, broker.address, size, rows, has_peer=bool(jars))
         _micro_batches(add, spark, broker.address, directory, 12 // scale + 2)
 
@@ -64,43 +58,6 @@ def _has_pyspark() -> bool:
     from importlib.util import find_spec
 
     return find_spec("pyspark") is not None
-
-
-def _source(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
-    topic = f"source-{size}"
-    asyncio.run(_fill(address, topic, size, rows))
-    target = 300_000 if size == 100 else None
-    add(f"source, {size} B, the Python worker alone", _worker(address, topic), "rows/CPU s", at_least=target)
-
-    def read(name: str) -> Callable[[], None]:
-        # The peer reads what is committed, too, as ours does by default.
-        options = {"subscribe": topic, "kafka.bootstrap.servers": address, "kafka.isolation.level": "read_committed"}
-        table = spark.read.format(name).options(**options).load()
-        return lambda: table.write.format("noop").mode("overwrite").save()
-
-    found = _rates(spark, {name: read(name) for name in ("oncelog", *(["kafka"] if has_peer else []))}, rows)
-    add(f"source, {size} B, whole tree: oncelog", found["oncelog"], "rows/CPU s")
-    if has_peer:
-        add(f"source, {size} B, whole tree: Spark's connector", found["kafka"], "rows/CPU s")
-        add(
-            f"source, {size} B, whole tree, to Spark's connector",
-            found["oncelog"] / found["kafka"],
-            "ratio",
-            at_least=1,
-        )
-
-
-def _worker(address: str, topic: str) -> float:
-    """What a task does in Python, without Spark: from the broker to Arrow batches. The best of three rounds."""
-    from oncelog_pipeline.spark.data_source import OncelogDataSource
-
-    reader: Any = OncelogDataSource({"kafka.bootstrap.servers": address, "subscribe": topic}).reader(None)  # type: ignore[arg-type]
-    best = 0.0
-    for _ in range(ROUNDS + 1):  # the first imports what it needs
-        before = time.process_time()
-        rows = sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
-        best = max(best, rows / (time.process_time() - before))
-    return best
 
 
 def _sink(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
@@ -176,37 +133,7 @@ def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: in
 
 
 def _rates(spark: Any, ways: dict[str, Callable[[], None]], rows: int) -> dict[str, float]:
-    """Rows per CPU second of each, in turns; the first round warms up."""
-    pid = spark.sparkContext._gateway.proc.pid
-    spent: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(TURNS + 1):
-        for name, do in ways.items():
-            before = _cpu_seconds(pid)
-            do()
-            if turn:
-                spent[name].append(_cpu_seconds(pid) - before)
-    return {name: rows / median(taken) for name, taken in spent.items()}
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Of a process and all below it, those that have ended included."""
-    root = psutil.Process(pid)
-    return sum(sum(_times(each)) for each in (root, *root.children(recursive=True)))
-
-
-def _times(process: psutil.Process) -> Iterator[float]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        times = process.cpu_times()
-        yield from (times.user, times.system, times.children_user, times.children_system)
-
-
-def _connector() -> list[Path]:
-    """None where there is none."""
-    try:
-        return connector()
-    except Unavailable as error:
-        print(f"left out: {error}", file=sys.stderr)
-        return []
+    return rates(tree_of(spark), ways, rows)
 
 
 async def _create(address: str, topic: str) -> None:
