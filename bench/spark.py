@@ -1,8 +1,8 @@
 """Rows per CPU second of a whole Spark: the JVM and all its Python processes, but not the broker.
 
-Source (`spark_source.py`) and sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the median
-of five rounds counts (`spark_turns.py`). Spark's own connector is four jars from Maven; where there are none of a
-release that this PySpark can run, it is left out, and a line says so.
+Source (`spark_source.py`) and sink (`spark_sink.py`), 100 B and 1 KB, ours and Spark's own connector in turns in one
+session; the median of five rounds counts (`spark_turns.py`). Spark's own connector is four jars from Maven; where there
+are none of a release that this PySpark can run, it is left out, and a line says so.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import spark_sink
 import spark_source
 from broker_process import BrokerProcess
-from spark_turns import connector_jars, rates, tree_of
+from spark_turns import connector_jars
 from table import Add
 
 from oncelog import Admin, NewTopic, Producer
@@ -27,7 +27,13 @@ HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent
 ROUNDS: Final = 3
 PARTITIONS: Final = 2
-SETTINGS: Final = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
+SETTINGS: Final = {
+    "spark.executor.heartbeatInterval": "60s",
+    "spark.network.timeout": "600s",
+    # As users have it: the tests' session does without the JVM's better compiler, on which all of the peer runs.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",
+    "spark.driver.memory": "1g",
+}
 
 
 def measure(add: Add, scale: int) -> None:
@@ -49,8 +55,7 @@ def measure(add: Add, scale: int) -> None:
     ):
         spark.dataSource.register(PythonNoop)
         spark_source.measure(add, spark, broker.address, f"{directory}/source", scale, has_peer=bool(jars))
-        for size, rows in ((100, 200_000 // scale), (1000, 40_000 // scale)):
-            _sink(add, spark, broker.address, size, rows, has_peer=bool(jars))
+        spark_sink.measure(add, spark, broker.address, scale, has_peer=bool(jars))
         _micro_batches(add, spark, broker.address, directory, 12 // scale + 2)
 
 
@@ -58,37 +63,6 @@ def _has_pyspark() -> bool:
     from importlib.util import find_spec
 
     return find_spec("pyspark") is not None
-
-
-def _sink(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
-    table = spark.range(0, rows, 1, PARTITIONS).selectExpr(f"rpad(cast(id as string), {size}, 'x') as value")
-
-    def write(name: str, **options: str) -> Callable[[], None]:
-        topic = f"sink-{uuid.uuid4().hex[:8]}"
-        asyncio.run(_create(address, topic))
-        given = {"kafka.bootstrap.servers": address, "topic": topic} | options
-        return lambda: table.write.format(name).options(**given).mode("append").save()
-
-    ways = {
-        "nothing": lambda: table.write.format("noop").mode("overwrite").save(),
-        "nothing, in Python": lambda: table.write.format("python-noop").mode("append").save(),
-        "exactly once": write("oncelog"),
-        "at least once": write("oncelog", delivery="at-least-once"),
-    }
-    if has_peer:
-        ways["Spark's connector"] = write("kafka")
-    found = _rates(spark, ways, rows)
-    for name, rate in found.items():
-        add(f"sink, {size} B, whole tree: {name}", rate, "rows/CPU s")
-    add(
-        f"sink, {size} B: exactly once to at least once",
-        found["exactly once"] / found["at least once"],
-        "ratio",
-        at_least=0.85,
-    )
-    if has_peer:
-        ratio = found["at least once"] / found["Spark's connector"]
-        add(f"sink, {size} B: at least once to Spark's connector", ratio, "ratio", at_least=1)
 
 
 def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: int) -> None:
@@ -130,10 +104,6 @@ def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: in
         add(f"one micro-batch of 20 rows: {name}", taken, "ms")
     more = best["exactly once"] - best["a sink in Python that does nothing"]
     add("one micro-batch of 20 rows: what exactly once adds to the Python API", more, "ms", at_most=150)
-
-
-def _rates(spark: Any, ways: dict[str, Callable[[], None]], rows: int) -> dict[str, float]:
-    return rates(tree_of(spark), ways, rows)
 
 
 async def _create(address: str, topic: str) -> None:
