@@ -7,22 +7,24 @@ the heads depend on the batch that the records go to; all else is made once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from crc32c import crc32c
 
 from oncelog.producer.columns import NO_HEADERS, Columns, Row
 from oncelog_pipeline.arrow.buffers import sizes_of
 from oncelog_pipeline.arrow.record_columns import RecordColumns
 from oncelog_pipeline.arrow.varints import counted, joined, varints, varints_alike
-from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Digest, row_crcs
+from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, NULL, Digest, started, with_headers
 from oncelog_protocol.records.builder import encode_headers
 from oncelog_protocol.records.packing import Packed
 
-PIECE: Final = 256
+PIECE: Final = 512
 """Rows as Python objects at a time: their memory is used again for the next ones."""
 NULL_SIZE: Final = -1
 ATTRIBUTES_SIZE: Final = 1
@@ -134,11 +136,26 @@ class PackedRows:
             )
 
     def digest(self, topic: str) -> Digest:
-        """As `DigestedRows.digest`."""
+        """As `DigestedRows.digest`.
+
+        The CRC of a value that begins with the CRC of its key is that of both, one after the other: a call for each
+        row, in place of two.
+        """
+        columns = self._encoded.columns
+        start = started(topic)
         total = 0
-        for values, keys, _, headers in self.pieces():
-            crcs = row_crcs(topic, values, keys, headers)
-            total += _mixed_sum(np.fromiter(crcs, np.uint64, len(values)))
+        for first in range(self._first, self._end, PIECE):
+            rows = slice(first, min(first + PIECE, self._end))
+            fields = _without_nulls(columns.values[rows])
+            starts: Iterable[int] = repeat(start)
+            if columns.keys is not None:
+                keys = _without_nulls(columns.keys[rows])
+                fields = pc.binary_join_element_wise(keys, fields, pa.scalar(b"", fields.type))
+                starts = (start ^ sizes_of(keys)).tolist()
+            crcs: Iterable[int] = map(crc32c, fields.to_numpy(zero_copy_only=False).tolist(), starts)
+            if columns.headers is not None:
+                crcs = map(with_headers, crcs, columns.headers[rows])
+            total += _mixed_sum(np.fromiter(crcs, np.uint64, rows.stop - rows.start))
         return Digest(len(self), total % MODULUS)
 
 
@@ -147,6 +164,10 @@ def _mixed_sum(crcs: Any) -> int:
     for multiplier in MIX_MULTIPLIERS:
         crcs = (crcs ^ (crcs >> np.uint64(MIX_SHIFT))) * np.uint64(multiplier)
     return int((crcs ^ (crcs >> np.uint64(MIX_SHIFT))).sum(dtype=np.uint64))
+
+
+def _without_nulls(column: pa.Array) -> pa.Array:
+    return column.fill_null(NULL) if column.null_count else column
 
 
 def _objects(column: pa.Array) -> list[bytes | None]:

@@ -60,8 +60,25 @@ def digest_of(
     headers: Sequence[HeaderSequence] | None = None,
 ) -> Digest:
     """The digest of rows of one topic. `keys` and `headers`: one for each value, or None where no row has any."""
-    crcs = row_crcs(topic, values, keys, headers)
+    fronts: Iterable[int] = repeat(started(topic))
+    if keys is not None:
+        known = _without_nulls(keys)
+        fronts = map(crc32c, known, map(xor, fronts, map(len, known)))
+    crcs: Iterable[int] = map(crc32c, _without_nulls(values), fronts)
+    if headers is not None:
+        crcs = map(with_headers, crcs, headers)
     return Digest(len(values), sum(map(mixed, crcs)) % MODULUS)
+
+
+def started(topic: str) -> int:
+    """Where the CRC of a row of the topic begins: with its value, or, after an exclusive or with the length of its key
+    (which tells where the key ends and the value begins), with its key and then its value."""
+    return crc32c(topic.encode())
+
+
+def with_headers(crc: int, headers: HeaderSequence) -> int:
+    """The CRC of a row goes on with its headers."""
+    return crc32c(repr(list(headers)).encode(), crc) if headers else crc
 
 
 def mixed(crc: int) -> int:
@@ -69,23 +86,6 @@ def mixed(crc: int) -> int:
     for multiplier in MIX_MULTIPLIERS:
         crc = (crc ^ (crc >> MIX_SHIFT)) * multiplier % MODULUS
     return crc ^ (crc >> MIX_SHIFT)
-
-
-def row_crcs(
-    topic: str,
-    values: Sequence[Buffer | None],
-    keys: Sequence[Buffer | None] | None,
-    headers: Sequence[HeaderSequence] | None,
-) -> Iterable[int]:
-    """The CRC of each row, below 2**32. Columns are as those of `digest_of`."""
-    started = crc32c(topic.encode())
-    fronts: Iterable[int] = repeat(started)
-    if keys is not None:
-        # The length tells where the key ends and the value begins.
-        known = _without_nulls(keys)
-        fronts = map(crc32c, known, map(xor, fronts, map(len, known)))
-    crcs = map(crc32c, _without_nulls(values), fronts)
-    return crcs if headers is None else map(_with_headers, crcs, headers)
 
 
 class DigestedRows(PackableRows, Protocol):
@@ -97,10 +97,6 @@ class DigestedRows(PackableRows, Protocol):
 
 def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
     return [NULL if field is None else field for field in fields]
-
-
-def _with_headers(found: int, headers: HeaderSequence) -> int:
-    return crc32c(repr(list(headers)).encode(), found) if headers else found
 
 
 class RowCounter:
