@@ -24,7 +24,7 @@ class Given(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
-    timestamp_ms: int = 0
+    timestamp_ms: int | None = 0
     topic: str = "t"
     partition: int | None = None
 
@@ -40,7 +40,10 @@ def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool
             [[{"key": name, "value": value} for name, value in row.headers] or None for row in rows],
             pa.list_(HEADER),
         ),
-        "timestamp": pa.array([row.timestamp_ms * 1000 for row in rows], pa.timestamp("us", tz="UTC")),
+        "timestamp": pa.array(
+            [None if row.timestamp_ms is None else row.timestamp_ms * 1000 for row in rows],
+            pa.timestamp("us", tz="UTC"),
+        ),
         "topic": pa.array([row.topic for row in rows], pa.string()),
         "partition": pa.array([row.partition for row in rows], pa.int32()),
     }
@@ -57,7 +60,7 @@ def plain_batches(rows: Sequence[Given], columns: Sequence[str], now_ms: int, si
     builders: list[RecordBatchBuilder] = []
     for row in rows:
         record = (
-            row.timestamp_ms if "timestamp" in columns else now_ms,
+            now_ms if "timestamp" not in columns or row.timestamp_ms is None else row.timestamp_ms,
             row.key if "key" in columns else None,
             row.value,
             row.headers if "headers" in columns else (),

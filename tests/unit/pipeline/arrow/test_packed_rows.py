@@ -88,6 +88,19 @@ def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str]
     )
 
 
+def test_the_digest_of_more_rows_than_a_piece() -> None:
+    rows = [Given(b"%d" % number, b"k%d" % number, [("h", b"%d" % number)]) for number in range(2 * PIECE + 3)]
+    part = PackedRows(EncodedColumns(record_columns(arrow_batch(rows, ["key", "headers"]))), 2, 2 * PIECE + 1)
+    values, keys, headers = zip(*[row[:3] for row in rows[2 : 2 * PIECE + 1]], strict=True)
+    assert part.digest("t") == digest_of("t", values, keys, headers)
+
+
+def test_a_row_without_a_time_has_the_time_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncelog_pipeline.arrow.record_columns.now_ms", lambda: NOW)
+    rows = [Given(b"v", timestamp_ms=5), Given(b"v", timestamp_ms=None)]
+    assert [packed_rows(rows, ["timestamp"]).row(index, 0)[0] for index in range(2)] == [5, NOW]
+
+
 def test_pieces_are_all_rows_in_order() -> None:
     rows = [Given(b"%d" % number, None, [("h", b"%d" % number)], NOW + number) for number in range(PIECE + 3)]
     pieces = list(packed_rows(rows, ["key", "headers", "timestamp"]).pieces())

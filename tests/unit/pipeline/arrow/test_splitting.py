@@ -79,3 +79,10 @@ def test_partitions_above_any_small_number_stay_in_order() -> None:
     found = dict(by_partition(table, partitions(table, 5, STICKY, ignores_keys=False)))
     assert sorted(found) == [70_000, 70_001, 70_002]
     assert [found[70_001].row(index, 0)[2] for index in range(33)] == [b"%d" % n for n in range(1, 100, 3)]
+
+
+def test_partitions_that_are_alike_in_their_lower_half_are_told_apart() -> None:
+    rows = [Given(b"%d" % number, partition=5 + (number % 2 << 16)) for number in range(6)]
+    table = record_columns(arrow_batch(rows, ["partition"]))
+    found = dict(by_partition(table, partitions(table, 5, STICKY, ignores_keys=False)))
+    assert {partition: len(part) for partition, part in found.items()} == {5: 3, 65_541: 3}
