@@ -19,15 +19,15 @@ from crc32c import crc32c
 from oncelog.producer.columns import NO_HEADERS, Columns, Row
 from oncelog_pipeline.arrow.buffers import sizes_of
 from oncelog_pipeline.arrow.record_columns import RecordColumns
-from oncelog_pipeline.arrow.varints import counted, joined, varints, varints_alike
-from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, NULL, Digest, started, with_headers
+from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
+from oncelog_pipeline.sink import digest as digests
+from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Digest, started, with_headers
 from oncelog_protocol.records.builder import encode_headers
-from oncelog_protocol.records.packing import Packed
+from oncelog_protocol.records.packing import ATTRIBUTES, NULL, Packed
+from oncelog_protocol.records.varint import encode_varlong
 
 PIECE: Final = 512
 """Rows as Python objects at a time: their memory is used again for the next ones."""
-NULL_SIZE: Final = -1
-ATTRIBUTES_SIZE: Final = 1
 NOTHING: Final = Packed(b"", (), 0)
 
 
@@ -40,15 +40,15 @@ class EncodedColumns:
         self.kind = columns.values.type
         value_sizes = sizes_of(columns.values)
         value_codes = varints(value_sizes)
-        self.value_heads = joined([value_codes], self.kind)
-        sizes = ATTRIBUTES_SIZE + value_codes.widths + np.maximum(value_sizes, 0)
+        self.value_heads = joined([value_codes], count, self.kind)
+        sizes = len(ATTRIBUTES) + value_codes.widths + np.maximum(value_sizes, 0)
         if columns.keys is None:
-            self.key_codes = varints_alike(NULL_SIZE, count)
+            self.key_codes: Codes | bytes = NULL
+            sizes += len(NULL)
         else:
             key_sizes = sizes_of(columns.keys)
-            self.key_codes = varints(key_sizes)
-            sizes += np.maximum(key_sizes, 0)
-        sizes += self.key_codes.widths
+            self.key_codes = key_codes = varints(key_sizes)
+            sizes += np.maximum(key_sizes, 0) + key_codes.widths
         if columns.headers is None:
             self.tails: Any = pa.scalar(encode_headers(NO_HEADERS), self.kind)
             sizes += len(encode_headers(NO_HEADERS))
@@ -84,21 +84,29 @@ class PackedRows:
         if end <= first:
             return NOTHING
         times = encoded.columns.timestamps_ms
+        time_codes: Codes | bytes
         if times is None:
-            time_codes = varints_alike(now_ms - base_timestamp_ms, end - first)
+            time_codes = encode_varlong(now_ms - base_timestamp_ms)
+            time_sizes: Any = len(time_codes)
         else:
             time_codes = varints(times[first:end] - base_timestamp_ms)
+            time_sizes = time_codes.widths
         offset_codes = counted(first_offset, end - first)
-        sizes = encoded.sizes[first:end] + time_codes.widths + offset_codes.widths
+        sizes = encoded.sizes[first:end] + (time_sizes + offset_codes.widths)
         size_codes = varints(sizes)
         ends = np.cumsum(sizes + size_codes.widths)
         count = int(np.searchsorted(ends, room, side="right"))
         if not count:
             return NOTHING
         end = first + count
-        attributes = varints_alike(0, count)
-        codes = [each.only(0, count) for each in (size_codes, attributes, time_codes, offset_codes)]
-        data = self._joined(joined([*codes, encoded.key_codes.only(first, end)], encoded.kind), first, end)
+        codes = [
+            size_codes.only(0, count),
+            ATTRIBUTES,
+            time_codes if isinstance(time_codes, bytes) else time_codes.only(0, count),
+            offset_codes.only(0, count),
+            encoded.key_codes if isinstance(encoded.key_codes, bytes) else encoded.key_codes.only(first, end),
+        ]
+        data = self._joined(joined(codes, count, encoded.kind), first, end)
         packed_times = [now_ms] * count if times is None else times[first:end].tolist()
         return Packed(data[: int(ends[count - 1])], packed_times, max(packed_times) if times is not None else now_ms)
 
@@ -167,7 +175,7 @@ def _mixed_sum(crcs: Any) -> int:
 
 
 def _without_nulls(column: pa.Array) -> pa.Array:
-    return column.fill_null(NULL) if column.null_count else column
+    return column.fill_null(digests.NULL) if column.null_count else column
 
 
 def _objects(column: pa.Array) -> list[bytes | None]:

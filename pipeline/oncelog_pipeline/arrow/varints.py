@@ -31,19 +31,15 @@ class Codes(NamedTuple):
 def varints(numbers: Any) -> Codes:
     """The code of each number (an array of int64)."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
-    widest = _width(int(zigzag.max(initial=0)))
-    if widest == _width(int(zigzag.min(initial=zigzag.max(initial=0)))):
+    if not len(zigzag):
+        return Codes(np.empty((0, 1), np.uint8), 1)
+    widest = _width(int(zigzag.max()))
+    if widest == _width(int(zigzag.min())):
         return Codes(_content(zigzag, widest, None), widest)
     widths: Any = np.ones(len(zigzag), np.int64)
     for each in range(1, widest):
         widths += zigzag >= 1 << BITS * each
     return Codes(_content(zigzag, widest, widths), widths)
-
-
-def varints_alike(number: int, count: int) -> Codes:
-    """The code of one number, `count` times."""
-    one = varints(np.array([number], np.int64))
-    return Codes(np.broadcast_to(one.content, (count, one.widths)), one.widths)
 
 
 def counted(first: int, count: int) -> Codes:
@@ -73,26 +69,34 @@ def _content(zigzag: Any, widest: int, widths: Any) -> Any:
 _SMALL: Final = varints(np.arange(COUNTED, dtype=np.int64))
 
 
-def joined(codes: Sequence[Codes], kind: pa.DataType) -> pa.Array:
-    """One binary value for each row: its codes, one after another. `kind` is pa.binary() or pa.large_binary()."""
-    count = len(codes[0].content)
-    columns = [each.content.shape[1] for each in codes]
+def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.Array:
+    """Of each of `count` rows one binary value: its codes, one after another. Bytes are a code that all rows have.
+
+    `kind` is pa.binary() or pa.large_binary().
+    """
+    columns = [len(each) if isinstance(each, bytes) else each.content.shape[1] for each in codes]
     content: Any = np.empty((count, sum(columns)), np.uint8)
     is_used: Any = None
+    widths: Any = 0
     at = 0
     for each, width in zip(codes, columns, strict=True):
-        content[:, at : at + width] = each.content
-        if not isinstance(each.widths, int):
-            if is_used is None:
-                is_used = np.ones(content.shape, np.bool_)
-            np.less(np.arange(width), each.widths[:, np.newaxis], out=is_used[:, at : at + width])
+        if isinstance(each, bytes):
+            content[:, at : at + width] = np.frombuffer(each, np.uint8)
+            widths += width
+        else:
+            content[:, at : at + width] = each.content
+            widths += each.widths
+            if not isinstance(each.widths, int):
+                if is_used is None:
+                    is_used = np.ones(content.shape, np.bool_)
+                np.less(np.arange(width), each.widths[:, np.newaxis], out=is_used[:, at : at + width])
         at += width
     size: Any = np.int64 if kind == pa.large_binary() else np.int32
     ends: Any
     if is_used is None:
-        ends = np.arange(0, (count + 1) * at, at, dtype=size) if at else np.zeros(count + 1, size)
+        ends = np.arange(0, count * at + 1, at, dtype=size)
     else:
         content = content[is_used]
         ends = np.zeros(count + 1, size)
-        np.cumsum(sum(each.widths for each in codes), out=ends[1:])
+        np.cumsum(widths, out=ends[1:])
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(content)])
