@@ -317,8 +317,11 @@ class Producer(Opened):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """As `send_columns`, for records that encode themselves. With `tracing` each of them is looked at nevertheless,
-        as it has headers then."""
+        """As `send_columns`, for records that are no Python objects, and encode themselves: a table of Arrow's, say. What
+        `rows` must have is `oncelog.producer.packable_rows.PackableRows`.
+
+        With `tracing` an object is made of each record nevertheless, as it has headers then.
+        """
         if self.spans is not None:
             values, keys, timestamps_ms, headers = all_columns(rows)
             return await self.send_columns(topic, partition, values, keys, timestamps_ms=timestamps_ms, headers=headers)
