@@ -317,7 +317,7 @@ class Producer(Opened):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """As `send_columns`, for records that are no Python objects, and encode themselves: a table of Arrow's, say. See
+        """As `send_columns`, for records that are no Python objects, and encode themselves (a table of Arrow). See
         `oncelog.producer.packable_rows.PackableRows` for what `rows` must have.
 
         With `tracing` an object is made of each record nevertheless, as it has headers then.
