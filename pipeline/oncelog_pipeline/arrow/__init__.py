@@ -1,5 +1,6 @@
 """Rows in Arrow's form to record batches, without a Python object for each row.
 
+buffers.py         what lies below a column
 varints.py         numbers as variable-length integers, a column at a time
 murmur2.py         the hash of each key, and the partition that it means
 record_columns.py  an Arrow batch as the fields of records
