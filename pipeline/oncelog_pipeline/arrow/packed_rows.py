@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from oncelog.producer.columns import NO_HEADERS, Columns, Row
+from oncelog.producer.columns import Columns, Row
 from oncelog_pipeline.arrow.buffers import sizes_of
+from oncelog_pipeline.arrow.headers import encoded_headers, header_counts, headers_of_row
 from oncelog_pipeline.arrow.record_columns import RecordColumns
 from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
 from oncelog_pipeline.sink import digest as digests
-from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Digest, started, with_headers
-from oncelog_protocol.records.builder import encode_headers
-from oncelog_protocol.records.packing import ATTRIBUTES, NULL, Packed
+from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Digest, started
+from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
 from oncelog_protocol.records.varint import encode_varlong
 
 PIECE: Final = 512
@@ -50,10 +50,10 @@ class EncodedColumns:
             self.key_codes = key_codes = varints(key_sizes)
             sizes += np.maximum(key_sizes, 0) + key_codes.widths
         if columns.headers is None:
-            self.tails: Any = pa.scalar(encode_headers(NO_HEADERS), self.kind)
-            sizes += len(encode_headers(NO_HEADERS))
+            self.tails: Any = pa.scalar(NO_HEADERS, self.kind)
+            sizes += len(NO_HEADERS)
         else:
-            self.tails = pa.array(list(map(encode_headers, columns.headers)), self.kind)
+            self.tails = encoded_headers(columns.headers, self.kind)
             sizes += sizes_of(self.tails)
         self.sizes = sizes
         """Of each record without its length, timestamp and offset."""
@@ -128,7 +128,7 @@ class PackedRows:
             now_ms if columns.timestamps_ms is None else int(columns.timestamps_ms[index]),
             None if columns.keys is None else columns.keys[index].as_py(),
             columns.values[index].as_py(),
-            NO_HEADERS if columns.headers is None else columns.headers[index],
+            () if columns.headers is None else headers_of_row(columns.headers[index].as_py()),
         )
 
     def pieces(self) -> Iterator[Columns]:
@@ -140,29 +140,32 @@ class PackedRows:
                 _objects(columns.values[first:end]),
                 None if columns.keys is None else _objects(columns.keys[first:end]),
                 None if columns.timestamps_ms is None else columns.timestamps_ms[first:end].tolist(),
-                None if columns.headers is None else columns.headers[first:end].tolist(),
+                None if columns.headers is None else list(map(headers_of_row, columns.headers[first:end].to_pylist())),
             )
 
     def digest(self, topic: str) -> Digest:
         """As `DigestedRows.digest`.
 
-        The CRC of a value that begins with the CRC of its key is that of both, one after the other: a call for each
-        row, in place of two.
+        The CRC of a value that begins with the CRC of its key is that of both, one after the other, and so on: one call
+        for each row.
         """
         columns = self._encoded.columns
         start = started(topic)
+        nothing = pa.scalar(b"", self._encoded.kind)
         total = 0
         for first in range(self._first, self._end, PIECE):
             rows = slice(first, min(first + PIECE, self._end))
-            fields = _without_nulls(columns.values[rows])
+            fields = [_without_nulls(columns.values[rows])]
             starts: Iterable[int] = repeat(start)
             if columns.keys is not None:
                 keys = _without_nulls(columns.keys[rows])
-                fields = pc.binary_join_element_wise(keys, fields, pa.scalar(b"", fields.type))
+                fields.insert(0, keys)
                 starts = (start ^ sizes_of(keys)).tolist()
-            crcs: Iterable[int] = map(crc32c, fields.to_numpy(zero_copy_only=False).tolist(), starts)
             if columns.headers is not None:
-                crcs = map(with_headers, crcs, columns.headers[rows])
+                has_headers = pa.array(header_counts(columns.headers[rows]) > 0)
+                fields.append(pc.if_else(has_headers, self._encoded.tails[rows], nothing))
+            row = fields[0] if len(fields) == 1 else pc.binary_join_element_wise(*fields, nothing)
+            crcs = map(crc32c, row.to_numpy(zero_copy_only=False).tolist(), starts)
             total += _mixed_sum(np.fromiter(crcs, np.uint64, rows.stop - rows.start))
         return Digest(len(self), total % MODULUS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from oncelog.clock import now_ms
 from oncelog.producer.columns import MAX_TIMESTAMP
 from oncelog_pipeline.arrow.buffers import is_valid
-from oncelog_protocol.records.columns import NO_HEADERS
+from oncelog_pipeline.arrow.headers import check_headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +21,8 @@ class RecordColumns:
     values: pa.Array
     """Binary, or large binary; of the same type as `keys`."""
     keys: pa.Array | None
-    headers: Any
-    """An array of sequences of name and value."""
+    headers: pa.Array | None
+    """Lists of structs of name and value. No name is null."""
     topics: pa.Array | None
     partitions: pa.Array | None
     timestamps_ms: Any = None
@@ -38,7 +37,7 @@ class RecordColumns:
         return RecordColumns(
             self.values.take(chosen),
             None if self.keys is None else self.keys.take(chosen),
-            None if self.headers is None else self.headers[rows],
+            None if self.headers is None else self.headers.take(chosen),
             None,
             None if self.partitions is None else self.partitions.take(chosen),
             None if self.timestamps_ms is None else self.timestamps_ms[rows],
@@ -51,10 +50,12 @@ def record_columns(batch: pa.RecordBatch) -> RecordColumns:
     values, keys = _binary(columns["value"]), _binary(columns["key"]) if "key" in columns else None
     if keys is not None and keys.type != values.type:
         values, keys = values.cast(pa.large_binary()), keys.cast(pa.large_binary())
+    if "headers" in columns:
+        check_headers(columns["headers"])
     return RecordColumns(
         values,
         keys,
-        _headers(columns["headers"]) if "headers" in columns else None,
+        columns.get("headers"),
         columns.get("topic"),
         columns.get("partition"),
         _milliseconds(columns["timestamp"]) if "timestamp" in columns else None,
@@ -77,18 +78,3 @@ def _milliseconds(column: pa.Array) -> Any:
     if len(found) and int(found.min()) < 0:
         raise ValueError(f"timestamp {int(found.min())}: must be from 0 to {MAX_TIMESTAMP}")
     return found
-
-
-def _headers(column: pa.Array) -> Any:
-    """Raises ValueError for a header without a name."""
-    found: Any = np.empty(len(column), np.object_)
-    found[:] = list(map(_of_row, column.to_pylist()))
-    return found
-
-
-def _of_row(headers: list[dict[str, Any] | None] | None) -> Sequence[tuple[str, bytes | None]]:
-    if not headers:
-        return NO_HEADERS
-    if any(header is None or header["key"] is None for header in headers):
-        raise ValueError('column "headers": a header without a key (null)')
-    return [(header["key"], header["value"]) for header in headers if header is not None]

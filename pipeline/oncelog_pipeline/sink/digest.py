@@ -22,7 +22,7 @@ from crc32c import crc32c
 
 from oncelog.producer.packable_rows import PackableRows
 from oncelog_protocol.records.batch import Buffer
-from oncelog_protocol.records.builder import HeaderSequence
+from oncelog_protocol.records.builder import HeaderSequence, encode_headers
 
 MODULUS: Final = 2**64
 NULL: Final = b"\x00null\xff"
@@ -66,7 +66,7 @@ def digest_of(
         fronts = map(crc32c, known, map(xor, fronts, map(len, known)))
     crcs: Iterable[int] = map(crc32c, _without_nulls(values), fronts)
     if headers is not None:
-        crcs = map(with_headers, crcs, headers)
+        crcs = map(_with_headers, crcs, headers)
     return Digest(len(values), sum(map(mixed, crcs)) % MODULUS)
 
 
@@ -76,9 +76,9 @@ def started(topic: str) -> int:
     return crc32c(topic.encode())
 
 
-def with_headers(crc: int, headers: HeaderSequence) -> int:
-    """The CRC of a row goes on with its headers."""
-    return crc32c(repr(list(headers)).encode(), crc) if headers else crc
+def _with_headers(crc: int, headers: HeaderSequence) -> int:
+    """The CRC of a row goes on with its headers, as they are in the record; one without any ends before."""
+    return crc32c(encode_headers(headers), crc) if headers else crc
 
 
 def mixed(crc: int) -> int:

@@ -31,13 +31,13 @@ class Given(NamedTuple):
 
 def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool = False, skipped: int = 0) -> Any:
     """The rows as Spark would give them, in a batch that begins `skipped` rows into its buffers."""
-    rows = [Given(b"not a row", b"not its key")] * skipped + list(rows)
+    rows = [Given(b"not a row", b"not its key", [("not", b"its header")])] * skipped + list(rows)
     binary = pa.large_binary() if is_large else pa.binary()
     every = {
         "value": pa.array([row.value for row in rows], binary),
         "key": pa.array([row.key for row in rows], pa.binary()),
         "headers": pa.array(
-            [[{"key": name, "value": value} for name, value in row.headers] or None for row in rows],
+            [_headers_of(row) for row in rows],
             pa.list_(HEADER),
         ),
         "timestamp": pa.array(
@@ -48,6 +48,12 @@ def arrow_batch(rows: Sequence[Given], columns: Sequence[str], *, is_large: bool
         "partition": pa.array([row.partition for row in rows], pa.int32()),
     }
     return pa.record_batch({name: every[name] for name in ("value", *columns)}).slice(skipped)
+
+
+def _headers_of(row: Given) -> list[dict[str, Any]] | None:
+    """Where there are none, a null as well as an empty list."""
+    found = [{"key": name, "value": value} for name, value in row.headers]
+    return found if found or row.value is None else None
 
 
 def packed_rows(rows: Sequence[Given], columns: Sequence[str], **options: Any) -> PackedRows:
