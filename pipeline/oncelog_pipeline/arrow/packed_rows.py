@@ -26,7 +26,7 @@ from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Di
 from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
 from oncelog_protocol.records.varint import encode_varlong
 
-PIECE: Final = 512
+PIECE: Final = 1024
 """Rows as Python objects at a time: their memory is used again for the next ones."""
 NOTHING: Final = Packed(b"", (), 0)
 
