@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ def counted(first: int, count: int) -> Codes:
     """The codes of `count` numbers one after another, the first of them not negative."""
     if first + count > COUNTED:
         return varints(np.arange(first, first + count, dtype=np.int64))
-    found = _SMALL.only(first, first + count)
+    found = _small().only(first, first + count)
     least, most = int(found.widths[0]), int(found.widths[-1])
     return Codes(found.content[:, :most], least) if least == most else Codes(found.content[:, :most], found.widths)
 
@@ -66,7 +67,9 @@ def _content(zigzag: Any, widest: int, widths: Any) -> Any:
     return content
 
 
-_SMALL: Final = varints(np.arange(COUNTED, dtype=np.int64))
+@cache
+def _small() -> Codes:
+    return varints(np.arange(COUNTED, dtype=np.int64))
 
 
 def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.Array:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
 from oncelog import Producer, RecordMetadata
-from oncelog_pipeline.arrow.record_columns import RecordColumns, record_columns
-from oncelog_pipeline.arrow.splitting import NoTopic, by_partition, by_topic, partitions
 from oncelog_pipeline.sink.digest import DigestedRows
+
+if TYPE_CHECKING:
+    from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 256 * 1024
 """batch.size where it is not set: a task has many rows at once, and nobody who waits for one of them."""
@@ -80,6 +81,9 @@ class RowSender:
 
     async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Raises BadRow, KafkaError, and what the iterator raises."""
+        # Here, since only tasks need it: to import Arrow's functions takes 30 ms of each process that plans a query.
+        from oncelog_pipeline.arrow.record_columns import record_columns
+
         loop = asyncio.get_running_loop()
         # The next batch comes from the JVM when it likes; meanwhile the loop has to send those before.
         while (batch := await loop.run_in_executor(None, next, batches, None)) is not None:
@@ -88,6 +92,8 @@ class RowSender:
 
     async def send(self, columns: RecordColumns) -> None:
         """Raises BadRow, KafkaError."""
+        from oncelog_pipeline.arrow.splitting import by_partition, partitions
+
         for topic, rows in self._by_topic(columns):
             count = await self._count(topic)
             sticky = (first_partition(self._task, self._batch, count) + self._turn) % count
@@ -98,6 +104,8 @@ class RowSender:
 
     def _by_topic(self, columns: RecordColumns) -> Iterable[tuple[str, RecordColumns]]:
         """Raises BadRow."""
+        from oncelog_pipeline.arrow.splitting import NoTopic, by_topic
+
         if self._topic is not None:
             return [(self._topic, columns)]
         try:
