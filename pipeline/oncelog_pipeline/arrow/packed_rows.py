@@ -7,27 +7,25 @@ the heads depend on the batch that the records go to; all else is made once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from crc32c import crc32c
 
 from oncelog.producer.columns import Columns, Row
 from oncelog_pipeline.arrow.buffers import sizes_of
 from oncelog_pipeline.arrow.headers import encoded_headers, header_counts, headers_of_row
 from oncelog_pipeline.arrow.record_columns import RecordColumns
+from oncelog_pipeline.arrow.row_digest import digest_of_columns
 from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
-from oncelog_pipeline.sink import digest as digests
-from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, Digest, started
+from oncelog_pipeline.sink.digest import Digest
 from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
 from oncelog_protocol.records.varint import encode_varlong
 
 PIECE: Final = 1024
-"""Rows as Python objects at a time: their memory is used again for the next ones."""
+"""Rows as Python objects at a time."""
 NOTHING: Final = Packed(b"", (), 0)
 
 
@@ -144,41 +142,14 @@ class PackedRows:
             )
 
     def digest(self, topic: str) -> Digest:
-        """As `DigestedRows.digest`.
-
-        The CRC of a value that begins with the CRC of its key is that of both, one after the other, and so on: one call
-        for each row.
-        """
-        columns = self._encoded.columns
-        start = started(topic)
-        nothing = pa.scalar(b"", self._encoded.kind)
-        total = 0
-        for first in range(self._first, self._end, PIECE):
-            rows = slice(first, min(first + PIECE, self._end))
-            fields = [_without_nulls(columns.values[rows])]
-            starts: Iterable[int] = repeat(start)
-            if columns.keys is not None:
-                keys = _without_nulls(columns.keys[rows])
-                fields.insert(0, keys)
-                starts = (start ^ sizes_of(keys)).tolist()
-            if columns.headers is not None:
-                has_headers = pa.array(header_counts(columns.headers[rows]) > 0)
-                fields.append(pc.if_else(has_headers, self._encoded.tails[rows], nothing))
-            row = fields[0] if len(fields) == 1 else pc.binary_join_element_wise(*fields, nothing)
-            crcs = map(crc32c, row.to_numpy(zero_copy_only=False).tolist(), starts)
-            total += _mixed_sum(np.fromiter(crcs, np.uint64, rows.stop - rows.start))
-        return Digest(len(self), total % MODULUS)
-
-
-def _mixed_sum(crcs: Any) -> int:
-    """The sum of `digest.mixed` of each, modulo 2**64."""
-    for multiplier in MIX_MULTIPLIERS:
-        crcs = (crcs ^ (crcs >> np.uint64(MIX_SHIFT))) * np.uint64(multiplier)
-    return int((crcs ^ (crcs >> np.uint64(MIX_SHIFT))).sum(dtype=np.uint64))
-
-
-def _without_nulls(column: pa.Array) -> pa.Array:
-    return column.fill_null(digests.NULL) if column.null_count else column
+        """As `DigestedRows.digest`."""
+        columns, rows = self._encoded.columns, slice(self._first, self._end)
+        headers = None
+        if columns.headers is not None:
+            has_headers = pa.array(header_counts(columns.headers[rows]) > 0)
+            headers = pc.if_else(has_headers, self._encoded.tails[rows], pa.scalar(b"", self._encoded.kind))
+        keys = None if columns.keys is None else columns.keys[rows]
+        return digest_of_columns(topic, keys, columns.values[rows], headers)
 
 
 def _objects(column: pa.Array) -> list[bytes | None]:

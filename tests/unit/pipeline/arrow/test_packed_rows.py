@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.pipeline.arrow_rows import Given, arrow_batch, packed_batches, packed_rows, plain_batches, records_of
 
+from oncelog_pipeline.arrow import row_digest
 from oncelog_pipeline.arrow.packed_rows import PIECE, EncodedColumns, PackedRows
 from oncelog_pipeline.arrow.record_columns import record_columns
 from oncelog_pipeline.sink.digest import digest_of
@@ -75,11 +76,14 @@ def test_no_room_is_no_record(room: int) -> None:
     assert len(rows.pack(0, NOW, 1, NOW, 10).timestamps_ms) == 1
 
 
-@given(ROWS, COLUMNS)
-@examples(60)
-def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str]) -> None:
+@given(ROWS, COLUMNS, st.sampled_from([0, 60, 10_000]), st.booleans())
+@examples(100)
+def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str], large: int, is_large: bool) -> None:
+    """Whichever fields count as large."""
     rows = rows * 2
-    found = packed_rows(rows, columns).digest("orders")
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(row_digest, "LARGE", large)
+        found = packed_rows(rows, columns, is_large=is_large, skipped=1).digest("orders")
     assert found == digest_of(
         "orders",
         [row.value for row in rows],
@@ -89,9 +93,13 @@ def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str]
 
 
 def test_the_digest_of_more_rows_than_a_piece() -> None:
-    rows = [Given(b"%d" % number, b"k%d" % number, [("h", b"%d" % number)]) for number in range(2 * PIECE + 3)]
-    part = PackedRows(EncodedColumns(record_columns(arrow_batch(rows, ["key", "headers"]))), 2, 2 * PIECE + 1)
-    values, keys, headers = zip(*[row[:3] for row in rows[2 : 2 * PIECE + 1]], strict=True)
+    rows = [
+        Given(b"%d" % number, b"k%d" % number, [("h", b"%d" % number)]) for number in range(2 * row_digest.PIECE + 3)
+    ]
+    part = PackedRows(
+        EncodedColumns(record_columns(arrow_batch(rows, ["key", "headers"]))), 2, 2 * row_digest.PIECE + 1
+    )
+    values, keys, headers = zip(*[row[:3] for row in rows[2 : 2 * row_digest.PIECE + 1]], strict=True)
     assert part.digest("t") == digest_of("t", values, keys, headers)
 
 
