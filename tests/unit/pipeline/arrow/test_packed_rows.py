@@ -93,13 +93,10 @@ def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str]
 
 
 def test_the_digest_of_more_rows_than_a_piece() -> None:
-    rows = [
-        Given(b"%d" % number, b"k%d" % number, [("h", b"%d" % number)]) for number in range(2 * row_digest.PIECE + 3)
-    ]
-    part = PackedRows(
-        EncodedColumns(record_columns(arrow_batch(rows, ["key", "headers"]))), 2, 2 * row_digest.PIECE + 1
-    )
-    values, keys, headers = zip(*[row[:3] for row in rows[2 : 2 * row_digest.PIECE + 1]], strict=True)
+    end = 2 * row_digest.PIECE + 1
+    rows = [Given(b"%d" % number, b"k%d" % number, [("h", b"%d" % number)]) for number in range(end + 2)]
+    part = PackedRows(EncodedColumns(record_columns(arrow_batch(rows, ["key", "headers"]))), 2, end)
+    values, keys, headers = zip(*[row[:3] for row in rows[2:end]], strict=True)
     assert part.digest("t") == digest_of("t", values, keys, headers)
 
 
