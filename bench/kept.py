@@ -115,17 +115,14 @@ PAGE: Final[Mapping[str, list[Line]]] = {
                 ("source, a short AvailableNow query, 4 partitions", "short AvailableNow query, 100 B, 4 partitions"),
             )
         ),
-        Line(
-            "sink, exactly once (beside at least once)",
-            "sink, 100 B, whole tree: exactly once",
-            "at least once",
-            "sink, 100 B, whole tree: at least once",
-        ),
-        Line(
-            "sink, at least once",
-            "sink, 100 B, whole tree: at least once",
-            "Spark's connector",
-            "sink, 100 B, whole tree: Spark's connector",
+        *(
+            Line(
+                f"sink, exactly once, {what}", f"{row}: exactly once", "Spark's connector", f"{row}: Spark's connector"
+            )
+            for what, row in (
+                ("no keys, 4 partitions", "sink, 100 B, no keys, 4 partitions"),
+                ("keys, 16 partitions", "sink, 100 B, keys, 16 partitions"),
+            )
         ),
     ],
     "The client beside others (records of 100 B, our broker)": [

@@ -34,6 +34,7 @@ import library_clients as libraries  # noqa: E402
 import producers as many  # noqa: E402
 import spark  # noqa: E402
 import spark_latency  # noqa: E402
+import spark_sink  # noqa: E402
 import spark_source  # noqa: E402
 import tls_cost  # noqa: E402
 import transactions  # noqa: E402
@@ -225,6 +226,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
     "spark": lambda table, scale: spark.measure(table.add, scale),
     "latency": lambda table, scale: spark_latency.measure(table.add, scale),
+    "spark-sink": lambda table, scale: spark_sink.measure(table.add, scale),
     "spark-source": lambda table, scale: spark_source.measure(table.add, scale),
 }
 """Parts that start what they need."""

@@ -1,17 +1,15 @@
-"""Rows per CPU second of a whole Spark: the JVM and all its Python processes, but not the broker.
+"""How long one small batch of a stream takes with Spark, by what it is written to.
 
-The sink, 100 B and 1 KB, ours and Spark's own connector in turns in one session; the median of five rounds counts
-(`spark_turns.py`). The source has a part of its own, `spark_source.py`.
+The source (`spark_source.py`), the sink (`spark_sink.py`) and latency (`spark_latency.py`) have parts of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from typing import Any, Final
 
-from spark_turns import rates, session, tree_of
+from spark_turns import session
 from table import Add
 
 from oncelog import Admin, NewTopic, Producer
@@ -24,40 +22,7 @@ def measure(add: Add, scale: int) -> None:
     with session() as found:
         if found is None:
             return
-        for size, rows in ((100, 200_000 // scale), (1000, 40_000 // scale)):
-            _sink(add, found.spark, found.address, size, rows, has_peer=found.has_peer)
         _micro_batches(add, found.spark, found.address, found.directory, 12 // scale + 2)
-
-
-def _sink(add: Add, spark: Any, address: str, size: int, rows: int, *, has_peer: bool) -> None:
-    table = spark.range(0, rows, 1, PARTITIONS).selectExpr(f"rpad(cast(id as string), {size}, 'x') as value")
-
-    def write(name: str, **options: str) -> Callable[[], None]:
-        topic = f"sink-{uuid.uuid4().hex[:8]}"
-        asyncio.run(_create(address, topic))
-        given = {"kafka.bootstrap.servers": address, "topic": topic} | options
-        return lambda: table.write.format(name).options(**given).mode("append").save()
-
-    ways = {
-        "nothing": lambda: table.write.format("noop").mode("overwrite").save(),
-        "nothing, in Python": lambda: table.write.format("python-noop").mode("append").save(),
-        "exactly once": write("oncelog"),
-        "at least once": write("oncelog", delivery="at-least-once"),
-    }
-    if has_peer:
-        ways["Spark's connector"] = write("kafka")
-    found = _rates(spark, ways, rows)
-    for name, rate in found.items():
-        add(f"sink, {size} B, whole tree: {name}", rate, "rows/CPU s")
-    add(
-        f"sink, {size} B: exactly once to at least once",
-        found["exactly once"] / found["at least once"],
-        "ratio",
-        at_least=0.85,
-    )
-    if has_peer:
-        ratio = found["at least once"] / found["Spark's connector"]
-        add(f"sink, {size} B: at least once to Spark's connector", ratio, "ratio", at_least=1)
 
 
 def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: int) -> None:
@@ -99,10 +64,6 @@ def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: in
         add(f"one micro-batch of 20 rows: {name}", taken, "ms")
     more = best["exactly once"] - best["a sink in Python that does nothing"]
     add("one micro-batch of 20 rows: what exactly once adds to the Python API", more, "ms", at_most=150)
-
-
-def _rates(spark: Any, ways: dict[str, Callable[[], None]], rows: int) -> dict[str, float]:
-    return rates(tree_of(spark), ways, rows)
 
 
 async def _create(address: str, topic: str) -> None:

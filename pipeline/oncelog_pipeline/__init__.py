@@ -5,6 +5,7 @@ security/ truststores, keystores and tokens
 options/  what a user sets
 source/   reading topics
 sink/     writing to topics exactly once
+arrow/    rows in Arrow's form to record batches
 values/   bytes as columns: JSON and Avro
 spark/    what Spark calls
 metrics/  metrics of streaming queries, for Prometheus and the console

@@ -4,6 +4,7 @@ partitioner.py           (pure) which partition a record goes to
 batch.py                 (pure) records of one partition that travel together, and who waits for them
 column_waiter.py         (pure) one future for the many records of a column
 columns.py               (pure) such records into their batches, many at once
+packable_rows.py         (pure) records that encode themselves, into their batches
 record_metadata.py       (pure) where a record went
 accumulator.py           (pure) batches per partition: order, readiness, what they take of buffer.memory
 sender.py                batches to their leaders, answers back to the batches

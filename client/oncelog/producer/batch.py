@@ -14,6 +14,7 @@ from oncelog_protocol.producer_id import NO_IDENTITY
 from oncelog_protocol.records.batch import NO_SEQUENCE, Buffer, RecordBatch
 from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression
+from oncelog_protocol.records.packing import Packed
 from oncelog_protocol.records.record import read_records
 from oncelog_protocol.records.sequence import increment_sequence
 
@@ -109,6 +110,14 @@ class ProducerBatch:
         self.waiters += repeat(waiter, count)
         self.has_columns = True
         return count
+
+    def extend_packed(self, pack_more: Callable[[int, int, int], Packed], waiter: ColumnWaiter) -> int:
+        """How many records were added: those that `pack_more` encodes, as the builder calls it."""
+        timestamps = self.builder.extend_packed(pack_more)
+        self.timestamps += timestamps
+        self.waiters += repeat(waiter, len(timestamps))
+        self.has_columns = True
+        return len(timestamps)
 
     def close(self, compression: Compression) -> None:
         """Take no more records. Does nothing the second time."""

@@ -33,6 +33,7 @@ from oncelog.producer.batch import ProducerBatch, Waiter
 from oncelog.producer.column_waiter import ColumnWaiter
 from oncelog.producer.columns import MAX_TIMESTAMP, NO_HEADERS, Columns, Row, hand_over
 from oncelog.producer.coordinator_calls import CoordinatorCalls
+from oncelog.producer.packable_rows import HandOver, PackableRows, all_columns, hand_over_packed
 from oncelog.producer.partitioner import StickyPartition, partition_for_key
 from oncelog.producer.producer_ids import ProducerIds
 from oncelog.producer.record_metadata import RecordMetadata
@@ -313,15 +314,31 @@ class Producer(Opened):
             return await self.spans.send_columns(self.send_columns, *told, keys=keys, timestamps_ms=timestamps_ms)
         columns = Columns(values, keys, timestamps_ms, headers)
         columns.check()
+        return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
+        """As `send_columns`, for records that are no Python objects, and encode themselves (a table of Arrow). See
+        `oncelog.producer.packable_rows.PackableRows` for what `rows` must have.
+
+        With `tracing` an object is made of each record nevertheless, as it has headers then.
+        """
+        if self.spans is not None:
+            values, keys, timestamps_ms, headers = all_columns(rows)
+            return await self.send_columns(topic, partition, values, keys, timestamps_ms=timestamps_ms, headers=headers)
+        return await self._send_many(topic, partition, len(rows), partial(hand_over_packed, rows))
+
+    async def _send_many(
+        self, topic: str, partition: int, count: int, hand_over: HandOver
+    ) -> asyncio.Future[RecordMetadata]:
         route = self._routes.get(topic)
         if route is None or not 0 <= partition < route.count:
             with self._record_waits():
                 route = await self._route(topic, partition)
         if self._manager is not None:
             self._manager.check_in_transaction()
-        waiter = ColumnWaiter(self._create_future(), len(values))
+        waiter = ColumnWaiter(self._create_future(), count)
         try:
-            await hand_over(columns, now_ms(), route.queues[partition], waiter, self._begin_batch_of_column)
+            await hand_over(now_ms(), route.queues[partition], waiter, self._begin_batch_of_column)
         except BaseException:
             waiter.future.cancel()  # nobody will have it
             raise

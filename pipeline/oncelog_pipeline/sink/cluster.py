@@ -29,7 +29,7 @@ from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
 from oncelog_pipeline.opening import opened
-from oncelog_pipeline.sink.digest import NOTHING, Digest, RowCounter, digest_of
+from oncelog_pipeline.sink.digest import NOTHING, Digest, DigestedRows, RowCounter, digest_of
 from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import Marker, Superseded
 from oncelog_pipeline.sink.orphans import Kept
@@ -97,17 +97,10 @@ class RowProducer:
         if self._first is None:
             self._first = future
 
-    async def send_columns(
-        self,
-        topic: str,
-        partition: int,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None = None,
-        **options: Any,
-    ) -> None:
-        """As `Producer.send_columns`. Raises KafkaError."""
-        self.digest = self.digest.plus(digest_of(topic, values, keys, options.get("headers")))
-        future = await self.producer.send_columns(topic, partition, values, keys, **options)
+    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
+        """As `Producer.send_packed`. Raises KafkaError."""
+        self.digest = self.digest.plus(rows.digest(topic))
+        future = await self.producer.send_packed(topic, partition, rows)
         if self._first is None:
             self._first = future
 

@@ -1,23 +1,35 @@
 """What a task's rows were, in two numbers, so that a replay of a decided batch can be compared with what was decided.
 
-A digest is how many rows there were, and the sum, modulo 2**64, of a 32-bit hash of topic, key, value and headers over
-all rows. It does not depend on the order of the rows, nor on the tasks among which they are divided: digests of tasks
-add up to that of the batch. Partition and timestamp are left out: where a row goes without a key, and when it was sent,
-may differ in a replay that brings the same rows.
+A digest is how many rows there were, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
+rows: their CRC32C, mixed. Unmixed the sums of many different rows would be equal: each bit of a CRC is a parity of the
+row's bits, so over a range of numbers each of them is set in half of the rows, whichever range it is.
 
-It finds mistakes, not forgeries. The hash is CRC32C, as it is there and costs a tenth of a microsecond for each field.
+A digest does not depend on the order of the rows, nor on the tasks among which they are divided: digests of tasks add
+up to that of the batch. Partition and timestamp are left out: where a row goes without a key, and when it was sent, may
+differ in a replay that brings the same rows.
+
+It finds mistakes, not forgeries. CRC32C is there, and costs a tenth of a microsecond for each field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import repeat
+from operator import xor
+from typing import Any, Final, NamedTuple, Protocol
 
+from oncelog.producer.packable_rows import PackableRows
 from oncelog_protocol.crc import crc32c
+from oncelog_protocol.records.batch import Buffer
+from oncelog_protocol.records.builder import HeaderSequence, encode_headers
 
 MODULUS: Final = 2**64
 NULL: Final = b"\x00null\xff"
 """Stands for a null, which is not the same as an empty field. A field with just these bytes counts as null."""
+MIX_SHIFT: Final = 33
+MIX_MULTIPLIERS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
+"""Of MurmurHash3's last step (fmix64), after which each bit of a number depends on all of its bits, and not by parity
+alone."""
 
 
 class Digest(NamedTuple):
@@ -42,31 +54,48 @@ def digest_sum(digests: Iterable[Digest]) -> Digest:
 
 def digest_of(
     topic: str,
-    values: Sequence[bytes | None],
-    keys: Sequence[bytes | None] | None = None,
-    headers: Sequence[Sequence[tuple[str, bytes | None]]] | None = None,
+    values: Sequence[Buffer | None],
+    keys: Sequence[Buffer | None] | None = None,
+    headers: Sequence[HeaderSequence] | None = None,
 ) -> Digest:
     """The digest of rows of one topic. `keys` and `headers`: one for each value, or None where no row has any."""
-    started = crc32c(topic.encode())
-    hashes: Iterable[int]
-    if keys is None:
-        # The topic's hash goes in front of each row's; one key for all rows is cheaper than a list of them.
-        hashes = [crc32c(value, started) for value in _without_nulls(values)]
-    else:
-        # The length tells where the key ends and the value begins.
-        fronts = [crc32c(key, started ^ len(key)) for key in _without_nulls(keys)]
-        hashes = map(crc32c, _without_nulls(values), fronts)
+    fronts: Iterable[int] = repeat(started(topic))
+    if keys is not None:
+        known = _without_nulls(keys)
+        fronts = map(crc32c, known, map(xor, fronts, map(len, known)))
+    crcs: Iterable[int] = map(crc32c, _without_nulls(values), fronts)
     if headers is not None:
-        hashes = map(_with_headers, hashes, headers)
-    return Digest(len(values), sum(hashes) % MODULUS)
+        crcs = map(_with_headers, crcs, headers)
+    return Digest(len(values), sum(map(mixed, crcs)) % MODULUS)
 
 
-def _without_nulls(fields: Sequence[bytes | None]) -> Sequence[bytes]:
+def started(topic: str) -> int:
+    """Where the CRC of a row of the topic begins: with its value, or, after an exclusive or with the length of its key
+    (which tells where the key ends and the value begins), with its key and then its value."""
+    return crc32c(topic.encode())
+
+
+def _with_headers(crc: int, headers: HeaderSequence) -> int:
+    """The CRC of a row goes on with its headers, as they are in the record; one without any ends before."""
+    return crc32c(encode_headers(headers), crc) if headers else crc
+
+
+def mixed(crc: int) -> int:
+    """The hash of a row, from its CRC."""
+    for multiplier in MIX_MULTIPLIERS:
+        crc = (crc ^ (crc >> MIX_SHIFT)) * multiplier % MODULUS
+    return crc ^ (crc >> MIX_SHIFT)
+
+
+class DigestedRows(PackableRows, Protocol):
+    """Rows that encode themselves, and know their digest."""
+
+    def digest(self, topic: str) -> Digest:
+        """As `digest_of` their columns."""
+
+
+def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
     return [NULL if field is None else field for field in fields]
-
-
-def _with_headers(found: int, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    return crc32c(repr(list(headers)).encode(), found) if headers else found
 
 
 class RowCounter:
@@ -81,16 +110,9 @@ class RowCounter:
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
 
-    async def send_columns(
-        self,
-        topic: str,
-        partition: int,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None = None,
-        **options: Any,
-    ) -> None:
-        """As `RowProducer.send_columns`."""
-        self.digest = self.digest.plus(digest_of(topic, values, keys, options.get("headers")))
+    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
+        """As `RowProducer.send_packed`."""
+        self.digest = self.digest.plus(rows.digest(topic))
 
     async def partition_count(self, topic: str) -> int:
         """Where rows would go is of no interest."""

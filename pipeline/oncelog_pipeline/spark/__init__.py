@@ -1,4 +1,4 @@
-"""What Spark calls: `format("oncelog")`. All that knows PySpark and Arrow is in this room.
+"""What Spark calls: `format("oncelog")`. All that knows PySpark is in this room.
 
 data_source.py     the source and sink that Spark finds by its name
 stream_reader.py   reading as a stream: where a batch ends, and what its tasks read
@@ -12,7 +12,7 @@ record_arrays.py   the records of many batches as arrays, in steps of numpy
 writers.py         writing as a stream and as a batch: tasks, commit, abort
 identity.py        which batch, task and attempt this is
 row_sender.py      the rows of a task, each to its topic and partition
-sink_columns.py    what a table may have of columns, and Arrow batches as columns of records
+sink_columns.py    what a table may have of columns
 pyspark_api.py     which classes of PySpark's there are, by its version
 connections.py     what a worker process keeps from call to call
 quick_start.py     a task's rows arrive without a delay of 40 ms

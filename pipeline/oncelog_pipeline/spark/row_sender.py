@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
 from oncelog import Producer, RecordMetadata
-from oncelog.producer.partitioner import partition_for_key
-from oncelog_pipeline.spark.sink_columns import RecordColumns, record_columns
+from oncelog_pipeline.sink.digest import DigestedRows
+
+if TYPE_CHECKING:
+    from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 256 * 1024
 """batch.size where it is not set: a task has many rows at once, and nobody who waits for one of them."""
@@ -29,9 +31,7 @@ class Sender(Protocol):
 
     async def partition_count(self, topic: str) -> int: ...
 
-    async def send_columns(
-        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
-    ) -> None: ...
+    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None: ...
 
 
 def first_partition(task: int, batch: int, count: int) -> int:
@@ -51,11 +51,9 @@ class PlainSender:
         self.producer = producer
         self._sent: list[asyncio.Future[RecordMetadata]] = []
 
-    async def send_columns(
-        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
-    ) -> None:
-        """As `Producer.send_columns`. Raises KafkaError."""
-        self._sent.append(await self.producer.send_columns(topic, partition, values, *columns, **options))
+    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
+        """As `Producer.send_packed`. Raises KafkaError."""
+        self._sent.append(await self.producer.send_packed(topic, partition, rows))
 
     async def partition_count(self, topic: str) -> int:
         """Raises KafkaError."""
@@ -83,6 +81,9 @@ class RowSender:
 
     async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Raises BadRow, KafkaError, and what the iterator raises."""
+        # Here, since only tasks need it: to import Arrow's functions takes 30 ms of each process that plans a query.
+        from oncelog_pipeline.arrow.record_columns import record_columns
+
         loop = asyncio.get_running_loop()
         # The next batch comes from the JVM when it likes; meanwhile the loop has to send those before.
         while (batch := await loop.run_in_executor(None, next, batches, None)) is not None:
@@ -91,44 +92,26 @@ class RowSender:
 
     async def send(self, columns: RecordColumns) -> None:
         """Raises BadRow, KafkaError."""
+        from oncelog_pipeline.arrow.splitting import by_partition, partitions
+
         for topic, rows in self._by_topic(columns):
-            for partition, part in self._by_partition(columns, rows, await self._count(topic)):
-                chosen = columns if part is None else columns.only(part)
-                options = {"headers": chosen.headers, "timestamps_ms": chosen.timestamps_ms}
-                await self._sender.send_columns(topic, partition, chosen.values, chosen.keys, **options)
+            count = await self._count(topic)
+            sticky = (first_partition(self._task, self._batch, count) + self._turn) % count
+            chosen = partitions(rows, count, sticky, ignores_keys=self._ignores_keys)
+            for partition, part in by_partition(rows, chosen):
+                await self._sender.send_packed(topic, partition, part)
         self._turn += 1
 
-    def _by_topic(self, columns: RecordColumns) -> list[tuple[str, range | list[int]]]:
-        """Which rows go to which topic. Raises BadRow."""
-        everything = range(len(columns.values))
-        if self._topic is not None:
-            return [(self._topic, everything)]
-        rows: dict[str, list[int]] = {}
-        for row, topic in enumerate(columns.topics or ()):
-            if topic is None:
-                raise BadRow('a row has a null in the column "topic", and there is no option "topic"')
-            rows.setdefault(topic, []).append(row)
-        return list(rows.items())
+    def _by_topic(self, columns: RecordColumns) -> Iterable[tuple[str, RecordColumns]]:
+        """Raises BadRow."""
+        from oncelog_pipeline.arrow.splitting import NoTopic, by_topic
 
-    def _by_partition(
-        self, columns: RecordColumns, rows: range | list[int], count: int
-    ) -> list[tuple[int, list[int] | None]]:
-        """Which of these rows go to which partition; None for all rows that there are."""
-        sticky = (first_partition(self._task, self._batch, count) + self._turn) % count
-        is_everything = len(rows) == len(columns.values)
-        keys = None if self._ignores_keys else columns.keys
-        if keys is None and columns.partitions is None:
-            return [(sticky, None if is_everything else list(rows))]
-        found: dict[int, list[int]] = {}
-        for row in rows:
-            partition = None if columns.partitions is None else columns.partitions[row]
-            if partition is None:
-                key = None if keys is None else keys[row]
-                partition = sticky if key is None else partition_for_key(key, count)
-            found.setdefault(partition, []).append(row)
-        if len(found) == 1 and is_everything:
-            return [(next(iter(found)), None)]
-        return list(found.items())
+        if self._topic is not None:
+            return [(self._topic, columns)]
+        try:
+            return list(by_topic(columns))
+        except NoTopic as error:
+            raise BadRow('a row has a null in the column "topic", and there is no option "topic"') from error
 
     async def _count(self, topic: str) -> int:
         """How many partitions a topic has. Raises KafkaError."""

@@ -69,8 +69,11 @@ class Writer(QuickStart):
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))
-            return Told(None)
-        return Told(connections().run(self._write(self.batch(), attempt, iterator)))
+            told = Told(None)
+        else:
+            told = Told(connections().run(self._write(self.batch(), attempt, iterator)))
+        freeze_modules()
+        return told
 
     async def _write(self, batch: Batch, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> TaskMessage:
         async def write(producer: RowProducer | RowCounter) -> None:

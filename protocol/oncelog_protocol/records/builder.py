@@ -6,7 +6,7 @@ with the producer's stamp and the CRC: that alone is what a new stamp costs (S21
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from oncelog_protocol.records.batch import (
@@ -26,7 +26,7 @@ from oncelog_protocol.records.batch import (
     batch_crc,
 )
 from oncelog_protocol.records.compression import Compression, compress
-from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, pack
+from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed, pack
 from oncelog_protocol.records.record import Record
 from oncelog_protocol.records.varint import encode_varint, encode_varlong
 
@@ -65,7 +65,7 @@ def encode_record(
     small = SMALL_VARINTS
     offset_part = small[offset_delta] if 0 <= offset_delta < SMALL else encode_varint(offset_delta)
     timestamp_part = small[timestamp_delta] if 0 <= timestamp_delta < SMALL else encode_varlong(timestamp_delta)
-    headers_part = _encode_headers(headers) if headers else NO_HEADERS
+    headers_part = encode_headers(headers) if headers else NO_HEADERS
     length = 1 + len(timestamp_part) + len(offset_part) + len(headers_part)
     if key is None:
         key, key_part = b"", NULL
@@ -87,7 +87,8 @@ def encode_record(
     )
 
 
-def _encode_headers(headers: HeaderSequence) -> bytes:
+def encode_headers(headers: HeaderSequence) -> bytes:
+    """The end of a record: how many headers there are, and each of them."""
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
@@ -170,6 +171,22 @@ class RecordBatchBuilder:
         if count and timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
         return count
+
+    def extend_packed(self, pack_more: Callable[[int, int, int], Packed]) -> Sequence[int]:
+        """Add records that somebody else encodes, after others, and return their timestamps: none where there is no
+        more room.
+
+        `pack_more` gets the offset delta of the first record, the batch's base timestamp (ms) and the room (bytes), and
+        encodes as many records as fit.
+        """
+        assert not self._is_closed, "a closed batch takes no records"
+        assert self.records_count, "the first record may be larger than the batch: append it"
+        packed = pack_more(self.records_count, self.base_timestamp, self._size_limit - len(self._buffer))
+        if packed.timestamps_ms:
+            self._buffer += packed.data
+            self.records_count += len(packed.timestamps_ms)
+            self.max_timestamp = max(self.max_timestamp, packed.max_timestamp_ms)
+        return packed.timestamps_ms
 
     def close(self, compression: Compression = Compression.NONE, level: int | None = None) -> None:
         """Take no more records, and compress what is there. Needs no event loop: may run in a worker thread."""

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import accumulate, chain, repeat
 from operator import add
-from typing import Final
+from typing import Final, NamedTuple
 
+from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.varint import ONE_BYTE, TWO_BYTES, encode_varint, encode_varlong
 
 NULL: Final = encode_varint(-1)
@@ -19,6 +20,16 @@ NO_HEADERS: Final = encode_varint(0)
 ATTRIBUTES: Final = b"\x00"
 _WIDTHS: Final = (ONE_BYTE, TWO_BYTES, 1 << 20, 1 << 27, 1 << 31)
 """From each of these on an offset takes a byte more."""
+
+
+class Packed(NamedTuple):
+    """Records as they lie in a batch, one after another."""
+
+    data: Buffer
+    timestamps_ms: Sequence[int]
+    """One for each record, in order. Empty where the batch had no room for the first record."""
+    max_timestamp_ms: int
+    """The largest of them; of no meaning where there is none."""
 
 
 def pack(

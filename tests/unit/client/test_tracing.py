@@ -20,6 +20,7 @@ from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from tests.support.fake_transactions import FakeCoordinator
+from tests.support.self_encoding_rows import Rows
 from tests.support.transactional_producers import GROUP, started
 
 from oncelog import Consumer, Producer, TopicPartition
@@ -192,6 +193,16 @@ async def test_columns_have_one_span_and_its_context_in_each_record(fake_broker:
     assert told_of(plain)["messaging.batch.message_count"] == 3
     assert told_of(plain)["messaging.kafka.offset"] == 0
     assert told_of(refused)["error.type"] == "ValueError"
+
+
+async def test_records_that_encode_themselves_have_one_span_too(fake_broker: Any, traces: Traces) -> None:
+    async with Producer(fake_broker.address, tracing=traces.tracing) as producer:
+        await (await producer.send_packed("topic", 0, Rows([b"a", b"b", b"c"])))
+    (span,) = traces.named("send topic")
+    written = fake_broker.records()
+    assert [bytes(each.value) for each in written] == [b"a", b"b", b"c"]
+    assert {carried_by(each)["traceparent"].split("-")[2] for each in written} == {f"{context_of(span).span_id:016x}"}
+    assert told_of(span)["messaging.batch.message_count"] == 3
 
 
 async def test_what_fails_ends_its_span_with_the_error(fake_broker: Any, traces: Traces) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -49,3 +52,10 @@ def test_a_topic_is_not_overwritten() -> None:
         source.writer(VALUE, overwrite=True)
     OncelogDataSource({**SERVERS, "topic": "a", "writeId": "a"}).writer(VALUE, overwrite=False)
     source.streamWriter(VALUE, overwrite=True)  # output mode complete: each batch appends its whole result
+
+
+def test_planning_a_query_does_not_import_what_only_tasks_need() -> None:
+    """Spark starts a process for each kind of planning, and each of them would spend 30 ms on it."""
+    program = "import sys, oncelog_pipeline.spark.data_source; print('pyarrow.compute' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"

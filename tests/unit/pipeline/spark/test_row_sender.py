@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +13,8 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
-from oncelog_pipeline.spark.row_sender import RowSender, first_partition
+from oncelog_pipeline.sink.digest import DigestedRows
+from oncelog_pipeline.spark.row_sender import BadRow, RowSender, first_partition
 
 PARTITIONS = 4
 
@@ -28,10 +28,8 @@ class Sent:
     async def partition_count(self, topic: str) -> int:
         return PARTITIONS
 
-    async def send_columns(
-        self, topic: str, partition: int, values: Sequence[bytes | None], *columns: Any, **options: Any
-    ) -> None:
-        self.rows[partition] += len(values)
+    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
+        self.rows[partition] += len(rows)
 
 
 def sent(
@@ -75,3 +73,12 @@ def test_an_attempt_and_a_replay_go_where_the_first_one_went() -> None:
 def test_keys_decide_unless_they_are_ignored() -> None:
     assert len({tuple(sent(0, batch, key=b"k")) for batch in range(8)}) == 1
     assert len({tuple(sent(0, batch, key=b"k", ignores_keys=True)) for batch in range(8)}) > 1
+
+
+def test_a_row_without_a_topic_is_refused_before_any_is_sent() -> None:
+    found = Sent()
+    topics = pa.array(["t", None], pa.string())
+    table = pa.record_batch({"value": pa.array([b"v", b"w"], pa.binary()), "topic": topics})
+    with pytest.raises(BadRow, match='a null in the column "topic"'):
+        asyncio.run(RowSender(found, None, 0, 0).send_all(iter([table])))
+    assert not found.rows

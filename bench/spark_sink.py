@@ -1,0 +1,83 @@
+"""The sink beside Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
+
+Four tables of generated rows: of 100 B without keys to 4 partitions, with keys to 16, and the same with 1 KB. What
+generates them ("nothing") and what Spark takes to bring them to Python ("nothing, in Python") are rows of their own, as
+they are in all others and nothing can be done about them here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from spark_turns import CONNECTOR, rates, session, tree_of
+from table import Add
+
+from oncelog import Admin, NewTopic
+
+TASKS: Final = 4
+ROWS: Final = {100: 300_000, 1000: 80_000}
+"""By the size of a value in bytes."""
+PARTITIONS: Final = {False: 4, True: 16}
+"""By whether rows have keys."""
+WARM_UPS: Final = 2
+"""The JVM compiles what it runs often: the first rounds of either side are slower."""
+EXACTLY_ONCE: Final = "exactly once"
+AT_LEAST_ONCE: Final = "at least once"
+GOAL: Final = 1.0
+"""Ratio to Spark's connector."""
+COST_OF_ONCE: Final = 0.85
+"""Ratio of exactly once to at least once."""
+TOPIC_CONFIGS: Final = {"retention.bytes": "50000000", "segment.bytes": "20000000"}
+"""Of each partition: so that some gigabytes in all rounds do not fill the disk."""
+
+
+def measure(add: Add, scale: int) -> None:
+    with session() as found:
+        if found is not None:
+            _measure(add, found.spark, found.address, scale, has_peer=found.has_peer)
+
+
+def _measure(add: Add, spark: Any, address: str, scale: int, *, has_peer: bool) -> None:
+    """`has_peer`: whether the session has Spark's connector."""
+    tree = tree_of(spark)
+    for size, all_rows in ROWS.items():
+        for has_keys, partitions in PARTITIONS.items():
+            rows = all_rows // scale
+            table = _table(spark, size, rows, has_keys=has_keys)
+            what = f"sink, {size} B, {'keys' if has_keys else 'no keys'}, {partitions} partitions"
+            found = rates(tree, _ways(table, address, partitions, has_peer=has_peer), rows, warm_ups=WARM_UPS)
+            for name, rate in found.items():
+                add(f"{what}: {name}", rate, "rows/CPU s")
+            add(f"{what}: to at least once", found[EXACTLY_ONCE] / found[AT_LEAST_ONCE], "ratio", at_least=COST_OF_ONCE)
+            for name in (EXACTLY_ONCE, AT_LEAST_ONCE) if has_peer else ():
+                add(f"{what}: {name}, to {CONNECTOR}", found[name] / found[CONNECTOR], "ratio", at_least=GOAL)
+
+
+def _table(spark: Any, size: int, rows: int, *, has_keys: bool) -> Any:
+    value = f"concat(lpad(cast(id as string), 8, '0'), repeat('x', {size - 8})) as value"
+    keys = ["cast(id as string) as key"] if has_keys else []
+    return spark.range(0, rows, 1, TASKS).selectExpr(*keys, value)
+
+
+def _ways(table: Any, address: str, partitions: int, *, has_peer: bool) -> dict[str, Callable[[], None]]:
+    def write(name: str, **options: str) -> Callable[[], None]:
+        topic = f"sink-{uuid.uuid4().hex[:8]}"
+        asyncio.run(_create(address, topic, partitions))
+        given = {"kafka.bootstrap.servers": address, "topic": topic} | options
+        return lambda: table.write.format(name).options(**given).mode("append").save()
+
+    ways = {
+        "nothing": lambda: table.write.format("noop").mode("overwrite").save(),
+        "nothing, in Python": lambda: table.write.format("python-noop").mode("append").save(),
+        EXACTLY_ONCE: write("oncelog"),
+        AT_LEAST_ONCE: write("oncelog", delivery="at-least-once"),
+    }
+    return ways | ({CONNECTOR: write("kafka")} if has_peer else {})
+
+
+async def _create(address: str, topic: str, partitions: int) -> None:
+    async with Admin(address) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, configs=TOPIC_CONFIGS)])

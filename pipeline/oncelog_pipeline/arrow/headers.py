@@ -1,0 +1,57 @@
+"""A column of headers as the ends of records: `oncelog_protocol.records.builder.encode_headers`, for all rows at once.
+
+The column is Spark's array<struct<key: string, value: binary>>. All headers of all rows are encoded one after another;
+since those of one row are neighbours, the row's headers are a slice of that, and only their number goes in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelog_pipeline.arrow.buffers import sizes_of, starts_of
+from oncelog_pipeline.arrow.varints import joined, varints
+from oncelog_protocol.records.columns import NO_HEADERS
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+def check_headers(column: pa.Array) -> None:
+    """Raises ValueError for a header without a name."""
+    names, _ = column.flatten().flatten()
+    if names.null_count:
+        raise ValueError('column "headers": a header without a key (null)')
+
+
+def encoded_headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The end of each row's record, a value of `kind`: pa.binary() or pa.large_binary()."""
+    names, values = (each.cast(kind) for each in column.flatten().flatten())
+    counts = header_counts(column)
+    each_header = pc.binary_join_element_wise(
+        joined([varints(sizes_of(names))], len(names), kind),
+        names,
+        joined([varints(sizes_of(values))], len(values), kind),
+        values,
+        pa.scalar(b"", kind),
+        null_handling="replace",
+    )
+    bounds: Any = np.zeros(len(column) + 1, np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    size: Any = np.int64 if kind == pa.large_binary() else np.int32
+    ends = starts_of(each_header)[bounds].astype(size)
+    of_rows = pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(ends), each_header.buffers()[2]])
+    return pc.binary_join_element_wise(joined([varints(counts)], len(column), kind), of_rows, pa.scalar(b"", kind))
+
+
+def header_counts(column: pa.Array) -> Any:
+    """How many headers each row has, none where it has a null: an array of int64."""
+    return pc.fill_null(column.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def headers_of_row(found: list[dict[str, Any]] | None) -> Headers:
+    """The headers of one row, as `to_pylist` and `as_py` have them."""
+    return [(header["key"], header["value"]) for header in found] if found else NO_HEADERS

@@ -1,0 +1,64 @@
+"""The partition of each key of a column, as Java's producer and `oncelog.producer.partitioner` choose it.
+
+All keys are hashed side by side: a step takes the next four bytes of each key that has so many left. Keys longer than
+LONGEST are hashed one by one, since one of them would take as many steps as it has words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from oncelog.producer.partitioner import MULTIPLIER, SEED, SHIFT, SIGN_MASK, murmur2
+from oncelog_pipeline.arrow.buffers import content_of, starts_of
+
+LONGEST: Final = 128
+"""Bytes of a key that is hashed together with others."""
+WORD: Final = 4
+TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
+"""What of the last word belongs to a key, by how many bytes of it are left."""
+
+
+def partitions_of_keys(keys: pa.Array, count: int) -> Any:
+    """Of each key (binary or large_binary, null for none) its partition of `count`: an array of int64, of no meaning
+    where the key is null."""
+    return ((hashes(keys) & np.uint32(SIGN_MASK)) % np.uint32(count)).astype(np.int64)
+
+
+def hashes(keys: pa.Array) -> Any:
+    """Of each key its murmur2, an array of uint32; of no meaning where the key is null."""
+    starts = starts_of(keys)
+    sizes = np.diff(starts)
+    starts = starts[:-1] - starts[0]
+    long_rows = np.flatnonzero(sizes > LONGEST)
+    short_sizes = sizes if not len(long_rows) else np.where(sizes > LONGEST, 0, sizes)
+    found = _hashed(content_of(keys), starts, short_sizes)
+    for row in long_rows.tolist():
+        key = keys[row].as_py()
+        found[row] = 0 if key is None else murmur2(key)
+    return found
+
+
+def _hashed(content: bytes | memoryview, starts: Any, sizes: Any) -> Any:
+    # A word may begin at any byte, and the last one may end behind the content.
+    padded: Any = np.zeros(len(content) + WORD, np.uint8)
+    padded[: len(content)] = np.frombuffer(content, np.uint8)
+    words = np.ndarray((len(content) + 1,), "<u4", padded, strides=(1,))
+    multiplier = np.uint32(MULTIPLIER)
+    counts = sizes // WORD
+    found = np.uint32(SEED) ^ sizes.astype(np.uint32)
+    least, most = int(counts.min(initial=0) if not len(counts) else counts.min()), int(counts.max(initial=0))
+    for step in range(most):
+        rows = slice(None) if step < least else np.flatnonzero(counts > step)
+        word = words[starts[rows] + step * WORD] * multiplier
+        word ^= word >> np.uint32(SHIFT)
+        word *= multiplier
+        found[rows] = found[rows] * multiplier ^ word
+    left = sizes % WORD
+    tail = words[starts + counts * WORD] & TAIL_MASKS[left]
+    found = np.where(left > 0, (found ^ tail) * multiplier, found)
+    found ^= found >> np.uint32(13)
+    found *= multiplier
+    return found ^ (found >> np.uint32(15))

@@ -1,0 +1,157 @@
+"""Rows that encode themselves: `oncelog.producer.packable_rows.PackableRows` of Arrow columns.
+
+A record is five parts: its head (length, attributes, timestamp, offset, the size of the key), the key, the size of the
+value, the value, its headers. Arrow joins the five columns; its content then is the records, one after another. Only
+the heads depend on the batch that the records go to; all else is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelog.producer.columns import Columns, Row
+from oncelog_pipeline.arrow.buffers import sizes_of
+from oncelog_pipeline.arrow.headers import encoded_headers, header_counts, headers_of_row
+from oncelog_pipeline.arrow.record_columns import RecordColumns
+from oncelog_pipeline.arrow.row_digest import digest_of_columns
+from oncelog_pipeline.arrow.varints import Codes, counted, joined, varints
+from oncelog_pipeline.sink.digest import Digest
+from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packed
+from oncelog_protocol.records.varint import encode_varlong
+
+PIECE: Final = 1024
+"""Rows as Python objects at a time."""
+NOTHING: Final = Packed(b"", (), 0)
+
+
+class EncodedColumns:
+    """Columns of records, and what of their encoding does not depend on a batch."""
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self.columns = columns
+        count = len(columns)
+        self.kind = columns.values.type
+        value_sizes = sizes_of(columns.values)
+        value_codes = varints(value_sizes)
+        self.value_heads = joined([value_codes], count, self.kind)
+        sizes = len(ATTRIBUTES) + value_codes.widths + np.maximum(value_sizes, 0)
+        if columns.keys is None:
+            self.key_codes: Codes | bytes = NULL
+            sizes += len(NULL)
+        else:
+            key_sizes = sizes_of(columns.keys)
+            self.key_codes = key_codes = varints(key_sizes)
+            sizes += np.maximum(key_sizes, 0) + key_codes.widths
+        if columns.headers is None:
+            self.tails: Any = pa.scalar(NO_HEADERS, self.kind)
+            sizes += len(NO_HEADERS)
+        else:
+            self.tails = encoded_headers(columns.headers, self.kind)
+            sizes += sizes_of(self.tails)
+        self.sizes = sizes
+        """Of each record without its length, timestamp and offset."""
+        self.ends: Any = np.zeros(count + 1, np.int64)
+        """The sum of the sizes before each record, and, as the last one, of all."""
+        np.cumsum(sizes, out=self.ends[1:])
+
+
+class PackedRows:
+    """The rows from `first` up to `end`, which go to one partition. Raises ValueError for no rows."""
+
+    def __init__(self, encoded: EncodedColumns, first: int, end: int) -> None:
+        if first >= end:
+            raise ValueError("no rows")
+        self._encoded = encoded
+        self._first = first
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
+        """As `PackableRows.pack`."""
+        encoded, first = self._encoded, self._first + first
+        # More do not fit, whatever their heads are.
+        end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
+        end = min(end, self._end)
+        if end <= first:
+            return NOTHING
+        times = encoded.columns.timestamps_ms
+        time_codes: Codes | bytes
+        if times is None:
+            time_codes = encode_varlong(now_ms - base_timestamp_ms)
+            time_sizes: Any = len(time_codes)
+        else:
+            time_codes = varints(times[first:end] - base_timestamp_ms)
+            time_sizes = time_codes.widths
+        offset_codes = counted(first_offset, end - first)
+        sizes = encoded.sizes[first:end] + (time_sizes + offset_codes.widths)
+        size_codes = varints(sizes)
+        ends = np.cumsum(sizes + size_codes.widths)
+        count = int(np.searchsorted(ends, room, side="right"))
+        if not count:
+            return NOTHING
+        end = first + count
+        codes = [
+            size_codes.only(0, count),
+            ATTRIBUTES,
+            time_codes if isinstance(time_codes, bytes) else time_codes.only(0, count),
+            offset_codes.only(0, count),
+            encoded.key_codes if isinstance(encoded.key_codes, bytes) else encoded.key_codes.only(first, end),
+        ]
+        data = self._joined(joined(codes, count, encoded.kind), first, end)
+        packed_times = [now_ms] * count if times is None else times[first:end].tolist()
+        return Packed(data[: int(ends[count - 1])], packed_times, max(packed_times) if times is not None else now_ms)
+
+    def _joined(self, heads: pa.Array, first: int, end: int) -> memoryview:
+        encoded = self._encoded
+        keys, values, tails = encoded.columns.keys, encoded.columns.values, encoded.tails
+        parts = [heads, encoded.value_heads[first:end], values[first:end]]
+        if keys is not None:
+            parts.insert(1, keys[first:end])
+        parts.append(tails if isinstance(tails, pa.Scalar) else tails[first:end])
+        nothing = pa.scalar(b"", encoded.kind)
+        found = pc.binary_join_element_wise(*parts, nothing, null_handling="replace")
+        return memoryview(found.buffers()[2])
+
+    def row(self, index: int, now_ms: int) -> Row:
+        """As `PackableRows.row`."""
+        columns, index = self._encoded.columns, self._first + index
+        return (
+            now_ms if columns.timestamps_ms is None else int(columns.timestamps_ms[index]),
+            None if columns.keys is None else columns.keys[index].as_py(),
+            columns.values[index].as_py(),
+            () if columns.headers is None else headers_of_row(columns.headers[index].as_py()),
+        )
+
+    def pieces(self) -> Iterator[Columns]:
+        """As `PackableRows.pieces`."""
+        columns = self._encoded.columns
+        for first in range(self._first, self._end, PIECE):
+            end = min(first + PIECE, self._end)
+            yield Columns(
+                _objects(columns.values[first:end]),
+                None if columns.keys is None else _objects(columns.keys[first:end]),
+                None if columns.timestamps_ms is None else columns.timestamps_ms[first:end].tolist(),
+                None if columns.headers is None else list(map(headers_of_row, columns.headers[first:end].to_pylist())),
+            )
+
+    def digest(self, topic: str) -> Digest:
+        """As `DigestedRows.digest`."""
+        columns, rows = self._encoded.columns, slice(self._first, self._end)
+        headers = None
+        if columns.headers is not None:
+            has_headers = pa.array(header_counts(columns.headers[rows]) > 0)
+            headers = pc.if_else(has_headers, self._encoded.tails[rows], pa.scalar(b"", self._encoded.kind))
+        keys = None if columns.keys is None else columns.keys[rows]
+        return digest_of_columns(topic, keys, columns.values[rows], headers)
+
+
+def _objects(column: pa.Array) -> list[bytes | None]:
+    found: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
+    return found

@@ -1,0 +1,64 @@
+"""Records that encode themselves: batches, futures, errors and traces as those of `send_columns`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.fake_transactions import FakeCoordinator
+from tests.support.self_encoding_rows import Rows
+from tests.support.transactional_producers import P0, started
+
+from oncelog import Producer
+from oncelog.errors import AbortableError, InvalidTransactionState, MessageTooLarge, StaleMetadata
+from oncelog.producer.columns import Columns
+from oncelog.producer.packable_rows import all_columns
+
+VALUES = [b"%d" % number * (number % 20) for number in range(300)]
+
+
+def written(broker: Any) -> list[tuple[bytes, bytes]]:
+    return [(bytes(record.key), bytes(record.value)) for record in broker.records()]
+
+
+async def test_they_are_written_in_order_over_many_batches(fake_broker: Any) -> None:
+    rows = Rows(VALUES)
+    async with Producer(fake_broker.address, batch_size=1000, linger_ms=1000) as producer:
+        before = await producer.send("topic", b"before", b"before", partition=0)
+        future = await producer.send_packed("topic", 0, rows)
+        after = await producer.send("topic", b"after", b"after", partition=0)
+        await producer.flush()
+        assert [(await each).offset for each in (before, future, after)] == [0, 1, len(VALUES) + 1]
+    assert written(fake_broker) == [(each, each) for each in (b"before", *VALUES, b"after")]
+    assert rows.asked < len(VALUES) / 5
+
+
+async def test_what_cannot_be_sent_is_refused(fake_broker: Any) -> None:
+    async with Producer(fake_broker.address, max_request_size=1000) as producer:
+        with pytest.raises(StaleMetadata):
+            await producer.send_packed("topic", 9, Rows([b"v"]))
+        with pytest.raises(MessageTooLarge, match=r"max\.request\.size is 1000"):
+            await producer.send_packed("topic", 0, Rows([b"v", b"v" * 2000]))
+        await producer.flush()
+    assert written(fake_broker) == [(b"v", b"v")]
+
+
+async def test_they_are_part_of_a_transaction(coordinator: FakeCoordinator) -> None:
+    async with started(coordinator, batch_size=500, max_request_size=500) as producer:
+        with pytest.raises(InvalidTransactionState):
+            await producer.send_packed("topic", 0, Rows([b"v"]))
+        producer.begin_transaction()
+        await producer.send_packed("topic", 0, Rows([b"%d" % number for number in range(100)]))
+        await producer.commit_transaction()
+        producer.begin_transaction()
+        with pytest.raises(MessageTooLarge):
+            await producer.send_packed("topic", 0, Rows([b"v" * 1000]))
+        with pytest.raises(AbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+    assert coordinator.committed == {P0: [b"%d" % number for number in range(100)]}
+
+
+def test_pieces_are_put_together() -> None:
+    values = [b"a", b"b", b"c"]
+    assert all_columns(Rows(values)) == Columns(values, values, None, None)
