@@ -38,10 +38,9 @@ async def read_range(
     there), NothingRead, KafkaError.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
-    options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})
 
     def make() -> Consumer:
-        consumer = Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False)
+        consumer = Consumer(bootstrap_servers, **(settings or {}), auto_offset_reset="none", enable_auto_commit=False)
         # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
         consumer.assign([partition])
         consumer.seek(partition, wanted.start)
