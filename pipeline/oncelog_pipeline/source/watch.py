@@ -88,6 +88,8 @@ class EndWatch:
             if self._admin is None:
                 self._admin = await self._make()
             requests = await self._requests(self._admin, ends)
+            if not requests:
+                return False  # no partition yet, as of a pattern that no topic matches
             asking = [asyncio.ensure_future(self._ask(self._admin, *each)) for each in requests.items()]
             done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
