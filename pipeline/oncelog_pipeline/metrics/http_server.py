@@ -67,7 +67,11 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no thread could be started, which would have let go
+                self._free.release()
+                raise
         else:
             self.shutdown_request(request)
 

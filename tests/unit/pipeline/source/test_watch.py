@@ -183,7 +183,7 @@ async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> Non
 @in_virtual_time
 async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
     """A pattern that no topic matches so far."""
-    brokers, watch, _ = watching()
+    _, watch, _ = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()
     assert not await watch.wait({}, 10)
