@@ -99,6 +99,9 @@ class EndWatch:
             logger.info("new records are looked for by the clock, as brokers cannot be asked to tell: %s", error)
             await self._disconnect()  # what the client knows of the cluster may be old
             return False
+        except Exception:  # a mistake of ours: no query fails for its watch
+            logger.exception("new records are looked for by the clock, as the watch has failed")
+            return False
         finally:
             for each in asking:
                 each.cancel()

@@ -80,6 +80,15 @@ def test_connections_for_which_there_was_no_thread_do_not_count(
     assert ask(server).status_code == 200
 
 
+def test_a_client_has_so_long_however_often_it_sends_something(
+    server: MetricsHttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "EXCHANGE_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.0\r\nHost: loc")
+        assert slow.recv(1) == b"", "its connection is closed"
+
+
 def test_an_address_in_use_is_an_error_at_once(server: MetricsHttpServer) -> None:
     with pytest.raises(OSError, match="in use"):
         MetricsHttpServer("127.0.0.1", server.server_port, QueryMetrics())

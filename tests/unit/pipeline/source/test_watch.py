@@ -192,6 +192,17 @@ async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
 
 
 @in_virtual_time
+async def test_no_query_fails_for_its_watch(caplog: pytest.LogCaptureFixture) -> None:
+    brokers, watch, ends = watching()
+    brokers.answers[1].put_nowait(RuntimeError("a mistake of ours"))
+    assert not await watch.wait(ends, 10)
+    assert not watch.is_on
+    assert "a mistake of ours" in caplog.text
+    assert not await watch.wait(ends, 1)
+    assert watch.is_on
+
+
+@in_virtual_time
 async def test_closing_lets_go() -> None:
     brokers, watch, ends = watching()
     assert not await watch.wait(ends, 1)
