@@ -8,9 +8,11 @@ Spark starts Python anew for each streaming query, and for each kind of work of 
 a process is its imports. So the first process that a JVM starts in this way starts a *template process*
 (`oncelog_pipeline.spark.template_process`), which imports everything once and stays as long as the JVM. This launcher
 hands its arguments, environment and standard streams to the template process, which forks; then it waits, and ends as
-the forked process ends. To Spark the launcher is that process: whoever kills it ends the forked one, too.
+the forked process ends. To Spark the launcher is that process: whoever kills it ends the forked one, too; and where the
+template process is killed, the launcher ends the forked one, and itself with code 1.
 
-Without a template process (it cannot start, it refuses, this is not Linux) the launcher becomes plain Python.
+Without a template process (it cannot start, it refuses, its address is another user's, this is not Linux) the launcher
+becomes plain Python.
 
 Only what the interpreter has built in is imported here: this runs at each start.
 """
@@ -38,24 +40,39 @@ def main(arguments: list[str]) -> None:
 
 def forked(python: str, arguments: list[str]) -> int | None:
     """The exit code of the forked process; None where none was forked."""
-    parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *map(os.fsencode, arguments)]
-    parts += [name + b"=" + value for name, value in os.environb.items()]
-    message = b"\0".join(parts)
-    if len(message) > MAX_MESSAGE_BYTES:
-        return None
     try:
+        parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *map(os.fsencode, arguments)]
+        parts += [name + b"=" + value for name, value in os.environb.items()]
+        message = b"\0".join(parts)
+        if len(message) > MAX_MESSAGE_BYTES:
+            return None
         control = connected(python)
         if control is None:
             return None
         socket.send_fds(control, [message], [0, 1, 2])
-        if control.recv(64) != STARTED:
+        told, processes, _, _ = socket.recv_fds(control, 64, 1)
+        if told != STARTED:
             return None
     except OSError:
         return None
     try:
-        return int(control.recv(64) or 1)
+        if code := control.recv(64):
+            return int(code)
     except OSError:
-        return 1
+        pass
+    for process in processes:
+        terminate(process)
+    return 1
+
+
+def terminate(process: int) -> None:
+    """End the process that this pidfd is of, where it has not ended."""
+    import signal
+
+    try:
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+    except OSError:
+        pass
 
 
 def connected(python: str) -> socket.socket | None:
@@ -63,10 +80,12 @@ def connected(python: str) -> socket.socket | None:
     jvm = os.getppid()
     address = f"\0{NAME}-{os.getuid()}-{jvm}-{start_time(jvm)}"
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.setblocking(False)  # or whoever listens at this address and accepts nothing could hold Spark up for ever
     if control.connect_ex(address):
         start_template(python, address, jvm)
         control.connect(address)
     uid = int.from_bytes(control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8], sys.byteorder)
+    control.setblocking(True)
     return control if uid == os.getuid() else None
 
 

@@ -3,6 +3,7 @@ its imports are done."""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -14,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy
 import psutil
 import pytest
 
 from oncelog_pipeline.spark import template_process
 from oncelog_pipeline.spark.environment import LAUNCHER, WORKER_PYTHON, set_environment, worker_python
+from oncelog_pipeline.spark.template_process import TemplateProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked here")
 
@@ -49,6 +52,26 @@ COLLECTS = "import gc\nprint(gc.get_freeze_count() > 10_000)\n"
 PARENT = """
 import subprocess, sys
 print(subprocess.run([sys.argv[1], "-m", "program"], stdout=subprocess.PIPE, text=True).stdout, flush=True)
+"""
+
+TELLS_THE_TIME = """
+import sys, time
+print("pyspark.worker" in sys.modules, time.strftime("%Z %H", time.localtime(0)))
+"""
+TELLS_ITS_PARENT = """
+import os, time
+print(os.getppid(), flush=True)
+time.sleep(600)
+"""
+HAS_THE_ADDRESS_TAKEN = """
+import os, socket, subprocess, sys
+started = open("/proc/self/stat").read().rpartition(")")[2].split()[19]
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(f"\\0oncelog-spark-python-{os.getuid()}-{os.getpid()}-{started}")
+listener.listen(0)
+full = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+full.connect(listener.getsockname())
+print(subprocess.run([sys.argv[1], "-m", "program"], stdout=subprocess.PIPE, text=True, stdin=0).stdout, flush=True)
 """
 
 
@@ -132,10 +155,25 @@ def test_collecting_garbage_passes_over_what_was_imported(program: Path) -> None
     assert run(program, COLLECTS).stdout == "True\n"
 
 
-@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize("name", ["PYTHONHASHSEED", "OMP_NUM_THREADS", "LC_NUMERIC"])
 def test_another_interpreter_is_not_forked(program: Path, name: str) -> None:
     assert run(program, SHOWS).stdout.startswith("True")
     assert run(program, SHOWS, **{name: "7"}).stdout.startswith("False")
+
+
+def test_a_forked_process_has_the_time_zone_of_its_environment(program: Path) -> None:
+    """Which the C library has read in the template process already."""
+    assert run(program, TELLS_THE_TIME, TZ="UTC").stdout == "True UTC 00\n"
+    assert run(program, TELLS_THE_TIME, TZ="EAST-9").stdout == "True EAST 09\n"
+
+
+def test_numpy_does_not_draw_the_same_numbers_in_each_process() -> None:
+    """As all of them have the generator of the template process, where something has imported it there."""
+    numpy.random.seed(1)
+    expected = numpy.random.random()
+    numpy.random.seed(1)
+    template_process.draw_anew()
+    assert numpy.random.random() != expected
 
 
 def test_an_environment_that_is_too_large_is_given_to_python_itself(program: Path) -> None:
@@ -161,6 +199,93 @@ def test_whoever_ends_the_launcher_ends_its_process(program: Path) -> None:
         assert process.stdout.readline() == "waiting True\n"
         process.send_signal(signal.SIGKILL)
         assert process.stdout.read() == ""
+
+
+def test_where_the_template_process_is_killed_its_processes_end_with_their_launchers(program: Path) -> None:
+    """As after the OOM killer: Spark takes the launcher for the process, and starts another one."""
+    program.write_text(TELLS_ITS_PARENT)
+    command = [worker_python(), "-m", "program"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:
+        assert process.stdout is not None
+        os.kill(int(process.stdout.readline()), signal.SIGKILL)
+        assert process.wait(SECONDS) == 1
+        assert select.select([process.stdout], [], [], SECONDS)[0], "the forked process goes on"
+        assert process.stdout.read() == ""
+    assert run(program, SHOWS).stdout.startswith("True")
+
+
+def test_an_address_at_which_nobody_accepts_holds_nothing_up(program: Path) -> None:
+    """Anybody on the machine may listen at it."""
+    program.write_text(SHOWS)
+    command = [sys.executable, "-c", HAS_THE_ADDRESS_TAKEN, worker_python()]
+    done = subprocess.run(
+        command, input="", stdout=subprocess.PIPE, text=True, cwd=program.parent, timeout=SECONDS, check=True
+    )
+    assert done.stdout.startswith("False")
+
+
+def test_a_directory_that_is_gone_is_given_to_python_itself(tmp_path: Path) -> None:
+    command = f"mkdir gone; cd gone; rmdir ../gone; exec {worker_python()} -m this"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("The Zen of Python")
+
+
+@pytest.fixture
+def template() -> Iterator[tuple[TemplateProcess, str]]:
+    """One that has imported nothing, in a thread, and its address; its JVM is a `cat`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind("")
+        listener.listen(8)
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as jvm, ThreadPoolExecutor(1) as pool:
+            template = TemplateProcess(listener, jvm.pid)
+            serving = pool.submit(template.serve)
+            yield template, listener.getsockname()
+            jvm.kill()
+            assert serving.result(SECONDS) is None
+
+
+def ask(address: str) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+        control.settimeout(SECONDS)
+        control.connect(address)
+        message = [b"/", b"2", b"-m", b"program", *(b"%s=%s" % each for each in os.environb.items())]
+        socket.send_fds(control, [b"\0".join(message)], [0, 1, 2])
+        return control.recv(64)
+
+
+def test_where_no_process_can_be_made_only_that_one_is_refused(
+    template: tuple[TemplateProcess, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other launchers hang on the template process."""
+
+    def fails() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no process left")
+
+    monkeypatch.setattr(os, "fork", fails)
+    assert [ask(template[1]) for _ in range(2)] == [template_process.REFUSED] * 2
+
+
+def test_launchers_beyond_the_limit_are_sent_away(
+    template: tuple[TemplateProcess, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template_process, "MAX_CONNECTIONS", 0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+        control.settimeout(SECONDS)
+        control.connect(template[1])
+        assert control.recv(64) == b""
+
+
+def test_the_number_of_a_closed_descriptor_does_not_have_it_wait_for_a_process() -> None:
+    """An event that was found before the descriptor was closed, and its number given to another process."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process,
+    ):
+        template = TemplateProcess(listener, os.getpid())
+        template._processes[100], template._ends[101] = process.pid, 100
+        template._ended(101)
+        assert (template._processes, template._ends) == ({100: process.pid}, {101: 100})
 
 
 def test_the_template_process_ends_with_its_jvm(program: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import urllib.request
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -125,10 +126,11 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
 
 
 def read_metrics(text: str) -> dict[tuple[str, str], dict[str, float]]:
-    """(query id, name) -> its metrics of one value, without their prefix. Raises ValueError for what is no metrics."""
+    """(query id, name) -> its metrics of one value, without their prefix; one that is no number (NaN) is left
+    out. Raises ValueError for what is no metrics."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for sample in _samples(text):
-        if sample.labels.keys() == {"query", "query_id"}:
+        if sample.labels.keys() == {"query", "query_id"} and math.isfinite(sample.value):
             key = sample.labels["query_id"], sample.labels["query"]
             found.setdefault(key, {})[sample.name.removeprefix(PREFIX)] = sample.value
     return found

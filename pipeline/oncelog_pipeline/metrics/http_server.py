@@ -11,6 +11,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from socket import SO_REUSEADDR, SOL_SOCKET
 from socketserver import ThreadingMixIn
 from typing import Any, Final
@@ -22,7 +23,8 @@ from prometheus_client.registry import Collector
 MAX_CONNECTIONS: Final = 8
 """Clients that are served at the same time; another one's connection is closed."""
 EXCHANGE_SECONDS: Final = 30.0
-"""How long one read of a request, or one write of its answer, may wait for the client."""
+"""How long a request and its answer may take together. Then the connection is closed: a client that sends a byte now
+and then would hold it for ever."""
 LOCALHOST: Final = "localhost"
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -67,18 +69,31 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # no thread could be started, which would have let go
+                self._free.release()
+                raise
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        deadline = threading.Timer(EXCHANGE_SECONDS, _hang_up, [request])
+        deadline.daemon = True
         try:
+            deadline.start()
             super().process_request_thread(request, client_address)
         finally:
+            deadline.cancel()
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is gone, or too slow, is no error of the driver."""
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):  # it may have ended just now
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _metrics_only(metrics: WsgiApp, *, is_loopback: bool) -> WsgiApp:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +33,9 @@ BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 LABELS: Final = ("query", "query_id")
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """What Spark reports before the first event."""
+
+ASK_SECONDS: Final = 5.0
+"""A scrape asks for the open transactions of no further query after that: Prometheus waits for 10 seconds."""
 
 OpenTransactions = Callable[[str], int | None]
 """Query id -> its transactions that are open now; None where nobody knows."""
@@ -104,7 +108,8 @@ class QueryMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families. Asks for open transactions, so it may wait for the cluster."""
         running = [key for key, query in list(self._queries.items()) if query.is_running]
-        counts = {key: count for key in running if (count := self._open(key)) is not None}
+        until = time.monotonic() + ASK_SECONDS
+        counts = {key: count for key in running if time.monotonic() < until and (count := self._open(key)) is not None}
         with self._lock:
             yield from _families(self._queries, counts)
 

@@ -33,7 +33,8 @@ KEPT: Final = 20
 KEPT_ENTRIES: Final = 2000
 """Of all partitions together: some 40 KB, which are committed with each batch."""
 
-_ENTRY: Final = re.compile(r"(\d+)/(\d+)/(\d+):(\d+)-(\d+)")
+_NUMBER: Final = "([0-9]{1,19})"
+_ENTRY: Final = re.compile(f"{_NUMBER}/{_NUMBER}/{_NUMBER}:{_NUMBER}-{_NUMBER}")
 
 
 class Move(NamedTuple):
@@ -107,7 +108,8 @@ class Plans:
 
 
 def plans_from(committed: Mapping[TopicPartition, str]) -> Plans:
-    """Partition -> the metadata that the group has committed. What is no plan, or no whole one, is left out."""
+    """Partition -> the metadata that the group has committed. What is no plan, no whole one, or goes back
+    in a partition, is left out: others may write to the group, too."""
     moves: dict[int, dict[TopicPartition, Move]] = {}
     told: dict[int, set[tuple[int, int]]] = {}
     for partition, metadata in committed.items():
@@ -119,15 +121,20 @@ def plans_from(committed: Mapping[TopicPartition, str]) -> Plans:
     plans = []
     for number in sorted(moves):
         (count, position), *others = told[number]
-        if count == len(moves[number]) and not others:
+        is_forward = all(move.start < move.end for move in moves[number].values())
+        if count == len(moves[number]) and not others and is_forward:
             plans.append(Plan(number, position, moves[number]))
     return Plans(tuple(plans), max(moves, default=-1))
 
 
 def _checksum(offsets: Mapping[TopicPartition, int]) -> int:
-    """Of a position. Partitions that nothing was read of count for nothing, as they may be new."""
+    """Of a position. Partitions that nothing was read of count for nothing, as they may be new.
+
+    Each checksum goes on from the one before. The XOR of all would be the same for (10, 10) and (11, 11), as CRCs are
+    linear.
+    """
     total = 0
-    for (topic, index), offset in offsets.items():
+    for (topic, index), offset in sorted(offsets.items()):
         if offset:
-            total ^= crc32(f"{topic}/{index}/{offset}".encode())
+            total = crc32(f"{topic}/{index}/{offset},".encode(), total)
     return total

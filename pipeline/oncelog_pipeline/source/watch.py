@@ -88,6 +88,8 @@ class EndWatch:
             if self._admin is None:
                 self._admin = await self._make()
             requests = await self._requests(self._admin, ends)
+            if not requests:
+                return False  # no partition yet, as of a pattern that no topic matches
             asking = [asyncio.ensure_future(self._ask(self._admin, *each)) for each in requests.items()]
             done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
@@ -96,6 +98,9 @@ class EndWatch:
         except KafkaError as error:
             logger.info("new records are looked for by the clock, as brokers cannot be asked to tell: %s", error)
             await self._disconnect()  # what the client knows of the cluster may be old
+            return False
+        except Exception:  # a mistake of ours: no query fails for its watch
+            logger.exception("new records are looked for by the clock, as the watch has failed")
             return False
         finally:
             for each in asking:

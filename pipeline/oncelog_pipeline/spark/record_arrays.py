@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from oncelog import UndecodedBatch
 
-MAX_BYTES: Final = 2**31 - 64
-"""Positions are of 32 bits."""
+MAX_BYTES: Final = 2**30
+"""Positions are of 32 bits, also with the longest field that a record may say it has."""
 MIN_RUN: Final = 8
 """Records of the same length from which on the rest of a run is looked for in one step."""
 MAX_SHORT: Final = 4
@@ -103,7 +103,9 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
     _check_deltas(deltas, first, counts, [each.batch.last_offset_delta for each in batches])
     offsets = deltas + _repeated([each.batch.base_offset for each in batches], counts)
     is_append_time = [each.batch.is_log_append_time for each in batches]
-    timestamps = timestamps + _repeated([each.batch.base_timestamp for each in batches], counts)
+    time_deltas, first_times = timestamps, _repeated([each.batch.base_timestamp for each in batches], counts)
+    timestamps = first_times + time_deltas
+    _check((time_deltas >= 0) == (timestamps >= first_times))  # else it is more than 64 bits
     if any(is_append_time):
         appended = _repeated([each.batch.max_timestamp for each in batches], counts)
         timestamps = np.where(_repeated(is_append_time, counts), appended, timestamps)

@@ -23,11 +23,15 @@ MAX_BYTES: Final = 1 << 20
 """Of one Arrow batch: as much as a fetch brings of a partition (max.partition.fetch.bytes), so that a batch is made of
 one answer, without a copy. Four times as much took as much CPU in the whole tree of processes."""
 
+MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
+"""Spark's timestamps are 64 bits of microseconds. Brokers take any timestamp, unless their limits say otherwise."""
+
 MAX_VALUES_BYTES: Final = 2**31 - 1
 """Of one Arrow column with offsets of 32 bits."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+_MOST: Final = 2**63 - 1
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS: Final = pa.list_(pa.field("element", _HEADER))
@@ -102,8 +106,15 @@ class BatchBuilder:
             ) from error
 
     def _table(self, arrays: RecordArrays, headers: pa.Array) -> pa.RecordBatch:
-        """Spark demands exactly this schema."""
+        """Spark demands exactly this schema. Raises CorruptRecords."""
         count = len(arrays.offsets)
+        if (late := np.flatnonzero(arrays.timestamps_ms > MAX_TIMESTAMP_MS)).size:
+            raise CorruptRecords(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"{self._topic}-{self._partition}: the record at offset {arrays.offsets[late[0]]} has the timestamp"
+                f" {arrays.timestamps_ms[late[0]]} ms, Spark's end at {MAX_TIMESTAMP_MS}; a query that begins behind it"
+                " (startingOffsets) leaves it out",
+            )
         columns = [
             arrays.keys,
             arrays.values,
@@ -129,7 +140,7 @@ def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:
         pa.array([key for part in parts for key in part.keys], pa.binary()),
         pa.array(values, pa.binary()),
         np.array([offset for part in parts for offset in part.offsets], np.int64),
-        np.array([time for part in parts for time in part.timestamps_ms], np.int64),
+        np.array([max(-1, min(time, _MOST)) for part in parts for time in part.timestamps_ms], np.int64),
         np.repeat(np.array([part.timestamp_type for part in parts], np.int32), [len(part.offsets) for part in parts]),
     )
 

@@ -10,7 +10,9 @@ Invariants:
   have. Where that cannot be, as the environment asks for another interpreter (`INTERPRETER`), it refuses before it
   forks, and the launcher becomes plain Python.
 - It tells the launcher how the forked process has ended. Where the launcher ends first, the forked process is
-  terminated.
+  terminated. The launcher also gets a pidfd of it, so that it can do the same where the template process is killed.
+- What goes wrong with one launcher (no process, no descriptor left) is refused to that one: all others hang on this
+  process.
 - It ends with the JVM.
 """
 
@@ -26,6 +28,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -48,7 +51,9 @@ MODULES: Final = (
 MAX_MESSAGE_BYTES: Final = 128 * 1024
 STARTED: Final = b"started"
 REFUSED: Final = b"refused"
-INTERPRETER: Final = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_")
+MAX_CONNECTIONS: Final = 200
+"""Launchers at the same time; another one becomes plain Python. Each has two descriptors here."""
+INTERPRETER: Final = ("PYTHON", "LD_", "LANG", "LC_", "GLIBC_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_")
 """Prefixes of the variables that an interpreter or a library reads once, when it starts."""
 OF_A_PROCESS: Final = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_")
 """Prefixes of those among them that are right in a forked process: PySpark's own, and what is set there."""
@@ -99,9 +104,12 @@ class TemplateProcess:
                     return wanted
 
     def _accept(self) -> None:
-        control, _ = self._listener.accept()
+        try:
+            control, _ = self._listener.accept()
+        except OSError:  # the launcher is gone, or no descriptor is left
+            return
         credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
+        if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid() or len(self._controls) >= MAX_CONNECTIONS:
             control.close()
             return
         control.setblocking(False)
@@ -114,18 +122,23 @@ class TemplateProcess:
         if wanted is None:
             self._close(descriptor)
             return None
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             self._leave()
             return wanted
         for stream in wanted.streams:
             os.close(stream)
+        if pid is None:
+            with suppress(OSError):
+                self._controls[descriptor].send(REFUSED)
+            self._close(descriptor)
+            return None
         self._processes[descriptor] = pid
         ends = os.pidfd_open(pid)
         self._ends[ends] = descriptor
         self._poll.register(ends, select.POLLIN)
         with suppress(OSError):
-            self._controls[descriptor].send(STARTED)
+            socket.send_fds(self._controls[descriptor], [STARTED], [ends])
         return None
 
     def _received(self, descriptor: int) -> Wanted | None:
@@ -150,11 +163,14 @@ class TemplateProcess:
             os.close(descriptor)
 
     def _ended(self, ends: int) -> None:
-        descriptor = self._ends.pop(ends)
+        descriptor = self._ends[ends]
+        pid, status = os.waitpid(self._processes[descriptor], os.WNOHANG)
+        if not pid:
+            return  # the event was of a descriptor that is closed since, and has its number
+        del self._ends[ends], self._processes[descriptor]
         self._poll.unregister(ends)
         os.close(ends)
-        pid = self._processes.pop(descriptor)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = os.waitstatus_to_exitcode(status)
         if descriptor in self._controls:
             with suppress(OSError):
                 self._controls[descriptor].send(b"%d" % (code if code >= 0 else 128 - code))
@@ -171,6 +187,13 @@ class TemplateProcess:
         with suppress(KeyError):
             self._poll.unregister(descriptor)
         self._controls.pop(descriptor).close()
+
+
+def fork() -> int | None:
+    """As `os.fork`; None where there is no memory, or are as many processes as there may be."""
+    with suppress(OSError):
+        return os.fork()
+    return None
 
 
 def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -233,11 +256,20 @@ def run_module(wanted: Wanted) -> None:
     os.chdir(wanted.directory)
     os.environ.clear()
     os.environ.update(wanted.environment)
+    time.tzset()  # or local time would be that of the TZ with which the template process was started
+    draw_anew()
     found = [wanted.directory, *wanted.environment.get("PYTHONPATH", "").split(os.pathsep)]
     sys.path[:0] = [each for each in found if each and each not in sys.path and not is_installed_zip(each)]
     sys.argv = wanted.arguments[1:]
     warnings.filterwarnings("ignore", message=".* found in sys.modules", category=RuntimeWarning)
     runpy.run_module(wanted.arguments[1], run_name="__main__", alter_sys=True)
+
+
+def draw_anew() -> None:
+    """Seed numpy's global generator, if it was imported: else all forked processes would draw the same numbers. That of
+    `random` is seeded by the fork."""
+    if (of_numpy := sys.modules.get("numpy.random")) is not None:
+        of_numpy.seed()
 
 
 def is_installed_zip(path: str) -> bool:

@@ -124,6 +124,18 @@ async def test_metrics_beyond_the_limit_are_not_read(
     assert not histories.queries
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf"])
+async def test_a_metric_that_is_no_number_is_not_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """And the sampling goes on."""
+    labels = '{query="orders",query_id="q1"}'
+    text = f"oncelog_query_lag_offsets{labels} {value}\noncelog_query_batch{labels} 7\n"
+    monkeypatch.setattr(query_history, "_ask", lambda _address: query_history.read_metrics(text))
+    histories = QueryHistories(["http://of.a.driver/metrics"])
+    await histories.sample()
+    history = histories.queries["q1"]
+    assert (history.number("batch"), history.number("lag_offsets"), history.points[-1].lag) == (7, None, None)
+
+
 async def test_more_queries_than_are_watched_are_counted(
     driver: str, metrics: QueryMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from socketserver import ThreadingMixIn
 
 import httpx
 import pytest
@@ -63,6 +64,29 @@ def test_clients_beyond_the_limit_are_sent_away_and_come_again(server: MetricsHt
         except httpx.TransportError:
             continue
         break
+
+
+def test_connections_for_which_there_was_no_thread_do_not_count(
+    server: MetricsHttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(ThreadingMixIn, "process_request", fails)
+        for _ in range(http_server.MAX_CONNECTIONS + 1):
+            with pytest.raises(httpx.TransportError):
+                ask(server)
+    assert ask(server).status_code == 200
+
+
+def test_a_client_has_so_long_however_often_it_sends_something(
+    server: MetricsHttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "EXCHANGE_SECONDS", 0.1)
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as slow:
+        slow.sendall(b"GET /metrics HTTP/1.0\r\nHost: loc")
+        assert slow.recv(1) == b"", "its connection is closed"
 
 
 def test_an_address_in_use_is_an_error_at_once(server: MetricsHttpServer) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
+from oncelog_pipeline.metrics import query_metrics
 from oncelog_pipeline.metrics.query_metrics import MAX_QUERIES, QueryMetrics
 
 QUERY = {"query": "orders", "query_id": "q1"}
@@ -109,6 +112,23 @@ def test_a_cluster_that_does_not_answer_costs_one_number_and_not_the_scrape() ->
     value = values(metrics).get_sample_value
     assert value("oncelog_query_open_transactions", QUERY) is None
     assert value("oncelog_query_batches_total", QUERY) == 1
+
+
+def test_a_cluster_that_answers_late_is_not_asked_for_every_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scrape would time out, and all metrics be missing just when the cluster is away."""
+    seconds = [0.0]
+    asked = []
+
+    def late(query_id: str) -> None:
+        asked.append(query_id)
+        seconds[0] += query_metrics.ASK_SECONDS
+
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    metrics = QueryMetrics(late)
+    for number in range(100):
+        metrics.progressed(progress(id=f"q{number}"))
+    list(metrics.collect())
+    assert asked == ["q0"]
 
 
 def test_queries_that_ended_longest_ago_leave_first_and_running_ones_stay() -> None:

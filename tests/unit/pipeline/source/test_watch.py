@@ -46,7 +46,7 @@ class Brokers:
         return self
 
     async def describe_topics(self, names: Any) -> dict[str, Topic]:
-        assert set(names) == {"a"}
+        assert set(names) <= {"a"}
         return {"a": Topic("a", b"1" * 16, partitions={0: Partition(0, 1), 1: Partition(1, 2)})}
 
     async def send_to(self, node_id: int, request: FetchRequest) -> FetchResponse:
@@ -178,6 +178,28 @@ async def test_where_brokers_cannot_be_asked_the_time_passes_as_without() -> Non
     assert not await watch.wait(ends, 1)
     assert watch.is_on
     assert brokers.made == 2
+
+
+@in_virtual_time
+async def test_where_there_is_no_partition_yet_the_time_passes() -> None:
+    """A pattern that no topic matches so far."""
+    _, watch, _ = watching()
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    assert not await watch.wait({}, 10)
+    assert loop.time() - started == pytest.approx(10)
+    assert not watch.is_on
+
+
+@in_virtual_time
+async def test_no_query_fails_for_its_watch(caplog: pytest.LogCaptureFixture) -> None:
+    brokers, watch, ends = watching()
+    brokers.answers[1].put_nowait(RuntimeError("a mistake of ours"))
+    assert not await watch.wait(ends, 10)
+    assert not watch.is_on
+    assert "a mistake of ours" in caplog.text
+    assert not await watch.wait(ends, 1)
+    assert watch.is_on
 
 
 @in_virtual_time

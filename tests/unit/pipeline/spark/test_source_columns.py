@@ -12,6 +12,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="the extra pipeline is not installed")
 
 from oncelog.consumer.records import UndecodedBatch, undecoded  # noqa: E402
+from oncelog.errors import CorruptRecords  # noqa: E402
 from oncelog_pipeline.spark import record_arrays, source_columns  # noqa: E402
 from oncelog_pipeline.spark.source_columns import BatchBuilder  # noqa: E402
 from oncelog_protocol.records.batch import RecordBatch  # noqa: E402
@@ -19,6 +20,8 @@ from oncelog_protocol.records.builder import build_batch  # noqa: E402
 from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES  # noqa: E402
 from oncelog_protocol.records.record import Record  # noqa: E402
 
+BASE_TIMESTAMP = slice(27, 35)
+"""Its bytes in a batch."""
 LONG = [b"%04d" % number * 250 for number in range(200)]
 MIXED = [
     *LONG[:90],
@@ -110,6 +113,23 @@ def test_no_timestamp_and_no_key_are_null() -> None:
     assert found["key"].to_pylist() == [None, None]
     assert found["timestamp"].cast(pa.int64()).to_pylist() == [None, 1_000_000]
     assert found["partition"].to_pylist() == [3, 3]
+
+
+@pytest.mark.parametrize("headers", [(), [("h", b"v")]])
+@pytest.mark.parametrize(("first", "later"), [(0, 2**62), (2**62, 2**62 - 1), (2**63 - 10, 20)])
+def test_a_timestamp_that_spark_does_not_have_is_refused_and_not_another(first: int, later: int, headers: Any) -> None:
+    """Decoded in either way; the last one is beyond 64 bits of milliseconds, too."""
+    made = bytearray(build_batch([Record(0, 0, None, b"a", []), Record(1, later, None, b"b", list(headers))]))
+    made[BASE_TIMESTAMP] = first.to_bytes(8, "big")
+    batch = undecoded(RecordBatch(made), 0, MAX_DECOMPRESSED_BYTES)
+    assert batch is not None
+    with pytest.raises(CorruptRecords, match=r"t-3: the record at offset [01] has the timestamp \d+ ms"):
+        table([batch])
+
+
+def test_positions_do_not_overflow() -> None:
+    """A length of a record's field has 27 bits at most."""
+    assert record_arrays.MAX_BYTES + 2 ** (7 * record_arrays.MAX_SHORT - 1) < 2**31
 
 
 def test_large_batches_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
