@@ -107,7 +107,7 @@ class Broker:
             raise
 
     async def _start(self) -> Parts:
-        """Start each part, and note before the next one how it ends: `stop` goes from the last line up."""
+        """Start each part, and register how to stop it before the next one starts: `stop` goes in reverse order."""
         settings, host, undo, says = self._settings, self._host, self._undo, self.telling.does
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
 
 
 def forked(python: str, arguments: list[str]) -> int | None:
-    """The exit code of the forked process; None where none was forked."""
+    """Return the exit code of the forked process; None if no process was forked."""
     parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *map(os.fsencode, arguments)]
     parts += [name + b"=" + value for name, value in os.environb.items()]
     message = b"\0".join(parts)
@@ -59,7 +59,7 @@ def forked(python: str, arguments: list[str]) -> int | None:
 
 
 def connected(python: str) -> socket.socket | None:
-    """A connection to the template process of the JVM that has started this process; None where it is not ours."""
+    """Connect to the template process of the JVM that started this process; None if it belongs to another user."""
     jvm = os.getppid()
     address = f"\0{NAME}-{os.getuid()}-{jvm}-{start_time(jvm)}"
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -71,13 +71,13 @@ def connected(python: str) -> socket.socket | None:
 
 
 def start_time(pid: int) -> str:
-    """In clock ticks since boot: with it a process id that is used again is another one."""
+    """Return the start time of a process, in clock ticks since boot: it tells apart two processes with the same id."""
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[19]
 
 
 def start_template(python: str, address: str, jvm: int) -> None:
-    """Start it unless another launcher does so just now: the one that can bind the address."""
+    """Start the template process, unless another launcher has bound its address and so starts it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         listener.bind(address)

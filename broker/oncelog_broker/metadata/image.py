@@ -93,11 +93,11 @@ class ClusterImage:
     user_configs: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     """SCRAM credentials and quotas by user; under None the quotas of every user."""
     unreadable_topics: frozenset[str] = frozenset()
-    """Topics of which nobody knows more than that they are there: their nodes hold nonsense. Their logs are kept."""
+    """Topics that exist, but whose nodes cannot be read. Their logs are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
-    """By pattern; one without entries is one whose node holds nonsense."""
+    """ACL entries by resource pattern; a pattern without entries is one whose node cannot be read."""
     quotas: Quotas = field(default_factory=dict)
-    """Of users (which `user_configs` has, too), client ids and addresses."""
+    """Client quotas by user, client id and address. Those of users stand in `user_configs`, too."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)

@@ -170,9 +170,9 @@ class BrokerFetcher:
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
-        """Where the log start is not on the disk: it has moved with the last answer, or was found so."""
+        """Partitions whose log start offset has moved and is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
-        """Those that are not known to have all that is committed: they may be throttled."""
+        """Partitions that may lack committed records: only these are throttled."""
         self._has_work = asyncio.Event()
         self._failures = 0
         self._heard_at = -limits.lag_seconds

@@ -112,11 +112,11 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
-        expected to."""
+        """Follower id -> the partitions that it has not fetched yet in their new leader epoch, each with a deadline
+        (monotonic, in seconds) until which its fetch is expected."""
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` from now on."""
+        """Call `on_opened` with the topics whose logs have been opened, from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:

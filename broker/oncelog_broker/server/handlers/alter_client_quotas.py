@@ -85,7 +85,8 @@ async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNode
 
 
 async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
-    """Raises KafkaError INVALID_REQUEST. What is to be removed may be no quota at all, which then stays."""
+    """Return the changes of one entry; the removal of a key that is no quota is ignored. Raises KafkaError
+    INVALID_REQUEST."""
     changes: Changes = {}
     keys, named = keys_of(entity), set()
     for op in entry.ops:
