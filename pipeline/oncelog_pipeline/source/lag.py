@@ -29,8 +29,8 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return how many offsets lie between the end of the batch and the ends of the partitions, over all sources; None if
-    no source reports both."""
+    """Return how many offsets lie between the end of the batch and the ends of the partitions, over all sources. None
+    if no source reports both."""
     total = None
     for source in sources:
         end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
