@@ -56,8 +56,8 @@ VALUES: Final = {
 }
 """A value that cannot be read as an order becomes null, and its record a dead letter."""
 SESSION: Final = {
-    # Each shuffle partition is a task with a transaction of its own in each batch: Spark's default of 200 is too many. A
-    # checkpoint keeps the number with which it began.
+    # Each shuffle partition is a task with a transaction of its own in each batch: Spark's default of 200 is too many.
+    # A checkpoint keeps the number with which it began.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
 }
