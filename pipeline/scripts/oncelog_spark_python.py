@@ -4,15 +4,15 @@
 # A shell runs the line above, which hands this file to the Python beside it; to Python that line is a string.
 """The Python that Spark starts (PYSPARK_PYTHON): forks from a process that has imported PySpark and oncelog already.
 
-Spark starts Python anew for each streaming query, and for each kind of work of a session; most of the CPU time of such
-a process is its imports. So the first process that a JVM starts in this way starts a *template process*
+Spark starts a Python process for each streaming query, and for each kind of work of a session; most of the CPU time of
+such a process goes into imports. So the first launcher that a JVM starts itself starts a *template process*
 (`oncelog_pipeline.spark.template_process`), which imports everything once and stays as long as the JVM. This launcher
 hands its arguments, environment and standard streams to the template process, which forks; then it waits, and ends as
-the forked process ends. To Spark the launcher is that process: whoever kills it ends the forked one, too.
+the forked process ends. For Spark the launcher is that process: if it is killed, the forked process ends, too.
 
-Without a template process (it cannot start, it refuses, this is not Linux) the launcher becomes plain Python.
+If there is no template process (it cannot start, it refuses, or this is not Linux), the launcher becomes plain Python.
 
-Only what the interpreter has built in is imported here: this runs at each start.
+It imports only small modules, since it runs at each start of a process.
 """
 
 import os
