@@ -1,12 +1,12 @@
 """The five parts of which a broker is assembled, in the order in which they start; each uses the parts before it.
 
-storage        the data directories, the metadata store and the logs
-membership     this broker's registration in its cluster, the controller role, and the image of the cluster
-replication    the partitions that this broker leads and follows
-coordinators   its consumer groups and transactions
-serving        answers requests, with the value in `services`
+storage.py        the data directories, the metadata store and the logs
+membership.py     this broker's registration in its cluster, the controller role, and the image of the cluster
+replication.py    the partitions that this broker leads and follows
+coordinators.py   its consumer groups and transactions
+serving.py        answers requests, with the value in services.py
 
-All of them use `settings`, the current configuration. `socket_server` has the sockets: they are bound before the broker
+All of them use settings.py, the current configuration. socket_server.py has the sockets: they are bound before the broker
 registers, since the registration names their ports, and accept connections when everything else is ready.
 
 The `start` of a part takes all that the part needs. It returns a working part, or closes what it has begun and raises.
