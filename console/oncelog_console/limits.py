@@ -43,13 +43,13 @@ SAMPLES: Final = 720
 """Of the lag of a group: an hour."""
 MAX_SAMPLED_GROUPS: Final = 200
 
-# --- what is asked of drivers of Spark
+# --- asking Spark drivers for metrics
 
 MAX_SAMPLED_QUERIES: Final = 100
 METRICS_SECONDS: Final = 8.0
 """How long a driver may take to answer with its metrics."""
 MAX_METRICS_BYTES: Final = 4 * 1024 * 1024
-"""Of one driver's metrics."""
+"""The longest answer of one driver."""
 
 # --- what is shown
 

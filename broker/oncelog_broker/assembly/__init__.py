@@ -6,8 +6,8 @@ replication.py    the partitions that this broker leads and follows
 coordinators.py   its consumer groups and transactions
 serving.py        answers requests, with the value in services.py
 
-All of them use settings.py, the current configuration. socket_server.py has the sockets: they are bound before the broker
-registers, since the registration names their ports, and accept connections when everything else is ready.
+All of them use settings.py, the current configuration. socket_server.py has the sockets: they are bound before the
+broker registers, since the registration names their ports, and accept connections when everything else is ready.
 
 The `start` of a part takes all that the part needs. It returns a working part, or closes what it has begun and raises.
 `close` ends the part. Only `Broker._start` has the order of starting and closing.

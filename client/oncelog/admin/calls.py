@@ -27,7 +27,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 COORDINATORS_KEPT: Final = 10_000
-"""So many groups and transactional ids are known with their coordinators; then all are forgotten."""
+"""How many coordinators are cached, by group or transactional id; when it is full, the cache is cleared."""
 
 
 class Calls:
@@ -111,7 +111,7 @@ class Calls:
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # it may be gone: whatever else it looked after is looked up again, too
+        if elsewhere and known is not None:  # it may be down: its other groups and ids are looked up again, too
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known

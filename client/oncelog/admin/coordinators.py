@@ -25,7 +25,7 @@ MOVED: Final = frozenset(
 
 
 class Coordinators:
-    """Of groups, or of transactional ids: asked for an admin client, again where one has moved or still loads."""
+    """Asks the coordinators of groups, or of transactional ids; again if a coordinator has moved or still loads."""
 
     def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
         self._calls = calls

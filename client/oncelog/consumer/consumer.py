@@ -386,10 +386,11 @@ class Consumer(Opened):
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
 
     async def poll_undecoded(self, timeout_ms: int = 0) -> dict[TopicPartition, list[UndecodedBatch]]:
-        """As `poll_columns`, but the records stay bytes, decompressed: for those who decode many batches at once.
+        """Poll like `poll_columns`, but leave the records as decompressed bytes, for a caller that decodes many batches
+        at once.
 
-        Markers and what was aborted are left out, CRCs are checked. Not to be called between polls for records, which
-        may have decoded more than they returned. Raises as `poll`.
+        Control batches and aborted records are left out, and CRCs are checked. Do not mix it with `poll`, which may
+        have decoded more records than it returned. Raises as `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
