@@ -106,8 +106,8 @@ class Calls:
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
         """Return the node id of the coordinator of a group or a transactional id, from the cache if it is there.
 
-        `elsewhere`: the node found last is not the coordinator any more, or did not answer; look it up again, at another
-        broker than the last time. Raises KafkaError, retriable while there is no coordinator.
+        `elsewhere`: the node found last is not the coordinator any more, or did not answer; look it up again, at
+        another broker than the last time. Raises KafkaError, retriable while there is no coordinator.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
