@@ -170,7 +170,7 @@ Unsubscribe = Callable[[], None]
 
 
 class MetadataStore(Protocol):
-    """See the module's docstring. Every method that awaits may raise StoreUnavailable."""
+    """A tree of versioned nodes with one session (see the module). Every async method may raise StoreUnavailable."""
 
     @property
     def session(self) -> SessionState:

@@ -282,13 +282,14 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Before the leader is told: it answers that records are gone, and nobody may show them again after a crash."""
+        """Write the moved log starts to disk, and only then report them to the leader. The leader answers that the
+        records are deleted when all replicas report that, and after a crash no replica may serve them again."""
         shortened, self._shortened = self._shortened, set()
         if not shortened:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # it is tried again from time to time; the leader waits for that
+        except OSError as error:  # it is tried again periodically; until then the leader waits
             if DISK_TROUBLES.is_news(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log starts could not be written down", extra={"reason": error})
         for key in shortened:

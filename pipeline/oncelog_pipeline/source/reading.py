@@ -42,7 +42,7 @@ async def read_range(
 
     def make() -> Consumer:
         consumer = Consumer(bootstrap_servers, **options, auto_offset_reset="none", enable_auto_commit=False)
-        # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
+        # Assigned before it starts, so that its first requests are for this partition, without a backoff in between.
         consumer.assign([partition])
         consumer.seek(partition, wanted.start)
         return consumer

@@ -38,7 +38,7 @@ FIRST_TOPIC_ID_VERSION: Final = 10
 NO_OFFSET: Final = -1
 NO_TOPIC_ID: Final = bytes(16)
 PARTITIONS: Final = "partition_indexes"
-"""The field in which a topic that is asked for has its partitions."""
+"""The name of the field of a requested topic that lists its partitions."""
 Named = list[tuple[str, Collection[int]]]
 """Topics by name, and partitions of them."""
 TopicKey = tuple[str, bytes]
