@@ -170,8 +170,8 @@ class ClusterImage:
     def with_topics(
         self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
     ) -> ClusterImage:
-        """With these topics put in the place of those of the same name, and without those named in `removed`; none of
-        the `unreadable` ones is known.
+        """Return an image in which these topics replace those of the same name, without the topics in `removed`.
+        `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
 
         Costs one copy of the mappings, so give many changes at once.
         """

@@ -115,7 +115,7 @@ class RequestContext(Generic[S]):
 
     @property
     def client(self) -> Client:
-        """Who asks, as others may be shown."""
+        """The client, in a form that may be shown to other users."""
         return Client(self.client_id or "", f"/{self.connection.client_host}")
 
     @property

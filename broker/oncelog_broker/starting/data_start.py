@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 MOVED_SUFFIX: Final = ".moved"
 """Appended to the name of an embedded store whose broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
-"""Accepted differences with which the metadata store does not know what this broker had."""
+"""Accepted differences after which the metadata store may not know all partitions that this broker had."""
 
 
 class DataStart:

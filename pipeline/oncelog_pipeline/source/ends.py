@@ -63,7 +63,7 @@ class Ends:
 
     @property
     def are_dear(self) -> bool:
-        """Whether a look costs so much CPU that one each FRESH_SECONDS would be more than IDLE_SHARE of a core."""
+        """Whether looks are expensive: one each FRESH_SECONDS would take more than IDLE_SHARE of a core."""
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
