@@ -101,7 +101,8 @@ class Writer(QuickStart):
         await exactly_once.commit(await self.cluster(), told[0].batch, told)
 
     def _undo(self, messages: Sequence[Told | None]) -> None:
-        """Abort the batch of these tasks. Raises KafkaError. If no task has sent a message, the next run finds and aborts what they left open."""
+        """Abort the batch of these tasks; if no task has sent a message, the next run finds and aborts what they left
+        open. Raises KafkaError."""
         told = _told(messages)
         if told and self._options.delivery is Delivery.EXACTLY_ONCE:
             connections().run(self._abort(told))
