@@ -107,7 +107,7 @@ class Broker:
             raise
 
     async def _start(self) -> Parts:
-        """Start each part, and note before the next one how it ends: `stop` goes from the last line up."""
+        """Start each part, and register how to stop it before the next one starts: `stop` goes in reverse order."""
         settings, host, undo, says = self._settings, self._host, self._undo, self.telling.does
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))
@@ -129,16 +129,16 @@ class Broker:
         undo.push_async_callback(host.tasks.close)
         membership = await ClusterMembership.start(settings, storage, advertised, host)
         undo.push_async_callback(membership.close)
-        undo.push_async_callback(host.tasks.close)  # before what they work with
+        undo.push_async_callback(host.tasks.close)  # before the parts that the tasks use
         await sockets.learn_users(storage.store, membership.member, membership.metadata)
 
         says("logs are loaded")
         replication = await Replication.start(settings, storage, membership, sockets.securities, host)
         undo.push_async_callback(replication.close)
-        undo.push_async_callback(host.tasks.close)  # they fetch, and so move the high watermarks that are noted
+        undo.push_async_callback(host.tasks.close)  # fetchers move the high watermarks, written later
         undo.callback(replication.peers.close)
-        undo.push_async_callback(sockets.close)  # while other brokers can be asked for what is answered still
-        undo.callback(replication.resign)  # before connections end: nothing is acknowledged from here on
+        undo.push_async_callback(sockets.close)  # while its requests can still ask other brokers
+        undo.callback(replication.resign)  # before connections close: no append is acknowledged now
 
         coordinators = Coordinators.start(settings, membership, replication, host)
         undo.callback(coordinators.close)

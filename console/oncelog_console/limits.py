@@ -15,14 +15,14 @@ MAX_FORM_BYTES: Final = 256 * 1024
 FORM_SECONDS: Final = 10.0
 MAX_FORM_FIELDS: Final = 32
 SEND_SECONDS: Final = 30.0
-"""An answer of which nothing is taken for so long ends."""
+"""How long the browser may take nothing of an answer before the answer ends."""
 PAGE_SECONDS: Final = 20.0
-"""For all that one page asks the cluster for."""
+"""How long all requests of one page to the cluster may take together."""
 MAX_PAGES: Final = 8
-"""That ask the cluster at the same time; others wait for their turn."""
+"""How many pages may ask the cluster at the same time; further ones wait for their turn."""
 MAX_TAILS: Final = 8
 TAIL_SECONDS: Final = 3600.0
-"""Then the browser connects again, if somebody still looks."""
+"""How long one live tail lasts, in seconds; then the browser connects again, if the page is still open."""
 
 # --- what is asked of the cluster
 
@@ -43,13 +43,13 @@ SAMPLES: Final = 720
 """Of the lag of a group: an hour."""
 MAX_SAMPLED_GROUPS: Final = 200
 
-# --- what is asked of drivers of Spark
+# --- asking Spark drivers for metrics
 
 MAX_SAMPLED_QUERIES: Final = 100
 METRICS_SECONDS: Final = 8.0
 """How long a driver may take to answer with its metrics."""
 MAX_METRICS_BYTES: Final = 4 * 1024 * 1024
-"""Of one driver's metrics."""
+"""The longest answer of one driver."""
 
 # --- what is shown
 

@@ -3,12 +3,12 @@ r"""A whole Spark pipeline: orders in, joined with a table, summed in windows, w
 docs/guides/orders-pipeline.md is the tutorial.
 
     orders --> query "revenue":      customers joined, windows with a watermark --> revenue
-           \-> query "dead-letters": what is no order, with the reason          --> orders-dead
+           \-> query "dead-letters": records that are no orders, and the reason --> orders-dead
 
-order.py     what an order is, in JSON and in Avro, and which topics there are: what the programs agree on
-topics.py    makes the topics
-send.py      writes orders, some of which are none, and late ones
+order.py     the order, in JSON and in Avro, the topics and the windows: shared by the programs
+topics.py    creates the topics
+send.py      writes orders, late orders and records that are no orders
 pipeline.py  the Spark program
-check.py     reads the three topics, read_committed, and has judge.py compare them
-judge.py     what the pipeline must have written, computed without Spark
+check.py     reads the three topics with read_committed and compares them, with judge.py
+judge.py     computes without Spark what the pipeline must have written
 """

@@ -1,8 +1,8 @@
-"""Reads all three topics as any consumer does, read_committed, and says whether the pipeline has done everything once.
+"""Reads the three topics with read_committed, and says whether the pipeline has written each result once.
 
-    python -m examples.orders.check                 (--format avro, where the orders are)
+    python -m examples.orders.check                 (with --format avro if the orders are in Avro)
 
-Ends with 1 where something is missing, there twice or wrong.
+The exit code is 1 if a result is missing, wrong, or there twice.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from examples.orders.order import (
 from oncelog import Consumer, TopicPartition
 
 SHOWN = 10
-"""Problems that are printed; there may be more."""
+"""How many problems are printed at most."""
 
 
 async def read(servers: str, topic: str) -> list[Record]:
-    """All records of a topic that are committed by now."""
+    """Return all records of a topic that are committed now."""
     found: list[Record] = []
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, index) for index in await consumer.partitions_for(topic)]

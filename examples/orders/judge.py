@@ -1,4 +1,4 @@
-"""What the pipeline must have written, computed from the orders without Spark, compared with what it wrote. Pure."""
+"""Computes without Spark what the pipeline must have written, and compares it with what it wrote. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from examples.orders.order import (
 
 
 class Record(NamedTuple):
-    """As a read_committed consumer has seen it."""
+    """A record that a read_committed consumer has read."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A window of one country, which makes one result. `start` is in seconds since 1970."""
+    """A window of one country: one result. `start` is in seconds since 1970."""
 
     start: int
     country: str
@@ -42,8 +42,9 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """`windows`: number of orders and sum of cents of each closed window. `dead`: by topic, partition and offset, each
-    record that is no order, with the reason. `orders`, `late`: how many there are."""
+    """What must be there. `windows`: each closed window -> number of orders, sum of cents. `dead`: topic, partition and
+    offset of each record that is no order -> the record and the reason. `orders`, `late`: how many orders are in time,
+    and late."""
 
     windows: Mapping[Window, tuple[int, int]]
     dead: Mapping[tuple[str, int, int], tuple[Record, str]]
@@ -53,8 +54,8 @@ class Expected:
 
 @dataclass
 class Verdict:
-    """Problems, one a line. While the pipeline runs, results may be `missing`, but none may ever be `wrong`: twice,
-    with other sums, or of an open window."""
+    """The problems, as a line of text each. Results may be `missing` while the pipeline runs. None may ever be `wrong`:
+    there twice, with other sums, or of an open window."""
 
     missing: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)

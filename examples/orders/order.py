@@ -1,6 +1,6 @@
-"""What the programs agree on: topics, windows, and what an order is, in JSON and in Avro.
+"""What the programs share: the names of topics, the windows, and the order, in JSON and in Avro.
 
-An order says who bought for how much, and when: `{"order": "o-17", "customer": "c3", "cents": 729, "at":
+An order says which customer bought for how much, and when: `{"order": "o-17", "customer": "c3", "cents": 729, "at":
 "2026-11-26T08:00:17Z"}`. In Avro it has the same fields, by order.avsc, where `at` is a timestamp-millis.
 """
 
@@ -25,7 +25,7 @@ DEFAULT_SERVERS: Final = "127.0.0.1:9092"
 
 WINDOW_SECONDS: Final = 60
 LATENESS_SECONDS: Final = 120
-"""A window is closed when the newest order is this much later than its end. An order of a closed window is late."""
+"""A window closes when the newest order is this much later than its end. An order of a closed window is late."""
 UNKNOWN_COUNTRY: Final = "unknown"
 """The country of a customer who is not in the table."""
 
@@ -34,19 +34,19 @@ FORMATS: Final = (JSON, AVRO)
 CUSTOMERS_FILE: Final = Path(__file__).with_name("customers.csv")
 SCHEMA: Final = Path(__file__).with_name("order.avsc").read_text(encoding="utf-8")
 LATE_PREFIX: Final = "late-"
-"""Ids of the orders that `send --late` writes begin with this. `judge` knows late orders by it."""
+"""The prefix of the ids of orders that `send --late` writes, by which `judge` knows them."""
 
 NO_VALUE: Final = "the record has no value"
 NO_ORDER: Final = "the value is no order: order, customer, cents and at are needed"
 NEGATIVE: Final = "cents is negative"
 """Reasons for a dead letter. They depend on the value alone, so that both queries agree on each record."""
 REASON, TOPIC, PARTITION, OFFSET = (f"dead-letter.{name}" for name in ("reason", "topic", "partition", "offset"))
-"""Headers of a dead letter: the reason, and the place of the record that it is made of."""
+"""The names of a dead letter's headers: the reason, and topic, partition and offset of the original record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`at` has a time zone; `cents` are those of one currency."""
+    """An order. `at` has a time zone; all `cents` are of one currency."""
 
     order: str
     customer: str
@@ -55,7 +55,7 @@ class Order:
 
 
 def encoded(order: Order, form: str) -> bytes:
-    """The value of a record: `form` is one of FORMATS."""
+    """Return the value of the order's record. `form` is one of FORMATS."""
     if form == AVRO:
         from fastavro import schemaless_writer
 
@@ -67,19 +67,19 @@ def encoded(order: Order, form: str) -> bytes:
 
 
 def read_order(value: bytes | None, form: str) -> Order | str:
-    """The order that a value is, or the reason why it is a dead letter."""
+    """Return the order in a value, or the reason why the record is a dead letter."""
     if value is None:
         return NO_VALUE
     try:
         fields = _fields(value, form)
         order = Order(str(fields["order"]), str(fields["customer"]), operator.index(fields["cents"]), fields["at"])
-    except Exception:  # whatever the bytes lead the two libraries to
+    except Exception:  # the libraries raise many kinds of errors for bytes that are no order
         return NO_ORDER
     return NEGATIVE if order.cents < 0 else order
 
 
 def _fields(value: bytes, form: str) -> Mapping[str, Any]:
-    """Raises whatever json, fastavro and datetime raise."""
+    """Decode the fields of an order. Raises whatever json, fastavro and datetime raise."""
     if form == AVRO:
         from fastavro import schemaless_reader
 
@@ -93,7 +93,7 @@ def _fields(value: bytes, form: str) -> Mapping[str, Any]:
 
 
 def read_customers(file: Path) -> dict[str, str]:
-    """Customer -> country. Raises ValueError for one who is there twice: each order of hers would count twice."""
+    """Return customer -> country. Raises ValueError if a customer is there twice, whose orders would count twice."""
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [(row["customer"], row["country"]) for row in csv.DictReader(lines)]
     customers = dict(rows)

@@ -1,15 +1,15 @@
 """The Spark program: two queries over the topic "orders", each of which writes each of its rows once.
 
-    python -m examples.orders.pipeline --master 'local[2,3]'                     until it is stopped, or killed
-    python -m examples.orders.pipeline --master 'local[2,3]' --available-now     until all that is there is read
+    python -m examples.orders.pipeline --master 'local[2,3]'                     until it is stopped or killed
+    python -m examples.orders.pipeline --master 'local[2,3]' --available-now     until it has read all that is there
     python -m examples.orders.pipeline --master spark://127.0.0.1:7077           the same on a cluster
 
-Kill it with -9 whenever you like, and start it again: it goes on where it was. Without --master it takes the one of
+Kill it with -9 whenever you like, and start it again: it goes on where it was. Without --master it uses the master of
 spark-submit.
 
 revenue       orders joined with their customers, summed by country in windows of a minute; a window is written once,
-              when the newest order is two minutes past its end. Later orders of it are dropped, and counted by Spark
-dead-letters  records that are no order, with the reason and their place as headers
+              when the newest order is two minutes past its end. Spark drops and counts the orders that come later
+dead-letters  records that are no orders, with headers for the reason and for topic, partition and offset
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ VALUES: Final = {
     JSON: ValueFormat(JSON, "order STRING, customer STRING, cents BIGINT, at TIMESTAMP", fails_if_invalid=False),
     AVRO: ValueFormat(AVRO, SCHEMA, fails_if_invalid=False),
 }
-"""What cannot be read as an order is null: it becomes a dead letter."""
+"""A value that cannot be read as an order becomes null, and its record a dead letter."""
 SESSION: Final = {
-    # Spark's own default of 200 is for tables: each would be a task with a transaction of its own, in each batch. A
-    # checkpoint keeps the number that it began with.
+    # Each shuffle partition is a task with a transaction of its own in each batch: Spark's default of 200 is too many.
+    # A checkpoint keeps the number with which it began.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -67,8 +67,8 @@ SECOND_SHAPE: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 
 @dataclass(frozen=True)
 class Settings:
-    """`directory` is for checkpoints, and must be seen by all machines of a cluster; the file of customers is read by
-    the driver alone. `batch` is in records."""
+    """`directory` holds the checkpoints; all machines of a cluster must see it. Only the driver reads the file
+    `customers`. `batch` is the most records of one batch."""
 
     servers: str
     directory: str
@@ -82,7 +82,7 @@ class Settings:
 
 
 def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
-    """The records of the topic, with the column `order`, and `reason`: null where it is one."""
+    """Return the records of the topic, with the columns `order`, and `reason`: null if the record is an order."""
     options = {
         "kafka.bootstrap.servers": settings.servers,
         "subscribe": ORDERS,
@@ -96,7 +96,8 @@ def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def why_not() -> Column:
-    """The reason why a record is no order, as `read_order` has it; null for an order. Depends on the value alone."""
+    """Return the reason why a record is no order, the same as of `read_order`; null for an order. It depends on the
+    value alone."""
     is_missing = F.col("order").isNull()
     for name in fields.Order.__slots__:
         is_missing |= F.col(f"order.{name}").isNull()
@@ -108,7 +109,7 @@ def why_not() -> Column:
 
 
 def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:
-    """Makes a record of each closed window and country."""
+    """Return one record for each closed window and country."""
     window = F.window("at", f"{WINDOW_SECONDS} seconds")
     windows = (
         orders.where("reason IS NULL")
@@ -124,7 +125,7 @@ def revenue(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 
 def dead_letters(orders: DataFrame) -> DataFrame:
-    """Keeps the records that are no orders, and adds headers with the reason and the place."""
+    """Return the records that are no orders, with headers for the reason, topic, partition and offset."""
     places = {
         fields.REASON: F.col("reason"),
         fields.TOPIC: F.col("topic"),
@@ -144,14 +145,14 @@ def _header(name: str, text: Column) -> Column:
 
 
 def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
-    """Starts both queries. Raises ValueError where the file of customers has one twice."""
+    """Start both queries. Raises ValueError if the file of customers has a customer twice."""
     for name, setting in SESSION.items():
         spark.conf.set(name, setting)
     # Read once: a table that changed under a query would give a replayed batch other rows, which the sink refuses.
     rows = list(read_customers(settings.customers).items())
     customers = spark.createDataFrame(rows, "customer STRING, country STRING")
-    # Each reads for itself: queries that share a DataFrame share parts of their plans, which Spark changes while it
-    # sends them to tasks ("Task not serializable: Illegal size of collection", now and then).
+    # Each query has its own DataFrame. Queries that share one share parts of their plans, which Spark changes while it
+    # sends them to tasks; this fails now and then ("Task not serializable: Illegal size of collection").
     return [
         write(revenue(read_orders(spark, settings), customers), "revenue", REVENUE, settings),
         write(dead_letters(read_orders(spark, settings)), "dead-letters", DEAD_LETTERS, settings),
@@ -159,7 +160,7 @@ def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
 
 
 def write(records: DataFrame, name: str, topic: str, settings: Settings) -> StreamingQuery:
-    """Starts a query that writes these records to the topic, with a checkpoint in a directory of its own."""
+    """Start a query that writes these records to the topic, with a checkpoint directory of its own."""
     options = {
         "kafka.bootstrap.servers": settings.servers,
         "topic": topic,
@@ -170,7 +171,7 @@ def write(records: DataFrame, name: str, topic: str, settings: Settings) -> Stre
 
 
 def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
-    """A line for each batch, until all queries have ended. Raises what one of them has ended with."""
+    """Yield a line for each batch, until all queries have ended. Raises the error with which a query has ended."""
     told = {query.name: -1 for query in queries}
     is_over = False
     while not is_over:
@@ -180,26 +181,26 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
                 told[query.name] = progress["batchId"]
                 yield line(progress)
             if not query.isActive:
-                query.awaitTermination()  # raises what it has ended with
+                query.awaitTermination()  # raises its error, if it has ended with one
         for query in [each for each in queries if each.isActive][:1]:
             query.awaitTermination(1)
 
 
 def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
-    """The progress of batches after number `told`. What an idle query says of itself has the number of the batch that
-    comes next, and has added none."""
+    """Return the progress of the batches after number `told`. The progress of an idle query is left out: it has the
+    number of the next batch, and no phase addBatch."""
     last = query.lastProgress
     if (
         last is None
         or last["batchId"] <= told
         or (last["batchId"] == told + 1 and "addBatch" not in last["durationMs"])
     ):
-        return []  # without asking for all that Spark remembers
+        return []  # spares recentProgress, which fetches all that Spark remembers
     return [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
 
 
 def line(progress: Mapping[str, Any]) -> str:
-    """Describes a batch in a line. `late` are the rows of closed windows, which Spark has dropped."""
+    """Describe a batch in one line. `late` counts the rows of closed windows, which Spark has dropped."""
     text = f"{progress['name']}: batch {progress['batchId']}, {progress['numInputRows']:,} records"
     states = progress["stateOperators"]
     if not states:

@@ -1,10 +1,10 @@
-"""Writes orders into the topic "orders", one a second by their own time. Every fiftieth is none.
+"""Writes orders into the topic "orders", one for each second of event time. Every fiftieth record is no order.
 
     python -m examples.orders.send                          orders 0 to 9,999
     python -m examples.orders.send --first 10000            the next 10,000
-    python -m examples.orders.send --orders 0 --late 5      five orders of windows that are long closed
+    python -m examples.orders.send --orders 0 --late 5      five orders whose windows were closed long ago
 
-The same numbers make the same orders. `--format avro` writes them in Avro.
+The same number always makes the same order. `--format avro` writes the orders in Avro.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from examples.orders.topics import create_topics
 from oncelog import Producer
 
 BEGIN = datetime(2026, 11, 26, 8, tzinfo=UTC)
-"""When order 0 is bought."""
+"""The time `at` of order 0."""
 CUSTOMERS = 7
-"""The table has six of them."""
+"""How many customers the orders have; the table has six of them, so one is unknown."""
 BROKEN_EVERY = 50
 TOGETHER = 100
-"""Orders that are sent before the producer waits for their acknowledgements. Each order is a second later than the one
-before, so no partition gets further than 100 seconds ahead of another: that is less than LATENESS_SECONDS."""
+"""Orders that are sent before the producer waits for their acknowledgements. Each order is one second later than the
+previous one, so no partition gets more than 100 seconds ahead of another. That is less than LATENESS_SECONDS: no order
+becomes late by it."""
 
 
 def order(number: int) -> Order:
@@ -51,7 +52,7 @@ def late_order(number: int) -> Order:
 
 
 def value(number: int, form: str) -> bytes | None:
-    """The value of a record: an order. Every fiftieth is one of five mistakes that producers make."""
+    """Return the value of record `number`: an order, or in every fiftieth record one of five mistakes of producers."""
     good = encoded(order(number), form)
     if number % BROKEN_EVERY != BROKEN_EVERY - 1:
         return good

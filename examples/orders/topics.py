@@ -1,4 +1,4 @@
-"""Makes the topics where they are missing."""
+"""Creates the topics of the pipeline that do not exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog.errors import TopicAlreadyExists
 
 
 async def create_topics(servers: str) -> None:
-    """Raises KafkaError where no broker answers."""
+    """Raises KafkaError if no broker answers."""
     async with Admin(servers) as admin:
         for topic in (ORDERS, REVENUE, DEAD_LETTERS):
             try:

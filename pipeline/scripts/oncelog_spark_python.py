@@ -4,8 +4,8 @@
 # A shell runs the line above, which hands this file to the Python beside it; to Python that line is a string.
 """The Python that Spark starts (PYSPARK_PYTHON): forks from a process that has imported PySpark and oncelog already.
 
-Spark starts Python anew for each streaming query, and for each kind of work of a session; most of the CPU time of such
-a process is its imports. So the first process that a JVM starts in this way starts a *template process*
+Spark starts a Python process for each streaming query, and for each kind of work of a session; most of the CPU time of
+such a process goes into imports. So the first launcher that a JVM starts itself starts a *template process*
 (`oncelog_pipeline.spark.template_process`), which imports everything once and stays as long as the JVM. This launcher
 hands its arguments, environment and standard streams to the template process, which forks; then it waits, and ends as
 the forked process ends. To Spark the launcher is that process: whoever kills it ends the forked one, too; and where the
@@ -14,7 +14,7 @@ template process is killed, the launcher ends the forked one, and itself with co
 Without a template process (it cannot start, it refuses, its address is another user's, this is not Linux) the launcher
 becomes plain Python.
 
-Only what the interpreter has built in is imported here: this runs at each start.
+It imports only small modules, since it runs at each start of a process.
 """
 
 import os
@@ -76,7 +76,7 @@ def terminate(process: int) -> None:
 
 
 def connected(python: str) -> socket.socket | None:
-    """A connection to the template process of the JVM that has started this process; None where it is not ours."""
+    """Connect to the template process of the JVM that started this process; None if it belongs to another user."""
     jvm = os.getppid()
     address = f"\0{NAME}-{os.getuid()}-{jvm}-{start_time(jvm)}"
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -90,13 +90,13 @@ def connected(python: str) -> socket.socket | None:
 
 
 def start_time(pid: int) -> str:
-    """In clock ticks since boot: with it a process id that is used again is another one."""
+    """Return the start time of a process, in clock ticks since boot: it tells apart two processes with the same id."""
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[19]
 
 
 def start_template(python: str, address: str, jvm: int) -> None:
-    """Start it unless another launcher does so just now: the one that can bind the address."""
+    """Start the template process, unless another launcher has bound its address and so starts it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         listener.bind(address)

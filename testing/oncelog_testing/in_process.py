@@ -98,7 +98,7 @@ class MemoryCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all brokers, for any client."""
+        """The addresses of all brokers, `host:port` with commas between, for any client."""
         return ",".join(each.bootstrap_servers for each in self.brokers.values())
 
     @property
@@ -215,7 +215,7 @@ class InProcessCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all brokers, for any client."""
+        """The addresses of all brokers, `host:port` with commas between, for any client."""
         return self._cluster.bootstrap_servers
 
     def __str__(self) -> str:

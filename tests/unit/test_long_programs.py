@@ -14,6 +14,8 @@ WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_br
                 "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py",
                 "deploy/make_release.py", "deploy/audit.py"}  # fmt: skip
 """Those that take no arguments; `make test` or `make lint` runs nearly all of them."""
+WITH_SPARK = {"spark_soak"}
+"""Programs whose targets install PySpark first (`make pipeline`). `make check` runs these tests without PySpark."""
 
 
 def programs() -> dict[str, str]:
@@ -28,6 +30,8 @@ def test_all_are_found() -> None:
 
 @pytest.mark.parametrize("program", programs())
 def test_it_begins(program: str) -> None:
+    if program in WITH_SPARK:
+        pytest.importorskip("pyspark")
     command = [program] if program.endswith(".py") else ["-m", program]
     done = subprocess.run(
         [sys.executable, *command, "--help"],

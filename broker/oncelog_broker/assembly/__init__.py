@@ -1,14 +1,17 @@
-"""A broker put together of five parts, each of which starts with what the parts before it have made.
+"""The five parts of which a broker is assembled, in the order in which they start; each uses the parts before it.
 
-`storage` is the data directories, the metadata store and the logs; `membership` this broker's place in its cluster and
-the image of that; `replication` the partitions that it leads and follows; `coordinators` its groups and transactions;
-`serving` answers requests, with `services`. `settings` is the configuration as it is now, which all of them have.
-`socket_server` has the sockets: they are bound before the broker registers with their ports, and accept when everything
-else is ready.
+storage.py        the data directories, the metadata store and the logs
+membership.py     this broker's registration in its cluster, the controller role, and the image of the cluster
+replication.py    the partitions that this broker leads and follows
+coordinators.py   its consumer groups and transactions
+serving.py        answers requests, with the value in services.py
 
-A part is made by its `start`, which takes all it needs and either returns a part that works, or closes what it had
-begun and raises. `close` ends it. The order of both stands in `Broker._start`, and nowhere else.
+All of them use settings.py, the current configuration. socket_server.py has the sockets: they are bound before the
+broker registers, since the registration names their ports, and accept connections when everything else is ready.
 
-Two circles are cut by name: `LogEndCalls.begin` (a broker may be controller before it has replicas) and
-`SocketServer.learn_users` (a socket is bound, and its certificates are read, before the broker can join).
+The `start` of a part takes all that the part needs. It returns a working part, or closes what it has begun and raises.
+`close` ends the part. Only `Broker._start` has the order of starting and closing.
+
+Two parts are completed after they are made, as they and a later part need each other: `LogEndCalls.begin` (a broker may
+be controller before it has replicas) and `SocketServer.learn_users` (sockets are bound before the broker can register).
 """

@@ -1,7 +1,7 @@
 """The groups and transactions that this broker coordinates.
 
-Start when the replicas follow the image: a coordinator loads what its broker leads by then. Close before the replicas,
-in which it appends.
+Start them when the replicas follow the image: a coordinator loads the partitions that its broker leads by then. Close
+them before the replicas, to which they append.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog_broker.runtime.host import Host
 
 
 class Coordinators:
-    """Made by `start`."""
+    """The group coordinator and the transaction coordinator of this broker. Made by `start`."""
 
     def __init__(self, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host) -> None:
         config, replicas, metadata = settings.current(), replication.replicas, membership.metadata
@@ -41,7 +41,7 @@ class Coordinators:
     def start(
         cls, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host
     ) -> Coordinators:
-        """Load what this broker coordinates, and follow the image from here on."""
+        """Load the groups and transactions of the partitions that this broker leads, and follow the image."""
         made = cls(settings, membership, replication, host)
         tell_deleted_by_age(None, membership.metadata.image)
         made._on_image(ClusterImage(""), membership.metadata.image)
@@ -52,7 +52,7 @@ class Coordinators:
         return made
 
     def close(self) -> None:
-        """Coordinate nothing more: requests that wait end with an error."""
+        """Stop coordinating: waiting requests end with an error."""
         self.transactions.close()
         self.groups.close()
 
@@ -65,6 +65,6 @@ class Coordinators:
         self.transactions.on_image(new)
 
     def _on_opened(self, topics: Collection[str]) -> None:
-        """Partitions that the image gave us have got their logs: some may have coordinators."""
+        """The logs of partitions of these topics are open: load the coordinators that they hold."""
         for runtime in (self.groups.runtime, self.transactions.runtime):
             runtime.on_opened(topics)

@@ -1,8 +1,8 @@
-"""This broker's place in its cluster: its registration, the controller's part, and the image of the cluster.
+"""This broker's place in its cluster: its registration, the controller role, and the image of the cluster.
 
-Start: register -> claim the controller's part if nobody has it -> read the image, which is never older than the
-registration, so no log is taken for a stray -> take over the settings in it -> keep a copy of it. Close: a last copy,
-then follow no more. The registration goes with the session, which the store has.
+Start: register -> claim the controller role if no broker has it -> read the image, which is never older than the
+registration, so that no log is taken for a stray -> apply the settings in it -> keep a copy of it. Close: write a last
+copy, then stop following the store. The registration ends with the session, which `storage` closes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from oncelog_broker.server.log_end_calls import LogEndCalls
 logger = logging.getLogger(__name__)
 
 NOTE_SECONDS: Final = 60.0
-"""Between two notes of the metadata store's last write in the data directories."""
+"""How often the id of the metadata store's last write is noted in the data directories."""
 GIVE_UP_SECONDS: Final = 5.0
-"""How long a broker that stops may take to give up being controller; its session's end does the same."""
+"""How long a stopping broker may take to resign as controller; after that the end of its session does it."""
 
 
 class ClusterMembership:
-    """Made by `start`. To be closed when the tasks of its host have ended."""
+    """The registration, controller role and image of one broker. Made by `start`; close it when the tasks of its host
+    have ended."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """What an election asks of this broker and others; waits until it is begun with the replicas."""
+        """Answers and sends the questions of an election for the ends of logs; answers wait for `begin`."""
         self.metadata = metadata
         self.is_clustered = is_clustered
         """Whether there may be other brokers."""
@@ -65,8 +66,10 @@ class ClusterMembership:
     async def start(
         cls, settings: Settings, storage: Storage, advertised: Sequence[Listener], host: Host
     ) -> ClusterMembership:
-        """`advertised`: where others find this broker. BrokerIdInUse, EndpointInUse, NoCommonLevel, StoreUnavailable,
-        MalformedPayload, OSError."""
+        """`advertised`: the listeners that the registration names.
+
+        Raises BrokerIdInUse, EndpointInUse, NoCommonLevel, StoreUnavailable, MalformedPayload, OSError.
+        """
         config, store = settings.current(), storage.store
         is_clustered = storage.data.kind.is_shared
         async with AsyncExitStack() as undo:
@@ -100,7 +103,7 @@ class ClusterMembership:
         return cls(member, elector, log_end_calls, metadata, copier, is_clustered=is_clustered)
 
     async def give_up_control(self) -> None:
-        """Let another broker be the controller, if this one is. What cannot be done is logged."""
+        """Resign as controller, if this broker has that role. A failure is logged."""
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS):
                 await self.elector.give_up()
@@ -108,14 +111,14 @@ class ClusterMembership:
             logger.warning("resigning as controller timed out; closing the session releases it")
 
     async def close(self) -> None:
-        """Write a last copy of the metadata, and follow the cluster no more. Harmless when that has been done."""
+        """Write a last copy of the metadata, and stop following the cluster. May be called twice."""
         await self._copier.finish()
         await self.metadata.close()
         self.elector.close()
 
 
 class _Registrar:
-    """Registers this broker in the session that runs, the first time and again."""
+    """Registers this broker in the current session, the first time and again."""
 
     def __init__(self, settings: Settings, storage: Storage, advertised: Sequence[Listener], host: Host) -> None:
         self._settings = settings
@@ -126,7 +129,8 @@ class _Registrar:
         """The last registration."""
 
     async def register(self) -> Membership:
-        """Our successor must be able to end the session before it makes anything, so its key is left first."""
+        """Register. The key of the session is written to disk first, so that the next process of this broker can end
+        this session before it creates anything."""
         storage, store, predecessor = self._storage, self._storage.store, self._storage.predecessor
         node_id = self._settings.node_id
         await feature_levels.check_levels(store, node_id)
@@ -147,7 +151,7 @@ class _Registrar:
             node_id,
             registration,
             storage.found_logs,
-            # A session that nobody has ended is over within its timeout, and told a tick later.
+            # A session that was not closed expires after its timeout, and ZooKeeper reports that one tick later.
             wait_seconds=store.session_timeout * 1.5,
             process=storage.data.process,
             before=self._membership,
@@ -157,6 +161,7 @@ class _Registrar:
         return membership
 
     async def check_store(self) -> None:
-        """Before the image is read in another session. WrongStore, StoreUnavailable."""
+        """Check that the store is the same one, before the image is read in a new session. Raises WrongStore,
+        StoreUnavailable."""
         if self._membership is not None:
             await check_store(self._storage.store, self._settings.node_id, self._membership)

@@ -1,8 +1,8 @@
-"""The partitions that this broker leads and follows, with the care of their logs.
+"""The partitions that this broker leads and follows, and the maintenance of their logs.
 
-Start: take producer ids above those that logs know -> look for logs that are missing, and set strays aside -> make the
-replicas, and what fetches, keeps the ISR and opens logs again -> follow the image -> open the gate. Close: see
-`resign`, which is called first.
+Start: reserve producer ids above those in the logs -> find missing logs, and set stray logs aside -> make the replicas,
+the fetchers, the ISR keeper and the reopening of offline logs -> follow the image -> open the gate of the membership.
+Close: call `resign` first.
 """
 
 from __future__ import annotations
@@ -108,16 +108,16 @@ class Replication:
         return cls(storage, peers, producer_ids, replicas, isr_keeper, calls)
 
     def resign(self) -> None:
-        """Lead nothing more: nothing is appended, and requests that wait for replicas end with an error."""
+        """Stop leading: appends are refused, and requests that wait for replicas end with an error."""
         self.replicas.close()
 
     async def close(self) -> None:
-        """Note the high watermarks, when nothing is fetched any more."""
+        """Write the high watermark checkpoint. Call it when fetching has ended."""
         await self._storage.note_high_watermarks(self.replicas.high_watermarks())
 
 
 class WayBack:
-    """What this broker does when its session goes on, or when it has registered again: its `Return`."""
+    """Catches up after the session was resumed, or the broker has registered again. Implements `Return`."""
 
     def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
         self._node_id = node_id
@@ -126,7 +126,7 @@ class WayBack:
         self._replicas = replicas
 
     async def until_current(self) -> None:
-        """Return when the replicas have taken over all that the store has told. StoreUnavailable."""
+        """Return when the replicas have applied everything that the store has. Raises StoreUnavailable."""
         await self._metadata.until_current()
         await self._replicas.until_settled()
 
@@ -148,7 +148,8 @@ def _epoch_of(image: ClusterImage, broker_id: int) -> int:
 async def _producer_ids(
     settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
 ) -> ProducerIdManager:
-    """Raise the ids before anything is served, and before logs of no topic are set aside: they may come back (S75)."""
+    """Raise the producer ids before anything is served. Stray logs count, as they may come back: so this is done before
+    they are set aside (S75)."""
     producer_ids = ProducerIdManager(storage.store, settings.node_id, is_alone=not membership.is_clustered)
     pauses = host.slices.pauses()
     for log in storage.logs.logs():
@@ -159,12 +160,12 @@ async def _producer_ids(
 
 
 async def _look_at_logs(settings: Settings, storage: Storage, membership: ClusterMembership) -> None:
-    """Find the logs that should be here and are not, and those that are here and should not be."""
+    """Note the logs that are missing, and set aside the stray logs, which no partition of this broker needs."""
     node_id, data, logs, image = settings.node_id, storage.data, storage.logs, membership.metadata.image
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # What nobody counts on, a follower that is not in sync, begins anew and fetches what it lost.
+        # A follower that is not in sync is left out: it starts with an empty log and fetches the records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())
@@ -177,7 +178,7 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
 def _fetching(
     settings: Settings, storage: Storage, metadata: MetadataCache, peers: BrokerPeers, host: Host
 ) -> MakeFetching:
-    """The fetchers of replicas that are not made yet."""
+    """Return a function that makes the fetchers, for `Replicas` to call in its constructor."""
 
     def limits() -> FetchLimits:
         return FetchLimits.of(settings.current())
@@ -195,7 +196,7 @@ def _fetching(
 
 
 def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> None:
-    """Tell the replicas which logs and which leader epochs of the store cannot be relied on."""
+    """Tell the replicas which logs may have lost their ends, and which leader epochs of the store are too low."""
     if storage.may_lack_ends:
         replicas.doubt_logs()
     replicas.lost_epochs.expect(storage.epochs_above)
@@ -206,7 +207,7 @@ def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> Non
 
 
 def _follow(metadata: MetadataCache, replicas: Replicas) -> None:
-    """Lead and follow what the image gives this broker, now and with every later image."""
+    """Have the replicas lead and follow the partitions of this broker, by the image now and by every later image."""
 
     def on_image(old: ClusterImage, new: ClusterImage) -> None:
         if new.broker_configs is not old.broker_configs:

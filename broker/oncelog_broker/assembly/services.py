@@ -1,4 +1,4 @@
-"""All that requests are served with, in one value: a field for each thing that a handler, or a metric, may reach."""
+"""One value with all parts of a broker that a handler or a metric may use, a field for each."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from oncelog_broker.server.refused_batches import RefusedBatches
 class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
-    No handler sees all of it: each takes the context of its room, which declares what the room needs
-    (`server/services/`).
+    No handler sees all of it. Handlers are divided into *rooms* (`server/services/`); the context of a room declares
+    the fields that its handlers need.
     """
 
     config: BrokerConfig
@@ -46,7 +46,7 @@ class Services:
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """queued.max.requests: how many requests that take several steps are at work at a time."""
+    """queued.max.requests: how many requests that take several steps may run at a time."""
     deadlines: Deadlines
     logs: LogManager
     metadata: MetadataCache
@@ -64,7 +64,7 @@ class Services:
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+    """Creates a topic without CreateTopics (auto-creation, internal topics); see `TopicCreation.create`."""
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None
     """None: everybody may do everything."""
@@ -81,7 +81,7 @@ class Services:
         return self.config.node_id
 
 
-if TYPE_CHECKING:  # the rooms are found here, all of them, or the type checker says what is missing
+if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields of every room
     from oncelog_broker.metrics.source import Observed
     from oncelog_broker.server.services.access import AccessServices
     from oncelog_broker.server.services.groups import GroupServices

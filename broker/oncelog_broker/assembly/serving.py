@@ -1,4 +1,4 @@
-"""What answers requests, when all other parts are ready."""
+"""Starts to answer requests when all other parts are ready."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from oncelog_broker.web.telling import Telling
 
 
 class Serving:
-    """Made by `start`. It ends with the listeners and the tasks, and has nothing to close."""
+    """Serves requests with all other parts. Made by `start`. It ends with the listeners and tasks: there is no
+    `close`."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Serving:
         telling: Telling,
         host: Host,
     ) -> Serving:
-        """Begin to accept connections. InvalidConfig, OSError."""
+        """Begin to accept connections. Raises InvalidConfig, OSError."""
         made, metadata = (
             cls(settings, storage, membership, replication, coordinators, socket_server, host),
             membership.metadata,

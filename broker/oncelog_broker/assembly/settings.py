@@ -1,4 +1,4 @@
-"""The settings of one broker as they are now: its configuration, and what the cluster has changed of it since."""
+"""The current settings of one broker: its configuration, with the dynamic settings of the cluster."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
     keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
-"""What every log must know of the broker's own settings, beside those that topics inherit."""
+"""The broker settings that each log needs beside those that topics inherit."""
 
 
 class Settings:
-    """To be told of each image before all others are (`on_image`)."""
+    """The current settings. Its `on_image` must be called before all other subscribers of images."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -33,7 +33,7 @@ class Settings:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._effectless_warnings = EffectlessWarnings()
         self.throttles = Throttles()
-        """The rates of replication, which are settings, too."""
+        """The limits of replication traffic, which change with the settings."""
 
     def current(self) -> BrokerConfig:
         """The configuration as it is now."""
@@ -44,7 +44,7 @@ class Settings:
         return self._config.node_id
 
     def of_log(self, overrides: Mapping[str, str]) -> LogConfig:
-        """All settings of a topic with these overrides; topics with the same ones share them."""
+        """Return all settings of a topic with these overrides. Topics with the same overrides share one value."""
         key = frozenset(overrides.items())
         found = self._log_configs.get(key)
         if found is None:
@@ -55,12 +55,12 @@ class Settings:
         return found
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Take over what the cluster sets for this broker, or for all brokers."""
+        """Apply the dynamic settings of this broker and of all brokers, if they have changed."""
         if new.broker_configs is not old.broker_configs:
             self.follow(new)
 
     def follow(self, image: ClusterImage) -> None:
-        """Take over the settings in an image: those of this broker go before those of all brokers."""
+        """Apply the settings in an image. Those of this broker win over those of all brokers."""
         self._effectless_warnings.of_broker(image.config_of_broker(self.node_id))
         self._config = self._config.with_dynamic(
             readable_broker_overrides(image.broker_configs.get(self.node_id, {})),

@@ -1,6 +1,7 @@
 """The listening sockets of one broker, and the connections that they accept.
 
-They are bound before the broker registers, since port 0 becomes a real port then; nothing is accepted before `serve`.
+They are bound before the broker registers, since binding turns port 0 into a real port, which the registration names.
+They accept no connection before `serve`.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ logger = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """Made before anything else, so that settings that cannot be are refused before anything is touched."""
+    """The sockets of one broker. Made first, so that invalid settings are refused before anything is changed."""
 
     def __init__(self, settings: Settings, host: Host, *, is_clustered: bool) -> None:
-        """InvalidConfig. The file descriptors of the process are divided here, before the first log is opened."""
+        """Raises InvalidConfig. Divides the file descriptors of the process, before the first log is opened."""
         config = settings.current()
         self._config = config
         self._host = host
@@ -59,14 +60,14 @@ class SocketServer:
         self._listeners = Listeners(host, self.connections)
 
     async def bind(self) -> tuple[Listener, ...]:
-        """Bind all sockets; where others reach this broker. OSError, with what to do."""
+        """Bind all sockets. Returns the listeners to register. Raises OSError, which says what to do."""
         bound = {}
         for listener in listeners(self._config):
             bound[listener.name] = await self._listeners.listen(listener, self.securities[listener.name])
         return with_bound_ports(self._advertised, bound)
 
     async def learn_users(self, store: MetadataStore, member: ClusterMember, metadata: ImageView) -> None:
-        """Know who may log in, now that the broker has joined. StoreUnavailable, OSError."""
+        """Load the users and keys for logins, when the broker has joined. Raises StoreUnavailable, OSError."""
         self.securities.begin(metadata, await login_key(store))
         first_users = parse_first_users(self._config[security_keys.SCRAM_FIRST_USERS])
         await member.patiently(partial(make_first_users, store, first_users))
@@ -78,17 +79,18 @@ class SocketServer:
         await self._listeners.start(dispatcher)
 
     async def close(self) -> None:
-        """Stop accepting, let written responses leave, then cut what is left. Harmless when that has been done."""
+        """Stop accepting, send the responses that are written, then close all connections. May be called twice."""
         await self._listeners.close()
 
 
 def divide_descriptors(config: BrokerConfig) -> int:
-    """Say how many file descriptors logs and mappings of this process may have; returns how many connections may."""
+    """Set how many file descriptors the logs and mappings of this process may use. Returns how many are left for
+    connections."""
     SPARES.refill()
     limit, max_connections = descriptor_limit(), config[keys.MAX_CONNECTIONS]
     division = divide(limit, max_connections)
     OPEN_FILES.capacity, MAPPINGS.limit = division.files, division.mappings
-    if division.connections < max_connections // 2:  # a few less surprise nobody
+    if division.connections < max_connections // 2:  # a small difference needs no warning
         logger.warning(
             "the limit of open files is much lower than max.connections needs",
             extra={"limit": limit, "connections": division.connections},

@@ -1,8 +1,8 @@
-"""What one broker keeps: its data directories, its metadata store, and its logs.
+"""The storage of one broker: its data directories, its metadata store and its logs.
 
-Start: lock the directories -> open the store -> compare the two, refuse or go on (`starting/`) -> open the logs -> end
-the session of the process before. A start that is refused has changed nothing. Close: the logs, with the mark of a
-clean shutdown and the locks of their directories, then the store, and with it the session.
+Start: lock the directories -> open the store -> compare both, and refuse or go on (`starting/`) -> open the logs -> end
+the session of the previous process. A refused start changes nothing. Close: first the logs, which marks the clean
+shutdown and unlocks the directories, then the store, which ends the session.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Storage:
     ) -> None:
         self._settings = settings
         self._broker_epoch = UNKNOWN_BROKER_EPOCH
-        """Of the last registration, for the note of the clean shutdown."""
+        """The broker epoch of the last registration, for the mark of the clean shutdown."""
         self.data = data
         self.store = store
         self.logs = logs
@@ -67,8 +67,8 @@ class Storage:
 
     @classmethod
     async def start(cls, settings: Settings, opening: StoreOpening, host: Host, says: Callable[[str], None]) -> Storage:
-        """`says` is told what is done. BrokerStartError, StartRefused, LockHeld, StoreUnavailable, OSError and what
-        else `DataStart` raises, with a message for people."""
+        """Calls `says` with each step. Raises BrokerStartError, StartRefused, LockHeld, StoreUnavailable, OSError and
+        the other errors of `DataStart`, with messages for people."""
         config = settings.current()
         async with AsyncExitStack() as undo:
             _make_directories(settings, host.disk)
@@ -105,7 +105,7 @@ class Storage:
     # --- what is noted of the registration
 
     def needed_settings(self, topic: str) -> Mapping[str, str]:
-        """What an internal topic needs as settings of its own."""
+        """Return the topic settings that an internal topic needs."""
         return needed_settings(topic, self._settings.current())
 
     async def before_registering(self) -> None:
@@ -115,21 +115,21 @@ class Storage:
         await self.data.note_pending()
 
     def found_logs(self) -> FoundLogs:
-        """What a cluster begins with that this broker founds. OSError."""
+        """Return the logs with which a new cluster begins that this broker founds. Raises OSError."""
         return self.data.found_logs(self.logs, self.needed_settings)
 
     async def on_registered(self, membership: Membership) -> None:
-        """Note a registration in the directories. OSError."""
+        """Note a registration in the directories. Raises OSError."""
         await self.data.note_registered(membership, self.store.last_zxid)
         self._broker_epoch = membership.broker_epoch
         await asyncio.to_thread(self.predecessor.on_registered)
 
     async def note_store(self) -> None:
-        """Note what the metadata store has written last: a start that finds less finds an older store."""
+        """Note the id of the metadata store's last write: a later start that finds a lower id has an older store."""
         await self.data.note_seen(self.store.last_zxid)
 
     async def forget_lost_directories(self, image: ClusterImage) -> None:
-        """When every partition has a log here, this broker lacks nothing that lies in a directory that is gone."""
+        """Forget the data directories that are gone, if every partition of this broker has a log in the others."""
         hosted = {(topic.name, index) for topic, index, _ in image.partitions_on(self._settings.node_id)}
         if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
             await self.data.forget_lost()
@@ -144,7 +144,8 @@ class Storage:
     # --- the end
 
     async def note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write them down for the next start, which goes on by older ones where that fails."""
+        """Write the high watermark checkpoint for the next start. If that fails, it is logged, and the next start uses
+        older values."""
         try:
             await asyncio.to_thread(self.logs.checkpoint_high_watermarks, high_watermarks)
         except OSError as error:

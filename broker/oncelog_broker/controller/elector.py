@@ -32,11 +32,11 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 0.5
-"""After the store failed, or would not take what we write."""
+"""The wait after the store has failed or refused a write."""
 
 
 class Elector:
-    """See the module's docstring. `await start()`; `close` before its tasks are."""
+    """Claims, holds and resigns the controller role for this broker. Call `close` before closing its tasks."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Elector:
         unclean_by_static: bool,
         asked_brokers: AskedBrokers | None = None,
     ) -> None:
-        """`unclean_by_static`: unclean.leader.election.enable, as the broker was started. `asked_brokers`: who is asked
-        for what an election must know; None: elections do without."""
+        """`unclean_by_static`: unclean.leader.election.enable, as the broker was started. `asked_brokers`: how an
+        election asks brokers for the ends of their logs; None: elections do not ask."""
         self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id

@@ -44,12 +44,12 @@ class StoreKind(Enum):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other brokers may have their metadata there, too."""
+        """Whether a store of this kind may hold the metadata of several brokers."""
         return self is not StoreKind.EMBEDDED
 
 
 class LostDirectory(NamedTuple):
-    """A data directory that the broker had and has no more."""
+    """A data directory that the broker once had and does not have now."""
 
     path: str
     process: str

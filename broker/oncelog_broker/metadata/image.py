@@ -93,11 +93,11 @@ class ClusterImage:
     user_configs: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
     """SCRAM credentials and quotas by user; under None the quotas of every user."""
     unreadable_topics: frozenset[str] = frozenset()
-    """Topics of which nobody knows more than that they are there: their nodes hold nonsense. Their logs are kept."""
+    """Topics that exist, but whose nodes cannot be read. Their logs are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
-    """By pattern; one without entries is one whose node holds nonsense."""
+    """ACL entries by resource pattern; a pattern without entries is one whose node cannot be read."""
     quotas: Quotas = field(default_factory=dict)
-    """Of users (which `user_configs` has, too), client ids and addresses."""
+    """Client quotas by user, client id and address. Those of users stand in `user_configs`, too."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -170,8 +170,8 @@ class ClusterImage:
     def with_topics(
         self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
     ) -> ClusterImage:
-        """With these topics put in the place of those of the same name, and without those named in `removed`; none of
-        the `unreadable` ones is known.
+        """Return an image in which these topics replace those of the same name, without the topics in `removed`.
+        `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
 
         Costs one copy of the mappings, so give many changes at once.
         """

@@ -48,14 +48,15 @@ async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Cloc
 
 
 class Return(Protocol):
-    """What is done before the gate opens again, when a session in doubt goes on or another one has begun."""
+    """Brings this broker up to date before its gate opens again: after a session in doubt goes on, or in a new
+    session."""
 
     async def on_resumed(self) -> None:
-        """Return when the image shows what stood when the session came back."""
+        """Return when the image has everything that was in the store when the session was resumed."""
 
     async def on_rejoined(self, membership: Membership) -> None:
-        """Return when the image shows the broker's new registration, and this broker leads nothing by a state that is
-        older. Called until it has returned once."""
+        """Return when the image has the broker's new registration, and the broker leads no partition by a state older
+        than it. Called again until it returns without an error."""
 
 
 class ClusterMember:

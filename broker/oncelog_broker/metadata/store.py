@@ -170,7 +170,7 @@ Unsubscribe = Callable[[], None]
 
 
 class MetadataStore(Protocol):
-    """See the module's docstring. Every method that awaits may raise StoreUnavailable."""
+    """A tree of versioned nodes with one session (see the module). Every async method may raise StoreUnavailable."""
 
     @property
     def session(self) -> SessionState:
@@ -201,13 +201,13 @@ class MetadataStore(Protocol):
 
     @property
     def lease_until(self) -> float:
-        """Until when, on `Clock.uptime`, nobody else can have taken our place; compare it whenever it matters.
-
-        The timer that tells IN_DOUBT may come late (a process that was stopped goes on where it was).
+        """The end of this session's lease, on `Clock.uptime`: before it, no other process can have taken over this
+        broker's id. Compare it at each use, as the timer that reports IN_DOUBT may be late: a process may have been
+        stopped in between.
         """
 
     async def sync(self) -> None:
-        """Return when reads show at least what stood when this was called, whoever wrote it . An ensemble that is
+        """Return when reads show at least what stood when this was called, whoever wrote it. An ensemble that is
         just changing its leader may answer too early: only a write of our own proves that nothing is hidden."""
 
     async def get(self, path: str) -> tuple[bytes, Stat]:

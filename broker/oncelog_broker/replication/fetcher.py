@@ -170,9 +170,9 @@ class BrokerFetcher:
         self._plan = FetchPlan(limits)
         self._partitions: dict[Key, Partition] = {}
         self._shortened: set[Key] = set()
-        """Where the log start is not on the disk: it has moved with the last answer, or was found so."""
+        """Partitions whose log start offset has moved and is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
-        """Those that are not known to have all that is committed: they may be throttled."""
+        """Partitions that may lack committed records: only these are throttled."""
         self._has_work = asyncio.Event()
         self._failures = 0
         self._heard_at = -limits.lag_seconds
@@ -282,13 +282,14 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Before the leader is told: it answers that records are gone, and nobody may show them again after a crash."""
+        """Write the moved log starts to disk, and only then report them to the leader. The leader answers that the
+        records are deleted when all replicas report that, and after a crash no replica may serve them again."""
         shortened, self._shortened = self._shortened, set()
         if not shortened:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # it is tried again from time to time; the leader waits for that
+        except OSError as error:  # it is tried again periodically; until then the leader waits
             if DISK_TROUBLES.is_news(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log starts could not be written down", extra={"reason": error})
         for key in shortened:

@@ -29,7 +29,8 @@ BrokerState = PartitionData.BrokerState
 PartitionAnswer = AlterPartitionResponse.TopicData.PartitionData
 
 CHECK_SECONDS: Final = 0.5
-"""How often it is looked who lags: a replica leaves the ISR at most so much later than replica.lag.time.max.ms says."""
+"""The interval of the checks for lagging followers: a replica leaves the ISR at most this much after
+replica.lag.time.max.ms."""
 RETRY_SECONDS: Final = 0.2
 """Before an unanswered proposal is made again, and before one that was refused may be followed by another."""
 PARTITIONS_PER_TURN: Final = 500

@@ -426,7 +426,7 @@ class Partition(Replica):
                 for other in self.in_sync.maximal if other != self.broker_id)  # fmt: skip
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # More bytes than have become readable are no harm: a fetch then ends early.
+            # Counts all bytes that were hidden, though fewer may be readable now: a waiting fetch then only ends early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.waiting.replica_fetches:
                 self.waiting.on_news()

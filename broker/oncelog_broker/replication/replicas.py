@@ -112,11 +112,11 @@ class Replicas:
         self.is_leaving = False
         """Whether this broker is about to stop."""
         self._awaited: dict[int, dict[Partition, float]] = {}
-        """Followers -> what they have not asked for yet in the epoch that has just begun, and until when they are
-        expected to."""
+        """Follower id -> the partitions that it has not fetched yet in their new leader epoch, each with a deadline
+        (monotonic, in seconds) until which its fetch is expected."""
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` from now on."""
+        """Call `on_opened` with the topics whose logs have been opened, from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -130,9 +130,9 @@ class Replicas:
     # --- asked by the request handlers
 
     def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
-        """A fetch of another broker waits here for records.
+        """Note that a fetch of another broker waits for records.
 
-        When that one is to follow more, it is answered, so that it can ask for it soon.
+        It is answered early if that broker is to follow more partitions, so that it can soon fetch these.
         """
         waiting = self._waiting_followers.setdefault(broker_id, set())
         waiting.add(fetch)
@@ -436,7 +436,7 @@ class Replicas:
             # What it had and lost, nobody counts on: it may begin anew, and fetch it.
             self._logs.begin_anew(*key)
         wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
-        # While the log of a topic that was deleted is on its way out, the one of its successor waits behind it.
+        # While the log of a deleted topic is being removed, the log of the new topic of that name waits for it.
         found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
         if found is not None:
             self._adopt(topic, index, role, found)

@@ -25,16 +25,16 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 FIRST_REST_SECONDS: Final = 1.0
-"""From when a log is seen to be offline to the first attempt; twice as long before each other one."""
+"""The wait before the first attempt to open an offline log; it doubles before each further attempt."""
 MAX_REST_SECONDS: Final = 60.0
 NAMES_IN_A_LINE: Final = 10
-"""Of the log."""
+"""How many partitions one log message names."""
 LOGS_PER_LOOK: Final = 100
-"""Of a disk with very many, some at a time."""
+"""How many logs one look tries to open."""
 
 
 class ReturningLogs:
-    """Of one broker."""
+    """Opens the offline logs of one broker again."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class ReturningLogs:
         ask_for_new_epochs: Callable[[Collection[tuple[str, int]]], None],
         host: Host,
     ) -> None:
-        """`ask_for_new_epochs` asks the controller, once; the image shows what comes of it."""
+        """`ask_for_new_epochs` sends one request to the controller and returns; the new leader epochs come with the
+        image."""
         self._replicas = replicas
         self._ask_for_new_epochs = ask_for_new_epochs
         self._clock = host.clock

@@ -1,7 +1,7 @@
-"""What one broker runs on: its clock, disk and network, and what runs its background work.
+"""The clock, disk, network and background tasks of one broker, in one value.
 
-One value, handed to every part of a broker that needs any of it. A test or a simulation replaces the clock, the disk or
-the network in one place, and the tasks, slices and deadlines of a broker are those of nobody else.
+Every part of a broker that needs one of them gets this value. So a test or a simulation replaces the clock, the disk or
+the network in one place, and no two brokers of a process share tasks, slices or deadlines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Make one with `Host.of`; `tasks.close` ends its background work."""
+    """The host of one broker. Make it with `Host.of`; `tasks.close` ends its background work."""
 
     clock: Clock
     disk: Disk
@@ -28,7 +28,8 @@ class Host:
 
     @classmethod
     def of(cls, clock: Clock | None = None, disk: Disk | None = None, network: Network | None = None) -> Host:
-        """The real ones where nothing is given, and tasks, slices and deadlines by that clock."""
+        """Make a host with this clock, disk and network, by default the real ones; its tasks, slices and deadlines use
+        that clock."""
         clock, tasks = clock or SystemClock(), Tasks()
         return cls(
             clock,

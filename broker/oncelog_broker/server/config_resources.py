@@ -46,7 +46,7 @@ def broker_of(name: str, context: TopicContext) -> int | None:
 
 
 def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: TopicContext) -> None:
-    """Raises KafkaError, as the rules of the API say, where who asks may not."""
+    """Raises the KafkaError that the rules of the API name, unless the client may change the resource."""
     if resource_type == ResourceType.TOPIC:
         context.require(of_topic, name)
     else:

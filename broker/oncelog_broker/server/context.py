@@ -115,7 +115,7 @@ class RequestContext(Generic[S]):
 
     @property
     def client(self) -> Client:
-        """Who asks, as others may be shown."""
+        """The client, in a form that may be shown to other users."""
         return Client(self.client_id or "", f"/{self.connection.client_host}")
 
     @property
@@ -182,8 +182,9 @@ class RequestContext(Generic[S]):
         return authorizer.operations(self._rights(authorizer), kind, name)
 
     def mutations(self, partitions: int) -> AbstractContextManager[None]:
-        """Within it so many partitions are created or deleted. Where that fails with a KafkaError they do not count.
-        Raises KafkaError THROTTLING_QUOTA_EXCEEDED on entering, where too many were."""
+        """Return a context in which this many partitions are created or deleted; they count against the client's
+        controller mutation quota. Leaving it with a KafkaError takes the count back. Entering it raises KafkaError
+        THROTTLING_QUOTA_EXCEEDED if the quota is already used up."""
         return UNCOUNTED
 
     # --- how a handler answers: with its response, with None (acks=0), or with one of these
@@ -234,4 +235,4 @@ class RequestContext(Generic[S]):
 
 
 AnyContext: TypeAlias = RequestContext[CommonServices]
-"""For who needs no more than what all handlers may reach."""
+"""The context of a handler that needs only the services common to all handlers."""

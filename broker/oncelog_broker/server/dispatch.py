@@ -237,7 +237,7 @@ def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | No
 def follow_quotas(
     metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
 ) -> None:
-    """Hold clients, and those who connect, to the quotas that the image has, now and later."""
+    """Enforce the quotas of the image for requests and connections, now and after each later image."""
 
     def on_image(_: ClusterImage, image: ClusterImage) -> None:
         dispatcher.throttling = throttling.on_image(image)

@@ -91,7 +91,7 @@ class FaultyHandler:
         left = iter(delays)
 
         def wait_on() -> None:
-            if later.done():  # nobody waits any more
+            if later.done():  # the request was given up
                 return
             fault = next(left, None)
             if fault is None:

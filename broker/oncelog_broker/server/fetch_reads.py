@@ -314,7 +314,7 @@ class ReplicaRead(FetchRead):
 
 
 def _state_of(partition: Partition, asked: PartitionRequest) -> PartitionResponse:
-    """What is told of a partition in any case."""
+    """The fields of the answer that each partition gets, with or without records."""
     return PartitionResponse(
         partition_index=asked.partition,
         error_code=0,

@@ -56,7 +56,7 @@ class RefusedBatches:
     def note(
         self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
     ) -> None:
-        """A batch of `producer` that begins with `sequence` is refused for this `reason`, which passes."""
+        """Note that a batch of `producer` that begins with `sequence` was refused for this temporary `reason`."""
         if len(where.topic) > MAX_TOPIC_NAME_CHARS:
             return  # no such topic will ever be there
         key = where, producer.producer_id

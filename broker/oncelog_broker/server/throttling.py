@@ -77,7 +77,7 @@ class Throttling:
         self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
 
     def on_image(self, image: ClusterImage) -> Throttling | None:
-        """Who holds clients to the quotas of this image; None: there are none of clients."""
+        """Apply the quotas of an image. Returns what enforces them; None if no client has a quota."""
         if image.quotas is not self._quotas:
             self._quotas, self._epoch = image.quotas, object()
             self._has_quotas = any(entity.ip is None for entity in image.quotas)
@@ -125,7 +125,8 @@ class Throttling:
         )
 
     def serve(self, handler: Handler, request: Any, context: AnyContext) -> Answer[Any]:
-        """What the handler answers, or what is answered in its place, with the time to wait."""
+        """Return the answer of the handler, with the throttle time; an empty fetch instead if the client is over its
+        quota."""
         if not isinstance(context, MeteredContext):
             return handler(request, context)
         is_late = context.begins_late()

@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 MOVED_SUFFIX: Final = ".moved"
 """Appended to the name of an embedded store whose broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
-"""Accepted differences with which the metadata store does not know what this broker had."""
+"""Accepted differences after which the metadata store may not know all partitions that this broker had."""
 
 
 class DataStart:
@@ -334,9 +334,9 @@ class DataStart:
 
     @property
     def keeps_left_over(self) -> bool:
-        """Whether what this broker holds, and others are to hold, may be all that there is of it: the metadata store
-        is new to this broker, or an earlier one. Also where the process before this one was killed before it had looked
-        for that."""
+        """Whether to keep the logs of partitions that the metadata store assigns to other brokers, as these may be the
+        only copies. That is so where the store is new to this broker or is an older copy, and where the previous
+        process was killed before it had set such logs aside."""
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
             or self.facts.store.registration == NEVER
@@ -345,7 +345,8 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """From now on, logs that others are to hold were taken away from this broker by the cluster that it is in."""
+        """Note that the stray logs of this start are set aside: a log that becomes a stray later was reassigned by this
+        cluster, and is no longer kept for being the only copy."""
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 

@@ -102,11 +102,11 @@ class LogMaintenance:
             await in_thread(removal.run)
 
     async def report_troubles(self) -> None:
-        """Tell of failures of disks that go on, and that are over."""
+        """Log the disk failures that last, and those that have ended."""
         DISK_TROUBLES.report()
 
     async def measure_room(self) -> None:
-        """For whoever chooses a data directory for a new log."""
+        """Measure the free space of each data directory, by which the directory of a new log is chosen."""
         await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:

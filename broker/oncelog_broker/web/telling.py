@@ -48,7 +48,7 @@ class Telling:
         self._readiness.doing = None
 
     def stop(self) -> None:
-        """The broker stops: health is told on, metrics are not."""
+        """Stop serving metrics, as the broker stops; health is still served."""
         self.does("the broker stops")
         parts, self._parts = self._parts, None
         if parts is not None:

@@ -27,7 +27,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 COORDINATORS_KEPT: Final = 10_000
-"""So many groups and transactional ids are known with their coordinators; then all are forgotten."""
+"""How many coordinators are cached, by group or transactional id; when it is full, the cache is cleared."""
 
 
 class Calls:
@@ -104,14 +104,14 @@ class Calls:
         )
 
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
-        """The node that looks after a group or a transactional id, as it was found last.
+        """Return the node id of the coordinator of a group or a transactional id, from the cache if it is there.
 
-        `elsewhere`: the node that was found last is not the coordinator, or no answer came; another broker than the
-        last is asked. Raises KafkaError, retriable while there is none.
+        `elsewhere`: the node found last is not the coordinator any more, or did not answer; look it up again, at
+        another broker than the last time. Raises KafkaError, retriable while there is no coordinator.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # it may be gone: whatever else it looked after is looked up again, too
+        if elsewhere and known is not None:  # it may be down: its other groups and ids are looked up again, too
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known

@@ -1,4 +1,4 @@
-"""Asking the coordinator of a group or a transactional id for an admin client, wherever it has moved."""
+"""Finds the coordinator of a group or a transactional id for the admin client, and asks it, also after it has moved."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ R = TypeVar("R")
 MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""What is answered by another broker, or by the same one a little later."""
+"""Errors after which the request is sent again: to another broker, or to the same one a little later."""
 
 
 class Coordinators:
-    """Of groups, or of transactional ids: asked for an admin client, again where one has moved or still loads."""
+    """Asks the coordinators of groups, or of transactional ids; again if a coordinator has moved or still loads."""
 
     def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
         self._calls = calls

@@ -386,18 +386,19 @@ class Consumer(Opened):
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
 
     async def poll_undecoded(self, timeout_ms: int = 0) -> dict[TopicPartition, list[UndecodedBatch]]:
-        """As `poll_columns`, but the records stay bytes, decompressed: for those who decode many batches at once.
+        """Poll like `poll_columns`, but leave the records as decompressed bytes, for a caller that decodes many batches
+        at once.
 
-        Markers and what was aborted are left out, CRCs are checked. Not to be called between polls for records, which
-        may have decoded more than they returned. Raises as `poll`.
+        Control batches and aborted records are left out, and CRCs are checked. Do not mix it with `poll`, which may
+        have decoded more records than it returned. Raises as `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
     async def poll_headers(self, timeout_ms: int = 0) -> dict[TopicPartition, list[BatchHeader]]:
-        """As `poll_columns`, but of each batch only what the log says of it: who wrote it, and its sequence numbers.
+        """Poll like `poll_columns`, but return only the header of each batch: its producer and its sequence numbers.
 
-        For those who look whether a log is right: markers and what was aborted are among them, and nothing of a record
-        is decoded. Not to be called between polls for records, which would miss what this has passed. Raises as `poll`.
+        For programs that check a log: control batches and aborted batches are included, and no record is decoded. Do
+        not mix it with `poll`, which would miss the records of these batches. Raises as `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_headers))
 

@@ -163,7 +163,7 @@ class FetchedPartition:
         return record
 
     def take_columns(self) -> list[ColumnBatch]:
-        """All that is left, batch by batch. Raises as `take`."""
+        """Take all remaining records, batch by batch. Raises as `take`."""
         taken: list[ColumnBatch] = []
         if self._index < len(self._records):  # the rest of what was decoded for `take`
             rest, self._records, self._index = self._records[self._index :], [], 0
@@ -175,7 +175,7 @@ class FetchedPartition:
         return taken
 
     def take_undecoded(self) -> list[UndecodedBatch]:
-        """All batches that are left and may have records to show. Raises as `take`."""
+        """Take all remaining batches that may have visible records. Raises as `take`."""
         taken: list[UndecodedBatch] = []
         while (batch := self._next_of(_as_undecoded, has_some=bool(taken))) is not None:
             taken.append(batch)

@@ -58,9 +58,9 @@ class ColumnBatch:
 
 
 class UndecodedBatch(NamedTuple):
-    """A batch whose records are decompressed, and not decoded. Its records are those with offsets from `start` on,
-    below `end`: a batch may begin before the offset that was asked for. `data` is a view of the answer that brought the
-    batch where it was not compressed."""
+    """A batch whose records are decompressed, but not decoded. Only records with offsets from `start` on and below
+    `end` count, since a batch may begin before the offset that was fetched. If the batch was not compressed, `data` is
+    a view of the fetch response."""
 
     batch: RecordBatch
     data: bytes | memoryview
@@ -69,16 +69,16 @@ class UndecodedBatch(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the batch may have records outside of the bounds."""
+        """Whether the batch may have records outside the bounds."""
         return self.batch.base_offset < self.start or self.batch.next_offset > self.end
 
     def cut(self, start: int, end: int) -> UndecodedBatch | None:
-        """The same with these bounds as well; None where no offset is within them."""
+        """Return this batch with its bounds narrowed to `start` and `end`; None if no offset is left."""
         low, high = max(start, self.start), min(end, self.end, self.batch.next_offset)
         return self._replace(start=low, end=high) if max(low, self.batch.base_offset) < high else None
 
     def decoded(self) -> ColumnBatch | None:
-        """The records; None where there is none. Raises CorruptBatch."""
+        """Decode the records; None if there are none. Raises CorruptBatch."""
         columns = decode_columns(self.batch, self.start, len(self.data))
         return None if columns is None else columns.cut(self.start, self.end)
 
@@ -116,7 +116,7 @@ def decode_columns(
 
 
 def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int) -> UndecodedBatch | None:
-    """None where the batch has no record at `from_offset` or after, by its header. Raises CorruptBatch."""
+    """Decompress a batch; None if its header says that no record is at `from_offset` or after. Raises CorruptBatch."""
     data = records_view(batch, max_decompressed_bytes)
     if not batch.records_count or batch.next_offset <= from_offset:
         return None

@@ -1,4 +1,4 @@
-"""Streaming queries of Spark, by the metrics that they serve, sampled every few seconds. In memory, bounded.
+"""Samples the metrics of Spark's streaming queries every few seconds. The samples are kept in memory, with limits.
 
 `serve_query_metrics` and `oncelog pipeline run --metrics` serve these metrics; the console is given their addresses.
 """
@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 
 
 class QueryPoint(NamedTuple):
-    """One sample; None where the query did not tell. `at_ms`: ms since the epoch. `batch_ms`: how long the last batch
-    took."""
+    """One sample; None for a metric that the query does not have. `at_ms`: ms since the epoch. `batch_ms`: how long the
+    last batch took."""
 
     at_ms: int
     lag: int | None
@@ -43,7 +43,7 @@ class QueryPoint(NamedTuple):
 
 @dataclass(slots=True)
 class QueryHistory:
-    """One query. `values`: its metrics of one value as of the last sample, without their prefix."""
+    """The history of one query. `values`: its single-valued metrics in the last sample, by name without the prefix."""
 
     query_id: str
     name: str
@@ -57,17 +57,18 @@ class QueryHistory:
         return "failed" if self.values.get("failed") else "ended"
 
     def number(self, name: str) -> int | None:
-        """A metric as a whole number; None where the query does not tell it."""
+        """Return a metric as a whole number; None if the query does not have it."""
         value = self.values.get(name)
         return None if value is None else round(value)
 
 
 class BadMetrics(Exception):
-    """What an address answers cannot be read. The message says why."""
+    """The answer of an address cannot be read as metrics. The message says why."""
 
 
 class QueryHistories:
-    """`queries` by id. `problems`: address -> why the last look at it failed. `left_out`: queries beyond the limit."""
+    """The histories of all queries. `queries`: by id. `problems`: address -> why its last sample failed. `left_out`:
+    how many queries are not kept, as there are more than MAX_SAMPLED_QUERIES."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = tuple(addresses)
@@ -105,13 +106,13 @@ class QueryHistories:
         batch_ms = None if seconds is None else round(seconds * 1000)
         point = QueryPoint(at_ms, history.number("lag_offsets"), history.number("rows_per_second"), batch_ms)
         history.points.append(point)
-        self.queries[query_id] = history  # the last ones are those that were told of last
+        self.queries[query_id] = history  # moves to the end: the query that was sampled longest ago is dropped first
         while len(self.queries) > MAX_SAMPLED_QUERIES:
             del self.queries[next(iter(self.queries))]
 
 
 def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
-    """(query id, name) -> the values of its metrics. In a thread: it waits for the network."""
+    """Return (query id, name) -> the values of its metrics. It waits for the network, so call it in a thread."""
     try:
         with urllib.request.urlopen(address, timeout=METRICS_SECONDS) as answer:  # noqa: S310 - http only, see the command
             text = answer.read(MAX_METRICS_BYTES + 1)

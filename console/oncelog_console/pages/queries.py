@@ -26,7 +26,7 @@ async def query(request: Request) -> Response:
     query_id = text_of(request.query_params.get("id"), "id")
     history = console_of(request).queries.queries.get(query_id)
     if history is None:
-        raise Refused("no such query is known here: it was not told of since the console runs", 404)
+        raise Refused("this query is not known: no driver has reported it since the console was started", 404)
     now = now_ms()
     charts = [
         (title, unit, lag_chart([(point.at_ms, value) for point, value in points], now) if len(points) > 1 else None)

@@ -1,8 +1,8 @@
-"""/metrics over HTTP, in threads of the driver, for few clients at a time.
+"""Serves /metrics over HTTP, in threads of the driver, to a few clients at a time.
 
-Nobody logs in and nothing is encrypted, so it listens on the loopback unless told otherwise. On the loopback it answers
+There is no login and no encryption, so it listens on the loopback unless told otherwise. On the loopback it answers
 only requests whose `Host` is localhost or an address: a page in a browser on this machine could otherwise read the
-metrics under a name of its own (DNS rebinding).
+metrics through a host name of its own that resolves to the loopback (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.registry import Collector
 
 MAX_CONNECTIONS: Final = 8
-"""Clients that are served at the same time; another one's connection is closed."""
+"""How many clients are served at the same time; further connections are closed."""
 EXCHANGE_SECONDS: Final = 30.0
 """How long a request and its answer may take together. Then the connection is closed: a client that sends a byte now
 and then would hold it for ever."""
@@ -38,7 +38,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class MetricsHttpServer(ThreadingMixIn, WSGIServer):
-    """Listens from the moment it is made; `start` serves. Raises OSError where the address cannot be had."""
+    """Listens when it is made; `start` serves requests. Raises OSError if the address cannot be bound."""
 
     daemon_threads = True
 
@@ -88,7 +88,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone, or too slow, is no error of the driver."""
+        """Log nothing: a client that has left, or is too slow, is no error of the driver."""
 
 
 def _hang_up(connection: socket.socket) -> None:

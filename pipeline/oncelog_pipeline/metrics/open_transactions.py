@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from oncelog_pipeline.metrics.query_metrics import OpenTransactions
 
 ASK_SECONDS: Final = 5.0
-"""How long a scrape waits for the cluster; it goes without this number then."""
+"""How long a scrape waits for the cluster, in seconds; after that it leaves this metric out."""
 
 logger = logging.getLogger(__name__)
 
 
 def open_transactions_of(options: Mapping[str, str]) -> OpenTransactions | None:
-    """Return what counts them for a sink with these options: with a writeId, those of writes inside foreachBatch. None
-    for a sink that is not exactly once: it keeps no transaction open between tasks. Raises OptionError."""
+    """Return a function that counts the open transactions of a query, for a sink with these options; with a writeId,
+    those of its writes inside foreachBatch. None for the other deliveries, whose transactions end with their task.
+    Raises OptionError."""
     sink = sink_options(options)
     if sink.delivery is not Delivery.EXACTLY_ONCE:
         return None

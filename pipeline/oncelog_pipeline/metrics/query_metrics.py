@@ -27,7 +27,7 @@ from oncelog_pipeline.source.lag import lag_of
 
 MAX_QUERIES: Final = 100
 RUN_BATCH: Final = "addBatch"
-"""Among the durations of a trigger that ran a batch; a trigger that found nothing to do has none."""
+"""The phase that only a trigger with a batch has: a trigger that found nothing to do reports no such duration."""
 BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets of the time that a batch takes."""
 LABELS: Final = ("query", "query_id")
@@ -38,7 +38,7 @@ ASK_SECONDS: Final = 5.0
 """A scrape asks for the open transactions of no further query after that: Prometheus waits for 10 seconds."""
 
 OpenTransactions = Callable[[str], int | None]
-"""Query id -> its transactions that are open now; None where nobody knows."""
+"""Query id -> how many of its transactions are open now; None if that cannot be known."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class _Query:
     phases: dict[str, float] = field(default_factory=dict)
     """Phase of a trigger, as Spark names it -> seconds since the start of the process."""
     latest: dict[str, float] = field(default_factory=dict)
-    """Name of a gauge -> its value after the last trigger that told it."""
+    """Name of a gauge -> its value in the last progress that had it."""
 
 
 GAUGES: Final = {
@@ -65,7 +65,7 @@ GAUGES: Final = {
     "rows_per_second": "Rows that the last batch processed per second.",
     "last_batch_seconds": "How long the last batch took.",
     "last_batch_timestamp_seconds": "When the last batch began, in seconds since the epoch.",
-    "lag_offsets": "Offsets between where the last trigger read to and the ends of the partitions, over all sources.",
+    "lag_offsets": "Offsets from the end of the last batch to the ends of the partitions, over all sources.",
     "watermark_timestamp_seconds": "The watermark, in seconds since the epoch.",
     "state_rows": "Rows in the state of the query: open windows, rows waiting for a join, keys seen.",
     "state_memory_bytes": "Memory that this state takes.",
@@ -73,7 +73,7 @@ GAUGES: Final = {
 
 
 class QueryMetrics(Collector):
-    """The metrics of the queries of one Spark session. Threads may call it side by side."""
+    """The metrics of the queries of one Spark session. Safe to call from several threads."""
 
     def __init__(self, open_transactions: OpenTransactions | None = None) -> None:
         self._open_transactions = open_transactions
@@ -165,7 +165,7 @@ def _families(queries: Mapping[str, _Query], open_transactions: Mapping[str, int
     batches = CounterMetricFamily("oncelog_query_batches", "Batches that were run.", labels=LABELS)
     rows = CounterMetricFamily("oncelog_query_rows", "Rows read from the sources.", labels=LABELS)
     late = CounterMetricFamily(
-        "oncelog_query_late_rows", "Rows dropped since they came after the watermark.", labels=LABELS
+        "oncelog_query_late_rows", "Rows dropped because they were older than the watermark.", labels=LABELS
     )
     seconds = HistogramMetricFamily("oncelog_query_batch_seconds", "How long batches took.", labels=LABELS)
     phases = CounterMetricFamily(

@@ -47,7 +47,7 @@ SAME, DIFFERS, REFUSED = Answer.SAME, Answer.DIFFERS, Answer.REFUSED
 _IN_CHECKPOINT: Final = "the progress of a query is in its checkpoint"
 _GROUP: Final = "no group is joined, so it has no effect, as in the connector"
 _JVM: Final = "it names a class or a facility of Java"
-_METRICS: Final = "Java's client metrics do not exist here; the query's progress has rows, offsets and lag"
+_METRICS: Final = "Java's client metrics do not exist here; serve_query_metrics serves rows, lag and times of queries"
 _SOCKET: Final = "sizes and ages of sockets are left to the operating system and the broker"
 _OPENSSL: Final = "OpenSSL negotiates it; its configuration file (OPENSSL_CONF) can restrict it"
 _KERBEROS: Final = "Kerberos (GSSAPI) is not supported: take PLAIN, SCRAM or OAUTHBEARER"
@@ -77,7 +77,7 @@ OF_SPARK: Final = (
     ConnectorOption("maxTriggerDelay", SOURCE, SAME, "", "15m"),
     ConnectorOption("minPartitions", SOURCE, SAME, "", "10"),
     ConnectorOption("maxRecordsPerPartition", SOURCE, SAME, "", "1000"),
-    ConnectorOption("groupIdPrefix", SOURCE, SAME, "a label in the broker's request log: " + _GROUP, "mine"),
+    ConnectorOption("groupIdPrefix", SOURCE, SAME, "a label in the broker's request log; no group is joined", "mine"),
     ConnectorOption(
         "includeHeaders", BOTH, SAME, "of a source, a column headers more; a sink writes that column anyway", "true"
     ),

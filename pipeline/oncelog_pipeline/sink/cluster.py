@@ -42,7 +42,7 @@ COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
 """How often to look whether a consumer has passed over what was aborted."""
 PATIENCE_SECONDS: Final = 60.0
-"""As long as max.block.ms is by default."""
+"""How long a task that connects waits for a broker: the default of max.block.ms."""
 OWNER_TIMEOUT_MS: Final = 10_000
 """Of the transaction in which a state is written."""
 ENDS_AT_A_TIME: Final = 500

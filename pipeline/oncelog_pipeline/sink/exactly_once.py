@@ -1,29 +1,29 @@
-"""A batch written by many tasks is seen as a whole or not at all, whoever dies, and however often it is tried.
+"""Writes a batch with many tasks so that readers see all of it, once, or nothing, whichever process dies.
 
-Each task leaves an open transaction. The driver writes one decision for all of them, then ends them; who comes later
-ends what was decided and finds nothing of what was not:
+Each task leaves an open transaction. The driver writes one decision for all of them, then commits them. A later run
+commits the transactions that were decided, and aborts the others:
 
     a task     is this batch decided? -> write, flush, and leave the transaction open
-    the driver are all open? -> THE DECISION -> commit each -> abort what other attempts left open
-    a new run  owns the query -> commits what was decided -> writes its name into the state -> aborts what was not
+    the driver are all open? -> THE DECISION -> commit each -> abort what other attempts left open (the sweep)
+    a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
 
 Why it holds:
 
-- *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if anybody became
-  owner in between: states follow one another as by compare-and-set. A run that has written its name has seen the last
-  decision that there will ever be of older runs, and only then aborts what they left open.
-- *Decided means written.* Only transactions that were flushed and open are named in a decision. Nobody aborts those but
-  their timeout: sweeping spares every run that is neither one's own nor known to be over.
-- *Not decided means gone*, by the next sweep, else by the timeout.
-- *A replay* of a decided batch writes nothing, but for what is lost; and it must bring the rows that were decided. The
-  state has the digests of the last batches, so rows that come under the number of another batch (a checkpoint that was
-  set back, or whose last entry was torn) are refused, not passed over.
+- *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run became
+  owner in between: so each state follows the previous one, as with compare-and-set. A run that has written its name
+  into the state has seen the last decision of all older runs. Only then it aborts what they left open.
+- *Decided means written.* A decision names only transactions that were flushed and open. Only their timeout aborts
+  them: the sweep spares all runs except its own and those that are known to be over.
+- *Not decided means aborted*, by the next sweep or by the timeout.
+- *A replay* of a decided batch writes nothing except the partitions that are lost, and must bring the rows that were
+  decided. The state has the digests of the last batches, so rows under the number of another batch (the checkpoint was
+  set back, or its last entry was torn) are refused, not skipped.
 
-The one hole: the coordinator aborts what is decided and not yet ended, because the driver was away for longer than
-`transaction.timeout.ms` allows, or because an attempt of the same number (of another attempt of the stage, which Spark
-does not tell apart, or of `names.TURNS` batches before) wakes up at just that moment. It is found, kept in
-`State.lost`, and those partitions are written again where their replay brings the same rows. Where it does not (the
-same rows in other partitions, say), the batch is refused: nothing is lost without an error.
+The one hole: the coordinator aborts a transaction that is decided and not yet committed. The driver was away for longer
+than `transaction.timeout.ms`; or an attempt with the same transactional id woke up at just that moment (one of another
+attempt of the stage, which Spark does not tell apart, or one of `names.TURNS` batches before). The next run finds that,
+keeps the partition in `State.lost`, and has it written again if its replay brings the same rows. If it does not (the
+same rows in other partitions, for example), the batch is refused: no row is lost without an error.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from oncelog_pipeline.sink.state import KEPT_BATCHES, MAX_BYTES, Batch, State, T
 P = TypeVar("P", bound=TaskProducer)
 
 LEAST_TIME_LEFT: Final = 1 / 3
-"""Of transaction.timeout.ms: with less of it left a batch is not decided, as the ends might come too late."""
+"""The share of transaction.timeout.ms that must be left for a decision, as the commits might come too late."""
 FIRST_PARTITION: Final = 0
-"""Its task takes over at once; the others give it time first."""
+"""The task of this partition takes a query over at once; the other tasks wait for it first."""
 POLLS: Final = 20
 POLL_SECONDS: Final = 0.1
-"""How often, and after which time, the others look whether somebody has taken over."""
+"""How often the other tasks read whether the query was taken over, and the pause before each time."""
 LONGEST_WAIT_SECONDS: Final = 10.0
-"""Between two tries to take over, where others try, too."""
+"""The longest wait between two attempts to take over, while others try, too."""
 
 logger = logging.getLogger(__name__)
 

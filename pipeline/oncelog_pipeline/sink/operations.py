@@ -111,35 +111,36 @@ class Cluster(Protocol[P_co]):
         """In the place of a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
 
     async def marker(self, transactional_id: str) -> Marker | None:
-        """What a partition has committed last with its marker; None where there is none. Raises StateLost where it is
-        kept in another state topic."""
+        """Return the marker that was committed last under this id; None if there is none. Raises StateLost if it is in
+        another state topic."""
 
     async def has_committed(self, transactional_id: str) -> bool:
-        """Whether the coordinator knows the last transaction under this id to be committed. False where it has
-        forgotten: with the next producer of that id, and after transactional.id.expiration.ms, a week without one."""
+        """Whether the coordinator says that the last transaction under this id was committed. False if it does not know
+        that any more: after the next producer with that id, or after transactional.id.expiration.ms (a week) without
+        one."""
 
     async def target(self, topic: str) -> str | None:
-        """What changes where the topic is deleted and made anew, or records are deleted at its beginning; None where
-        the cluster cannot tell."""
+        """Return a text that changes if the topic is deleted and created again, or if records at its beginning are
+        deleted; None if the cluster cannot tell."""
 
     async def is_ongoing(self, transactional_id: str) -> bool:
         """Whether a transaction with this id is open."""
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """Of each whether it is still open, with at least this share of its timeout left."""
+        """Return for each transaction whether it is open, with at least this share of its timeout left."""
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        """End all of them; of each whether it has ended so, now or before."""
+        """Commit or abort all of them. Returns for each whether it has ended that way, now or before."""
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:
-        """Of records of transactions that have ended, whether read_committed readers see them. Raises where a log does
-        not go back that far."""
+        """Return for each record, whose transaction has ended, whether read_committed readers see it. Raises if the log
+        does not go back that far."""
 
     async def ongoing(self, query: Query) -> list[str]:
-        """The transactional ids of the query's tasks whose transaction is open."""
+        """Return the transactional ids of the query's tasks that have an open transaction."""
 
     async def fence(self, transactional_ids: Collection[str]) -> None:
-        """Abort what is open under these ids."""
+        """Abort the open transactions of these ids."""
 
     async def pause(self, seconds: float) -> None:
-        """About so long, by chance more or less: whoever else pauses should not come back at the same moment."""
+        """Wait about this long, with jitter, so that several waiting tasks do not go on at the same moment."""

@@ -1,9 +1,9 @@
-"""Decisions whose driver died before it had ended their transactions.
+"""Commits the transactions of decisions whose driver died before it had committed them all.
 
-The decision says that its rows are to be seen, so whoever finds it may commit them: that is right however often it is
-done, and by however many at once, the driver among them. It must be done before the transactions time out. A query and
-a write with a writeId do it themselves when they start again; for those that are not started again, and for writes
-without a writeId, others do it.
+A decision says that its rows are to be visible, so any process that finds it may commit its transactions. That is right
+any number of times and by several processes at once, also beside the driver. It must happen before the transactions
+time out. A query, and a write with a writeId, does it when it starts again. For those that are not started again, and
+for writes without a writeId, `finish_open` and `finish_unnamed` do it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from oncelog_pipeline.sink.operations import Cluster
 from oncelog_pipeline.sink.state import Batch, State
 
 UNNAMED_KEPT_SECONDS: Final = 24 * 3600.0
-"""How long the state of a write without a writeId whose driver died is kept: within it the same write may be tried
-again (unnamed.py)."""
+"""How long the state of a write without a writeId is kept after its driver died, for a retry of the write
+(unnamed.py)."""
 
 logger = logging.getLogger(__name__)
 
 
 class Kept(NamedTuple):
-    """A state in the state topic, and how long ago it was written."""
+    """A state in the state topic, and its age in seconds."""
 
     state: State
     age_seconds: float
@@ -34,15 +34,15 @@ class Orphanage(Cluster[Any], Protocol):
     """A cluster that lists and removes states."""
 
     async def states_by_name(self) -> dict[str, Kept]:
-        """The state of each query, by its name."""
+        """Return the state of each query, by its name."""
 
     async def remove_state(self, query: Query, seen: State) -> bool:
-        """Remove the state of a query that is over, if it still is the one that was `seen`. Returns whether it was."""
+        """Remove the state of a query if it is still the one that was `seen`. Returns whether it was."""
 
 
 async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozenset[int]]:
-    """Commit all that is decided and still open, of queries whose names begin with `prefix`. Query -> the partitions
-    that are lost, as their transactions have timed out. Queries of which nothing is open are not in it."""
+    """Commit all decided transactions that are still open, of queries whose names begin with `prefix`. Returns for each
+    query that had open ones the partitions that are lost, as their transactions have timed out."""
     finished = {}
     for name, (state, _) in (await cluster.states_by_name()).items():
         if name.startswith(prefix) and await _is_any_open(cluster, state):
@@ -53,7 +53,8 @@ async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozens
 
 
 async def finish_unnamed(cluster: Orphanage) -> None:
-    """Commit what writes without a writeId have decided and left open, and forget those of long ago."""
+    """Commit the decided transactions that writes without a writeId have left open; remove states that are older than
+    UNNAMED_KEPT_SECONDS."""
     await finish_open(cluster, UNNAMED_PREFIX)
     for name, (state, age_seconds) in (await cluster.states_by_name()).items():
         if name.startswith(UNNAMED_PREFIX) and age_seconds > UNNAMED_KEPT_SECONDS:

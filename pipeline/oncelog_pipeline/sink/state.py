@@ -97,15 +97,19 @@ class TaskTransaction:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the last decision of a query is, and who may make the next one.
+    """The last decision of a query, and which run may make the next one.
 
-    `run` alone may decide. `batch` is the last decided one, NO_BATCH before the first, and `transactions` are to be
-    committed with it. `lost` are the partitions of that batch whose transactions were aborted after the decision, with
-    the digests of their rows: the replay writes them again. `former` are runs, shortened, that can decide nothing any
-    more, the last one first. `digest` is of all rows of the batch. `may_differ`: an operator has said that a replay of
-    the batch is passed over whatever it brings. `earlier` are the numbers and digests of the decisions before this one,
-    the newest first, without a gap. `target`, of a batch write without a writeId: its topic, when it was decided, as
-    `operations.Cluster.target` tells it.
+    run           the only run that may decide
+    batch         number of the batch that was decided last; NO_BATCH before the first
+    transactions  the transactions that this decision commits
+    lost          partitions whose transactions were aborted after the decision -> digest of their rows; the replay
+                  writes them again
+    former        ids, shortened, of the runs that may decide nothing any more, the latest first
+    digest        digest of all rows of the batch
+    may_differ    an operator has said (`reset`) that a replay of the batch is passed over, whatever rows it has
+    earlier       numbers and digests of the previous decisions, the newest first, without a gap
+    target        for a batch write without a writeId: its topic, as `operations.Cluster.target` returned it when the
+                  batch was decided
     """
 
     run: str

@@ -122,8 +122,8 @@ class StateTopic:
         return bytes(records[0].value)
 
     async def all(self) -> dict[str, Kept]:
-        """The last state of each query, by its name, without those that cannot be read, of which a warning tells: they
-        are another query's business. Raises KafkaError, TimeoutError."""
+        """Return the last state of each query, by its name. A state that cannot be read is left out with a warning, so
+        that it stops no other query. Raises KafkaError, TimeoutError."""
         found = {}
         for key, record in (await self._last_records()).items():
             if record.value is None or not key.startswith(PREFIX.encode()):

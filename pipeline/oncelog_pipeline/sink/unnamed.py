@@ -1,21 +1,20 @@
-"""A batch write without a writeId, and the same write tried again: once, where its rows say that it is the same.
+"""Commits a batch write without a writeId, and recognises a retry of such a write by its rows.
 
-The run of such a write has a name of its own, so a job that is started again cannot ask whether it was done. But a
-write whose driver died between the decision and its end has left its state, with a digest of its rows. A later write of
-the very same rows takes it over, as a later run of a query does: what was decided is committed, what has timed out is
-written, and nothing else.
+Each run of such a write has a new name, so a job that is started again cannot ask whether the first run was done. But
+if a driver dies between the decision and the last commit, it leaves its state, with a digest of its rows. A later write
+of the same rows takes this state over, like a later run of a query: it commits the transactions that were decided,
+writes the rows of those that have timed out, and writes nothing else.
 
 Why that is right:
 
-- *The state is removed last*, by its own run alone. A run whose state was taken over has failed (TakenOver), whatever
-  it has committed: its rows count as those of the write that took over. So of two writes that both succeed, each has
-  its own rows.
-- *A driver that lives is left alone*: its state is gone within moments. The later write waits for that.
-- *The rows are still there*: the topic is the same one by its id, and nothing was deleted from it since the decision.
+- *The state is removed last*, and only by its own run. A run whose state was taken over fails (TakenOver), whatever it
+  has committed: its rows count as those of the write that took over. So if two writes of the same rows both succeed,
+  each has written its own.
+- *A driver that lives is not disturbed*: it removes its state within moments, and the later write waits for that.
+- *The rows are still there*: the topic has the same id, and nothing was deleted from it since the decision.
 
-What is not covered: a driver that dies after it has removed the state, and before its job has noted the success; a
-retry that brings other rows, or the same ones in other partitions than those that have timed out; rows that name their
-topics.
+Not covered: a driver that dies after it has removed the state and before its job has noted the success; a retry that
+brings other rows, or has the rows of a transaction that timed out in other tasks; rows that name their topics.
 """
 
 from __future__ import annotations
@@ -34,15 +33,16 @@ from oncelog_pipeline.sink.state import Batch, State, TaskMessage
 
 LOOKS: Final = 10
 LOOK_SECONDS: Final = 1.0
-"""How often, and after which time, to look whether the driver of a write of the same rows still lives."""
+"""How often the state of a write of the same rows is read, and the pause before each time: if it stays the same, the
+driver of that write counts as dead."""
 
 logger = logging.getLogger(__name__)
 
 
 async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
-    """As `exactly_once.commit`, for a write without a writeId, all of whose rows go to `topic`; None where they name
-    their topics. Raises TakenOver, too, where a write of the same rows has taken this one for dead: its rows then count
-    as that one's."""
+    """Commit a write without a writeId, like `exactly_once.commit`. All of its rows go to `topic`; None if the rows
+    name their topics. Also raises TakenOver if a later write of the same rows has taken this one for dead and taken it
+    over."""
     told = list(messages)
     has_rows = any(message.written is not None for message in told)
     target = await cluster.target(topic) if topic is not None and has_rows else None
@@ -67,7 +67,8 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
 
 
 async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """As `exactly_once.abort`. What was decided in the state of a write that this one repeats is committed first."""
+    """Abort like `exactly_once.abort`. If this write has taken over another, what that had decided is committed
+    first."""
     for name, (state, _) in (await cluster.states_by_name()).items():
         if state.run == batch.run and name != batch.query.name:
             await exactly_once.abort(cluster, Batch(Query(name), batch.run, state.batch), ())
@@ -75,7 +76,8 @@ async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage
 
 
 async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage], target: str) -> Query | None:
-    """A write of the same rows, which are still there, whose driver has died, having decided."""
+    """Return a write of the same rows that was decided, whose rows are still there and whose driver has died; else
+    None."""
     digest = exactly_once.batch_digest(messages)
     if digest is None or not digest.rows:
         return None
@@ -89,13 +91,13 @@ async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskM
 
 
 def _can_repair(state: State, brought: Mapping[int, Digest | None]) -> bool:
-    """Whether each partition that is lost, or may turn out to be, is brought with the same rows."""
+    """Whether this write has the same rows for each partition whose transaction is lost, or may be found to be lost."""
     known = dict(state.lost) | {each.partition: each.digest for each in state.transactions}
     return all(digest is not None and brought.get(partition) == digest for partition, digest in known.items())
 
 
 async def _is_left(cluster: Orphanage, query: Query, seen: State) -> bool:
-    """Whether nobody goes on with this state."""
+    """Whether the state stays as it was `seen` for LOOKS * LOOK_SECONDS: then its driver is dead."""
     for _ in range(LOOKS):
         await cluster.pause(LOOK_SECONDS)
         if await cluster.read_state(query) != seen:
@@ -104,7 +106,7 @@ async def _is_left(cluster: Orphanage, query: Query, seen: State) -> bool:
 
 
 async def _forget(cluster: Orphanage, batch: Batch) -> None:
-    """Remove the state, which nobody will ask for. Raises TakenOver where another write has taken it over."""
+    """Remove the state of a write that is done. Raises TakenOver if another write has taken it over."""
     state = await cluster.read_state(batch.query)
     is_ours = state is not None and state.run == batch.run
     if state is None or not is_ours or not await cluster.remove_state(batch.query, state):

@@ -1,13 +1,13 @@
-"""The ends of a stream's partitions, kept for as long as an idle query can do with.
+"""Caches the ends of a stream's partitions while its query is idle.
 
-Spark asks a query without new records again and again where its partitions end. Each look costs CPU in proportion to
-their number. So the answer is kept until brokers tell that there is more (`watch.py`), and then asked for at once.
+Spark asks a source without new records again and again where its partitions end. Each *look*, a request for the ends,
+costs CPU in proportion to the number of partitions. So the ends are cached until `watch.py` reports new records.
 
-Where they cannot tell, the answer is kept for a pause, which begins with FRESH_SECONDS and doubles while nothing
-changes, up to what makes the looks IDLE_SHARE of a core; the first change brings it back. Where they do, the pause
-doubles up to LONGEST_SECONDS, in case a connection is lost without a word. Most looks by the clock ask for the ends
-alone, one request to each leader; topics and beginnings are asked for where an end has changed, and each
-FULL_SECONDS, which is how late new partitions may be noticed.
+The cached ends are also replaced after a pause. The pause begins with FRESH_SECONDS, doubles while nothing changes, and
+goes back with the first change. It grows up to LONGEST_SECONDS while brokers are watched, in case a connection is lost
+unnoticed; without a watch only until looks take IDLE_SHARE of a core. Most looks ask only for the ends, with one
+request to each leader. Topics and beginnings are asked for if an end has changed, and after FULL_SECONDS, so that new
+partitions are found.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_pipeline.source.progress import Log
 
 FRESH_SECONDS: Final = 0.1
-"""The shortest pause."""
+"""The shortest pause between two looks."""
 LONGEST_SECONDS: Final = 5.0
-"""The longest one: how late new records may be noticed at most, however many partitions there are."""
+"""The longest pause between two looks: how late new records are noticed at most, with any number of partitions."""
 FULL_SECONDS: Final = 5.0
+"""After this time a look also asks for topics and the beginnings of partitions."""
 IDLE_SHARE: Final = 0.01
-"""Of a core."""
+"""The share of a core that looks without a watch may take, while the query is idle."""
 
 
 class Ends:
@@ -57,24 +58,24 @@ class Ends:
 
     @property
     def last(self) -> Log | None:
-        """What was found last; None before the first look."""
+        """The result of the last look; None before the first."""
         return self._log
 
     @property
     def are_dear(self) -> bool:
-        """Whether a look costs so much CPU that one each FRESH_SECONDS would be more than IDLE_SHARE of a core."""
+        """Whether looks are expensive: one each FRESH_SECONDS would take more than IDLE_SHARE of a core."""
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
-        """The next `log` asks for everything."""
+        """Have the next `log` ask for everything."""
         self._log = None
 
     def hurry(self) -> None:
-        """The next `log` asks for everything, though the pause may not be over: there are new records."""
+        """Have the next `log` ask for everything at once, as there are new records."""
         self._is_due = True
 
     def log(self) -> Log:
-        """Raises KafkaError."""
+        """Return the topics, beginnings and ends, cached or new. Raises KafkaError."""
         now = self._clock()
         if self._log is not None and not self._is_due and now - self._looked < self._pause:
             return self._log

@@ -1,7 +1,7 @@
-"""How far a query is behind, in the words of Spark's own Kafka connector, from the progress of the query. Pure.
+"""Computes the lag metrics of Spark's own Kafka connector from the progress of a query. Pure.
 
-Spark lets no source in Python report metrics of its own. What these are made of is in each progress: where the batch
-ended and where the partitions did.
+Spark lets no source in Python report metrics of its own. Each progress has the offsets from which they are computed:
+the end of the batch, and the ends of the partitions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from oncelog_pipeline.source.offsets import BadOffsets, Offsets, offsets_from
 
 
 def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
-    """The metrics minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of one of
-    `query.lastProgress["sources"]`, as texts, as the connector has them; none where the progress does not tell.
+    """Return minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of one of
+    `query.lastProgress["sources"]`, as strings, like the connector; {} if the progress lacks an offset for them.
     """
     end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
     if not end or not latest:
@@ -29,8 +29,8 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return how many offsets lie between where the batch ended and the ends of the partitions, over all sources; None
-    where no source tells."""
+    """Return how many offsets lie between the end of the batch and the ends of the partitions, over all sources. None
+    if no source reports both."""
     total = None
     for source in sources:
         end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
@@ -42,7 +42,7 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def read_offsets(value: Any) -> Offsets | None:
-    """Offsets as Spark has them in a progress: JSON, or what was made of it. None for what is something else."""
+    """Read the offsets of a progress, JSON text or parsed. None if the value holds no offsets."""
     try:
         read = json.loads(value) if isinstance(value, str) else value
         return offsets_from(read) if isinstance(read, Mapping) else None

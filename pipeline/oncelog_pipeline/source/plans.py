@@ -1,15 +1,16 @@
-"""The cluster keeps where the last batches of a stream began and ended, for a checkpoint that loses its entries. Pure.
+"""The plans of a stream's last batches, which the cluster keeps for a checkpoint that loses its entries. Pure.
 
-Spark writes the end of a batch to the checkpoint before it runs the batch, but does not sync the file: after a power
-cut the entry may be gone, though the sink has decided the batch. Planned anew, the batch would also have the records
-that came since, under the number of the decided one. So each plan is also committed as offsets of a group of the
-stream's own, before the first task of the batch runs. A batch that begins where a known plan began ends where that one
-ended: the replay is the batch that was decided, for whatever query and whatever sink.
+A plan says from which to which offset a batch reads each partition. Spark writes the end of a batch to the checkpoint
+before it runs the batch, but does not sync the file. So after a power cut the entry may be gone although the sink has
+decided the batch. If Spark planned the batch again, it would include the records that have come since, under the number
+of the decided batch. So each plan is also committed, as offsets of a group of the stream's own, before the first task
+of the batch runs. A batch that begins where a known plan begins ends where that plan ends: so the replay is the batch
+that was decided, with any query and any sink.
 
-- Any plan is a valid batch, if the log has its records: so it never matters whose plan it was, nor how old it is. Only
-  whether a replay is the same depends on it, and the sink compares that.
-- A plan names the partitions that it moves, how many these are, and a checksum of where all partitions were. It counts
-  only where all of them have it.
+- Any plan is a valid batch if the log has its records, so a plan may be old or of another driver. The sink compares
+  whether the rows of a replay are the same.
+- A plan names the partitions that it moves, their number, and a checksum of the position of all partitions. A plan
+  counts only if each of its partitions has it.
 
 The committed offset of a partition is where the last plan ended. Its metadata has the last plans, the newest last:
 "NUMBER/PARTITIONS/CHECKSUM:START-END,...".
@@ -27,18 +28,18 @@ from oncelog import OffsetAndMetadata, TopicPartition
 from oncelog_pipeline.source.offsets import Offsets
 
 GROUP_PREFIX: Final = "oncelog-spark-source/"
-"""Of the names of the groups; the id of the stream follows."""
+"""The prefix of the names of these groups; the id of the stream follows."""
 KEPT: Final = 20
-"""So many batches back a checkpoint may have lost; fewer where plans move many partitions."""
+"""How many plans are kept, and so how many batches a checkpoint may lose; fewer if plans move many partitions."""
 KEPT_ENTRIES: Final = 2000
-"""Of all partitions together: some 40 KB, which are committed with each batch."""
+"""The most entries of all partitions together: some 40 KB, which are committed with each batch."""
 
 _NUMBER: Final = "([0-9]{1,19})"
 _ENTRY: Final = re.compile(f"{_NUMBER}/{_NUMBER}/{_NUMBER}:{_NUMBER}-{_NUMBER}")
 
 
 class Move(NamedTuple):
-    """From where to where a batch reads a partition."""
+    """The range of one partition that a batch reads: the offsets from `start` on, below `end`."""
 
     start: int
     end: int
@@ -46,8 +47,8 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A batch: the partitions that it moves. Later plans have higher numbers. `position` is the checksum of where it
-    begins, in all partitions."""
+    """One batch. Later plans have higher numbers. `position` is the checksum of the offsets of all partitions at its
+    beginning; `moves` has the partitions of which it reads something."""
 
     number: int
     position: int
@@ -56,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The last plans of a stream, the newest last. `last_number` is the highest that any partition has."""
+    """The last plans of a stream, the newest last. `last_number` is the highest number that any partition has."""
 
     plans: tuple[Plan, ...] = ()
     last_number: int = -1
@@ -64,8 +65,8 @@ class Plans:
     def end_after(
         self, begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None = None
     ) -> Offsets | None:
-        """Where a batch that begins here was planned to end; None where no plan began here, the log does not have its
-        records any more, or it has more than the `most` offsets that a batch may have now."""
+        """Return the end of the newest plan that begins at `begin`. None if no plan begins there, if the log no longer
+        has the records of the plan, or if it has more than `most` offsets, the limit of a batch now."""
         for plan in reversed(self.plans):
             if all(
                 begin.get(partition) == move.start and move.end <= latest.get(partition, -1)
@@ -77,7 +78,7 @@ class Plans:
         return None
 
     def with_batch(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plans:
-        """With this batch as the newest plan; these plans where it reads nothing, or is known already."""
+        """Return these plans with this batch as the newest one; unchanged if it reads nothing, or is known already."""
         moves = {
             partition: Move(start.get(partition, 0), offset)
             for partition, offset in end.items()
@@ -91,7 +92,7 @@ class Plans:
         return Plans((*self.plans, Plan(number, position, moves))[-kept:], number)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group commits for the newest plan: the other partitions have not moved."""
+        """Return the offsets to commit for the newest plan: of the partitions that it moves."""
         if not self.plans:
             return {}
         return {

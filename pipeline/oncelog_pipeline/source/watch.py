@@ -1,11 +1,10 @@
-"""Waits at the brokers for records beyond the ends of a stream's partitions, so that an idle query hears at once.
+"""Waits at the brokers for records beyond the known ends of a stream's partitions, so that an idle query notices them.
 
-Each leader gets one Fetch at the ends that are known, which it answers when there is something to read. What is read is
-dropped, one batch at most: tasks read it again. The connections are of a client of its own, since a broker answers
-requests of one connection in order, and nothing else is to wait behind a Fetch.
+Each leader gets one Fetch from the known ends, which it answers when there is something to read. The answer, one batch
+at most, is dropped: tasks read the records. The watch has a client with connections of its own, since a broker answers
+the requests of a connection in order, and no other request may wait behind the Fetch.
 
-Nothing depends on the watch but the time until records are noticed: where it fails, the ends are looked at by the clock
-(`ends.py`).
+Only the delay of a batch depends on the watch: if it fails, the ends are asked for from time to time (`ends.py`).
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
 
 WAIT_MS: Final = 5000
-"""How long a broker keeps a Fetch without an answer. Then it is asked again."""
+"""How long a broker may hold a Fetch before it answers with no records. Then the Fetch is sent again."""
 ONE_BATCH: Final = 1
-"""Bytes to fetch: a broker answers with one batch at least."""
+"""Bytes to fetch at most: a broker answers with one whole batch all the same."""
 AGAIN_SECONDS: Final = 5.0
-"""Before brokers are asked again for the same ends, where they have woken in vain or could not be asked."""
+"""How long to wait before the same ends are watched again, if brokers answered in vain or could not be reached."""
 PAUSE_SECONDS: Final = 0.1
-"""Before a broker is asked again that has answered early, with nothing."""
+"""How long to wait before the next Fetch to a broker that has answered early, with no records."""
 
 logger = logging.getLogger(__name__)
 
 
 class EndWatch:
-    """`make` connects a client. All but `is_on` is for one event loop."""
+    """Watches the ends of one stream. `make` connects a client. Use it on one event loop only, except `is_on`."""
 
     def __init__(self, make: Callable[[], Awaitable[Admin]], isolation_level: IsolationLevel) -> None:
         self._make = make
@@ -46,14 +45,14 @@ class EndWatch:
 
     @property
     def is_on(self) -> bool:
-        """Whether records beyond the ends that `wait` was called with last will be noticed."""
+        """Whether brokers are being watched for records beyond the ends of the last call of `wait`."""
         return self._watching is not None and not self._watching.done()
 
     async def wait(self, ends: Offsets, seconds: float) -> bool:
-        """Wait so long, or until there may be something to read beyond these ends; returns whether there may be.
+        """Wait for this time, or until there may be something to read beyond these ends. Returns whether there may be.
 
-        For the same ends the answer is True once in AGAIN_SECONDS at most: whatever made it True may be nothing that
-        moves an end (a leader that has changed), and the caller would look again without a pause.
+        For the same ends it returns True at most once in AGAIN_SECONDS. Some reasons for True move no end (a change of
+        the leader); without this limit the caller would then ask for the ends again and again without a pause.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -75,14 +74,14 @@ class EndWatch:
         return is_woken
 
     async def close(self) -> None:
-        """Let go of the connections; the next `wait` makes new ones."""
+        """Close the connections; the next `wait` opens new ones."""
         if self._watching is not None:
             self._watching.cancel()
         self._ends = self._watching = None
         await self._disconnect()
 
     async def _watch(self, ends: Offsets) -> bool:
-        """Until a leader has something beyond the ends; False where they cannot be asked."""
+        """Return True when a leader has something beyond the ends, False if a leader cannot be reached."""
         asking: list[asyncio.Task[None]] = []
         try:
             if self._admin is None:
@@ -96,7 +95,7 @@ class EndWatch:
                 each.result()
             return True
         except KafkaError as error:
-            logger.info("new records are looked for by the clock, as brokers cannot be asked to tell: %s", error)
+            logger.info("brokers cannot be watched for new records, so the ends are asked for now and then: %s", error)
             await self._disconnect()  # what the client knows of the cluster may be old
             return False
         except Exception:  # a mistake of ours: no query fails for its watch
@@ -140,7 +139,7 @@ class EndWatch:
         }
 
     async def _ask(self, admin: Admin, node_id: int, request: FetchRequest) -> None:
-        """Until the broker has something to tell. Raises KafkaError."""
+        """Return when the broker has something to read, or an error. Raises KafkaError."""
         loop = asyncio.get_running_loop()
         while True:
             asked = loop.time()
@@ -156,7 +155,7 @@ class EndWatch:
 
 
 def _tells(response: FetchResponse) -> bool:
-    """Whether there is something to read, or something has changed: an error says that a look is due."""
+    """Whether there is something to read, or an error, after which the ends must be asked for."""
     if response.error_code:
         return True
     return any(part.error_code or part.records for topic in response.responses for part in topic.partitions)

@@ -1,4 +1,4 @@
-"""What must be set before a session of Spark is made: the Python of its workers, and a Java."""
+"""Sets what a Spark session needs before it is made: the Python of its workers, and a Java."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_pipeline.spark.java import set_java_home
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 OLDEST_PYSPARK: Final = 4
-"""The major version: those before know no data sources in Python."""
+"""Major version of PySpark; older ones have no data sources in Python."""
 LAUNCHER: Final = "oncelog-spark-python"
 """The Python that forks from a process which has imported everything: `pipeline/scripts/oncelog_spark_python.py`."""
 
@@ -22,10 +22,10 @@ class UnsupportedPySpark(Exception):
 
 
 def worker_python() -> str:
-    """The command with which Spark is to start its Python processes.
+    """Return the command with which Spark is to start its Python processes.
 
-    It is the launcher beside the Python that runs, which saves most of the CPU time of a start; that Python itself
-    where there is none, or where this is not Linux.
+    On Linux that is the launcher beside the Python that runs, which saves most of the CPU time of a start. Without a
+    launcher, or elsewhere, it is that Python itself.
     """
     launcher, python = Path(sys.executable).with_name(LAUNCHER), Path(sys.executable).with_name("python")
     is_there = sys.platform == "linux" and os.access(launcher, os.X_OK) and python.exists()
@@ -33,10 +33,10 @@ def worker_python() -> str:
 
 
 def set_environment() -> None:
-    """Have Spark start its workers with the Python that runs, unless PYSPARK_PYTHON says otherwise, and find a Java.
+    """Set PYSPARK_PYTHON to the Python that runs, unless it is set, and JAVA_HOME to a Java.
 
-    Without it Spark takes the first `python3` of the PATH, which is another one where no environment is activated, and
-    says that there is no data source "oncelog". Raises UnsupportedPySpark, JavaNotFound.
+    Without PYSPARK_PYTHON Spark takes the first `python3` of the PATH. If no environment is activated, that is another
+    Python, and Spark fails with DATA_SOURCE_NOT_FOUND. Raises UnsupportedPySpark, JavaNotFound.
     """
     check_version(pyspark_version())
     os.environ.setdefault(WORKER_PYTHON, worker_python())
@@ -44,7 +44,7 @@ def set_environment() -> None:
 
 
 def pyspark_version() -> str | None:
-    """Of the installed package; None where there is none, as on executors that bring their own."""
+    """Return the version of the installed PySpark; None if none is installed, as on executors of a cluster."""
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError:

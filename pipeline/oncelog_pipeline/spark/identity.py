@@ -1,7 +1,8 @@
-"""Which batch of which query this is, and which task and attempt: what Spark lets a task know, and nobody else.
+"""Finds out in a Spark task which query, batch, task and attempt it belongs to; only tasks can ask Spark that.
 
 The query, its run and its batch are local properties of Spark that no document names. They are the same in PySpark 4.0
-to 4.3, which `make test-sparks` runs; where a later one has renamed them nothing is written, and the error names it.
+to 4.3, which `make test-sparks` runs; if a later version has renamed them, nothing is written, and the error names the
+version.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from oncelog_pipeline.spark.pyspark_api import PYSPARK
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
-"""Local properties that Spark sets for a stream; the last is new for every start of a query."""
+"""Local properties that Spark sets for a stream. The last one is the id of the run, new with each start of a query."""
 DESCRIPTION: Final = "spark.job.description"
-"""Of every job; that of a stream names its run and its batch, for people."""
+"""The local property with the description of a job. Of a stream's job it names the run and the batch."""
 
 OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
-"""Is in the description of a stream's job."""
+"""Matches the description of a stream's job."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -33,11 +34,11 @@ NOT_TOLD: Final = f"Spark (PySpark {PYSPARK}) does not tell the task"
 
 
 class UnknownQuery(Exception):
-    """Spark does not say, here, what a task of a stream needs to know."""
+    """Spark does not tell this task its query, run or batch."""
 
 
 class Attempt(NamedTuple):
-    """One try of one task. `unique` is that, in the whole application."""
+    """One try of one task. `unique` is a number that no other attempt of the application has."""
 
     partition: int
     number: int
@@ -46,7 +47,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchWrite:
-    """A `df.write`, as its planner names it: by its writeId, else by a name of its own. `run` is new each time."""
+    """A `df.write`, named by its writeId, else by its run. `run` is new for each write."""
 
     write_id: str | None
     run: str
@@ -95,9 +96,11 @@ def batch_of(write: BatchWrite) -> Batch:
 
 
 def _query_and_number() -> tuple[str, int] | None:
-    """The query and the number of its batch; None outside of a stream. Raises UnknownQuery where it is a stream's task
-    by the description of its job, and the properties are not there: a write inside foreachBatch must not be taken for
-    one that stands alone, which would skip a batch with the same rows as the one before."""
+    """Return the query and the number of its batch; None outside of a stream.
+
+    Raises UnknownQuery if the job's description is that of a stream, but the properties are missing. Otherwise a write
+    inside foreachBatch would be taken for one outside of it, and a batch with the same rows as the previous one would
+    be skipped."""
     query_id, number = _property(QUERY_ID), _property(BATCH_ID)
     if query_id is not None and number is not None:
         return query_id, int(number)
@@ -128,5 +131,5 @@ def _property(name: str) -> str | None:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise UnknownQuery("this is no task of Spark's")
+        raise UnknownQuery("this is no Spark task: only tasks know their query")
     return context

@@ -1,13 +1,13 @@
-"""Reading as a stream with PySpark 4.0 and 4.1, whose Spark does not say where the batch begins whose end it asks for.
+"""Reads as a stream with PySpark 4.0 and 4.1, whose `latestOffset` does not say where the next batch begins.
 
-The reader finds that out. Spark calls, in this order:
+The reader concludes the beginning from the calls. Spark calls, in this order:
 
 - for a new query: `latestOffset`, then `initialOffset`, then `partitions(initial, end)`;
-- for a query with a checkpoint: `partitions(seen, seen)` with the last end of its log, then whatever comes;
+- for a query with a checkpoint: `partitions(seen, seen)` with the last end of its log, then the calls of its batches;
 - for each batch: `latestOffset`, then `partitions(start, end)`.
 
-So the position is the end of the last `partitions`, and where there was none the query is new. A Spark that calls in
-another order is found out at the first `partitions`, before anything is read.
+So a batch begins at the end of the last `partitions`; if there was no such call, the query is new. A Spark that calls
+in another order is detected at the first `partitions`, before anything is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIMITS: Final[Mapping[str, str]] = {
 
 
 class UnknownPosition(Exception):
-    """Spark asked for new offsets of a query before it said where the query stands."""
+    """Spark asked for new offsets of a query before it told the position of the query."""
 
 
 class OlderStreamReader(StreamReader):
@@ -51,9 +51,10 @@ class OlderStreamReader(StreamReader):
         self._is_taken_for_new = False
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Where the next batch ends; where the one before has ended if there is nothing new.
+        """Return the end of the next batch, or the end of the last one if there is nothing new.
 
-        The end of a first batch says where that begins: what Spark asks `initialOffset` for afterwards does not count.
+        The end of the first batch of a query includes its beginning; what a later call of `initialOffset` returns does
+        not count.
 
         Raises DataLoss, NoSuchTopic, OptionError, KafkaError.
         """
@@ -63,7 +64,7 @@ class OlderStreamReader(StreamReader):
         return super().latestOffset(self._position, ReadAllAvailable())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Raises DataLoss, UnknownPosition, KafkaError."""
+        """Return the ranges of a batch, as `StreamReader` does. Raises DataLoss, UnknownPosition, KafkaError."""
         if self._is_taken_for_new and INITIAL not in start:
             raise UnknownPosition(
                 f"Spark {PYSPARK} asked for new offsets before it said where the query stands, so the end of this batch"

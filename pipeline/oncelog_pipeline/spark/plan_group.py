@@ -1,4 +1,4 @@
-"""The plans of one stream in the cluster: committed offsets of a group of its own, which nobody is a member of."""
+"""Keeps the plans of one stream in the cluster, as committed offsets of a group of its own without members."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 class PlanGroup:
-    """What the cluster knows of the plans of `stream`. Without the right to the group it is told nothing; a warning
-    says so."""
+    """The plans of `stream` that the cluster has. Without the right to the group none are committed; a warning says
+    so."""
 
     def __init__(self, options: SourceOptions, stream: str, plans: Plans, *, is_allowed: bool = True) -> None:
         self._options = options
@@ -29,7 +29,7 @@ class PlanGroup:
 
     @classmethod
     async def read(cls, options: SourceOptions, stream: str) -> PlanGroup:
-        """Raises KafkaError."""
+        """Read the plans of a stream from the cluster. Raises KafkaError."""
         admin = await connections().admin(options)
         try:
             committed = await admin.groups.offsets(_group(stream))
@@ -41,8 +41,8 @@ class PlanGroup:
         return cls(options, stream, plans_from({partition: each.metadata for partition, each in committed.items()}))
 
     async def record(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-        """Commit the plan of a batch, if the cluster does not have it. A cluster that cannot takes nothing from the
-        batch: a warning says what is missing."""
+        """Commit the plan of a batch, unless the cluster has it. If that fails, a warning says why, and the batch goes
+        on."""
         plans = self.plans.with_batch(start, end)
         if plans is self.plans or not self._is_allowed:
             return

@@ -1,9 +1,9 @@
-"""Has a task's rows arrive 40 ms earlier: acknowledges at once what Spark's JVM has sent to a Python worker.
+"""Acknowledges at once what Spark's JVM has sent to a Python worker, so that the rows of a task arrive 40 ms earlier.
 
-The JVM sends a task in several small parts over TCP: first what to do, then the rows. Nagle's algorithm, which Spark
-leaves on, holds the second part until the first is acknowledged; and the kernel delays an acknowledgement for 40 ms
-where the receiver has nothing to say. Where Spark's sockets are Unix domain sockets
-(spark.python.unix.domain.socket.enabled), or outside of Linux, there is nothing to do here.
+The JVM sends a task in several small parts over TCP: first the command, then the rows. Nagle's algorithm, which Spark
+leaves on, holds the second part back until the first is acknowledged. The kernel delays an acknowledgement by 40 ms if
+the receiver sends nothing itself. With Unix domain sockets (spark.python.unix.domain.socket.enabled), and on other
+systems than Linux, this module does nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ OPEN_FILES: Final = "/proc/self/fd"
 
 
 class QuickStart:
-    """What Spark unpickles in a worker first of all for a task: then the first part has arrived, and the second has
-    not."""
+    """Base of our reader and writer. Spark unpickles them in a worker when the first part of a task has arrived and the
+    second has not: unpickling acknowledges the first part."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -32,7 +32,7 @@ def acknowledge() -> None:
         return
     with suppress(OSError):  # no /proc
         for name in os.listdir(OPEN_FILES):
-            with suppress(OSError):  # listing has closed its own; not each socket is of TCP
+            with suppress(OSError):  # the listing's own descriptor is closed; not all are TCP
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     _acknowledge(int(name))
 
@@ -43,4 +43,4 @@ def _acknowledge(file: int) -> None:
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     finally:
-        connection.detach()  # it is another's
+        connection.detach()  # Spark's socket object owns the descriptor

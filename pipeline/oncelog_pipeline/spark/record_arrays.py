@@ -1,12 +1,12 @@
-"""The records of many batches as Arrow arrays, decoded in steps of numpy: no Python object is made for a record.
+"""Decodes the records of many batches into Arrow arrays, with numpy: no Python object is made for a record.
 
-1. Where each record begins is found one after the other, by the lengths in front of them. Runs of records of the same
-   length are found in one step.
-2. The fields of all records are then read at once, a field at a time: positions and lengths are arrays.
-3. Arrow gathers keys and values by these positions, from the bytes as they came.
+1. The beginnings of the records are found one after the other, by the length in front of each. Runs of records of the
+   same length are found in one step.
+2. Then the fields of all records are read at once, one field at a time: positions and lengths are arrays.
+3. Arrow gathers keys and values by these positions from the bytes of the answer.
 
-What is not plain (headers, a field that is longer than four bytes say, bytes that contradict one another) is left to
-the decoder of single batches, which knows what to say of it: then the answer is None. Format of a record: see
+Records that are not plain (they have headers, a length of more than four bytes, or inconsistent bytes) are left to the
+decoder of single batches, which also reports what is wrong: then the result is None. For the format of a record see
 `oncelog_protocol.records.record`.
 """
 
@@ -24,10 +24,10 @@ from oncelog import UndecodedBatch
 MAX_BYTES: Final = 2**30
 """Positions are of 32 bits, also with the longest field that a record may say it has."""
 MIN_RUN: Final = 8
-"""Records of the same length from which on the rest of a run is looked for in one step."""
+"""How many records must be left for the search for a run."""
 MAX_SHORT: Final = 4
 MAX_LONG: Final = 9
-"""Bytes of a varint that are read here, of 32 and 64 bits."""
+"""The longest varints, in bytes, that are decoded here into 32 and 64 bits."""
 
 
 class RecordArrays(NamedTuple):
@@ -45,9 +45,9 @@ class _NotPlain(Exception):
 
 
 def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
-    """The records of these batches of one partition, in order; None where they are not plain.
+    """Decode the records of these batches of one partition, in order. None if they are not plain.
 
-    Of each batch only the records within its bounds are there; that may be none of all.
+    Records outside the bounds of their batch are left out, so the arrays may be empty.
     """
     if not batches:
         return None
@@ -61,8 +61,8 @@ def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
 
 
 def _content(batches: Sequence[UndecodedBatch]) -> tuple[bytes | bytearray, list[int]]:
-    """Bytes that have the records of all batches, and where those of each begin in them. It is the answer that brought
-    them all, as it is, if there is such a one; else a copy."""
+    """Return bytes that hold the records of all batches, and where the records of each batch begin in them. These are
+    the bytes of the answer if one answer brought all batches uncompressed; else a copy."""
     views = [each.data for each in batches]
     whole = views[0].obj if isinstance(views[0], memoryview) else None
     if isinstance(whole, bytes | bytearray) and all(
@@ -121,9 +121,9 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
 
 
 def record_starts(data: bytes | bytearray, position: int, end: int, count: int) -> list[Any]:
-    """Arrays of the positions at which the `count` records between `position` and `end` begin.
+    """Return arrays of the positions at which the `count` records between `position` and `end` begin.
 
-    Raises _NotPlain where these are not exactly the records there, IndexError where they run over the end of `data`.
+    Raises _NotPlain if there are not exactly `count` records, IndexError if a record ends behind the end of `data`.
     """
     arrays: list[Any] = []
     single: list[int] = []
@@ -161,8 +161,8 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
 
 
 def _run(data: bytes | bytearray, position: int, size: int, width: int, most: int) -> int:
-    """How many of the `most` records behind the one at `position` have its length: each begins where the one before
-    ends, so that it is enough to look for the same `width` bytes at each `size`."""
+    """Return how many of the next `most` records have the length of the record at `position`. Each record of such a run
+    begins `size` bytes after the previous one, so it is enough to compare the `width` bytes of its length."""
     for at in range(position, position + width):
         if most < 1:
             return 0
@@ -172,7 +172,8 @@ def _run(data: bytes | bytearray, position: int, size: int, width: int, most: in
 
 
 def _varints(content: Any, at: Any, most: int) -> tuple[Any, Any]:
-    """The zig-zag varints at these positions, and the positions behind them. Raises _NotPlain, IndexError."""
+    """Read the zig-zag varints at these positions. Returns them and the positions behind. Raises _NotPlain,
+    IndexError."""
     byte = content[at]
     value = (byte & 0x7F).astype(np.int32 if most == MAX_SHORT else np.int64)
     at = at + 1
@@ -190,14 +191,15 @@ def _varints(content: Any, at: Any, most: int) -> tuple[Any, Any]:
 
 
 def _check(*conditions: Any) -> None:
-    """Raises _NotPlain."""
+    """Raises _NotPlain unless all conditions hold for all records."""
     for each in conditions:
         if not each.all():
             raise _NotPlain
 
 
 def _check_deltas(deltas: Any, first: Any, counts: Any, last_deltas: Sequence[int]) -> None:
-    """Within each batch they grow, from 0 or more to the last offset delta or less. Raises _NotPlain."""
+    """Raises _NotPlain unless the deltas of each batch grow, begin at 0 or above, and end at its last delta or
+    below."""
     grows = np.diff(deltas, prepend=np.int32(-1)) > 0
     grows[first[counts > 0]] = True
     has_some = counts > 0
@@ -210,7 +212,7 @@ def _repeated(of_batches: Sequence[int], counts: Any) -> Any:
 
 
 def _kept(batches: Sequence[UndecodedBatch], offsets: Any, counts: Any) -> Any:
-    """The indexes of the records within the bounds of their batches; None where that is all of them."""
+    """Return the indexes of the records within the bounds of their batches; None if these are all records."""
     if not any(each.is_cut for each in batches):
         return None
     start, end = (_repeated([getattr(each, name) for each in batches], counts) for name in ("start", "end"))
@@ -218,9 +220,9 @@ def _kept(batches: Sequence[UndecodedBatch], offsets: Any, counts: Any) -> Any:
 
 
 def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any:
-    """The bytes between these positions, null where the size is negative.
+    """Return an Arrow array of the bytes from `starts[i]` to `ends[i]`, null where `sizes[i]` is negative.
 
-    To Arrow all bytes are one array, of which every other element is wanted: from `starts[i]` to `ends[i]`.
+    The whole buffer is made one Arrow array, cut at all starts and ends; every second element of it is taken.
     """
     count = len(starts)
     is_null = sizes < 0
@@ -239,17 +241,17 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
 
 
 def arrow_array(values: Any, kind: Any, is_null: Any = None) -> Any:
-    """An Arrow array of this type over the memory of a numpy array.
+    """Return an Arrow array of this type over the memory of a numpy array.
 
-    `pa.array` would do, but its first call in a process imports pandas, where that is installed: 150 ms of CPU. So does
-    `pa.scalar`.
+    `pa.array` and `pa.scalar` are avoided: their first call in a process imports pandas, if installed, in 150 ms of
+    CPU.
     """
     valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null is not None and is_null.any() else None
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def repeated_text(text: str, count: int) -> Any:
-    """An Arrow array that has the same text `count` times."""
+    """Return an Arrow array that has the same text `count` times."""
     encoded = text.encode()
     ends: Any = np.arange(count + 1, dtype=np.int32) * len(encoded)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(encoded * count)])

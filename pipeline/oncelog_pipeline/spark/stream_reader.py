@@ -1,8 +1,8 @@
-"""Reading as a stream: where each batch ends, as Spark asks for it, and what its tasks read.
+"""Reads a stream: tells Spark where each batch ends and which ranges its tasks read, and reads in the tasks.
 
-One of these lives as long as the query, in a process of its own; another one, in each task, only reads. What has been
-read is in Spark's checkpoint: no group is joined. What is planned is committed to the cluster, too (plans.py), for a
-checkpoint that loses its last entries.
+One reader lives as long as its query, in a Python process of its own, and plans. A copy of it in each task reads.
+Spark's checkpoint has the progress of the query: no group is joined. Plans are also committed to the cluster
+(plans.py), for a checkpoint that loses its last entries.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEANS_SECONDS: Final = 30.0
-"""How long the mean sizes of records are kept, for maxBytesPerTrigger."""
+"""How long the mean sizes of records are cached, for maxBytesPerTrigger."""
 
 WAIT_SECONDS: Final = 0.1
-"""How long an idle query is kept waiting for its answer, unless records come. Spark asks again 10 ms after it. Another
-source of the same query waits as long, and so does whoever stops the query."""
+"""How long `latestOffset` waits for records before it returns none. Spark asks again 10 ms later. Other sources of the
+same query, and the end of the query, wait meanwhile."""
 LONG_WAIT_SECONDS: Final = 0.25
-"""The same where looks are dear: to encode the offsets of many partitions costs CPU, too."""
+"""The same with many partitions, where encoding the offsets of an answer costs much CPU, too."""
 
 logger = logging.getLogger(__name__)
 
 
 class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What `spark.readStream` reads with."""
+    """The reader of `spark.readStream.format("oncelog")`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -77,23 +77,23 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         )
         self._watch = EndWatch(self._admin_of_watch, isolation_level_of(options))
         self._idle: tuple[Log, dict[str, Any]] | None = None
-        """Where there is nothing to read beyond this start, as long as the log is this one."""
+        """A log, and the start beyond which it has nothing to read; None if that is not known."""
         self._mean_bytes: dict[TopicPartition, float] = {}
         self._means_from = float("-inf")
         self._last_batch = time.monotonic()
         self._target: Offsets | None = None
         self._plan_group: PlanGroup | None = None
         self._stream = uuid.uuid4().hex
-        """The id of a stream whose offsets have none yet."""
+        """The id for a new stream, whose offsets have none yet."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a task needs."""
+        """Return what the copy in a task needs: the options."""
         return {"_options": self._options}
 
     # where a batch begins and ends
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
+        """Return where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
         return {**connections().run(self._initial()), INITIAL: True, STREAM: self._stream}
 
     async def _initial(self) -> dict[str, Any]:
@@ -108,11 +108,11 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return ReadAllAvailable() if most_bytes is None else ReadMaxBytes(most_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the batch that begins at `start` ends; `start` itself where there is not to be one yet.
+        """Return the end of the batch that begins at `start`; `start` itself if there is no batch yet.
 
-        The end says where its batch begins where that is not `start`: for the first batch of all, which Spark would
-        otherwise have begin anew at "latest" when it is replayed, and where partitions have come, or records gone.
-        Where there is nothing to read, it waits for records, for as long as Spark may be kept waiting.
+        If the batch does not begin at `start`, its end includes its beginning. That is so for the first batch of a
+        query, whose replay would otherwise begin at a newer "latest", and if partitions were added or records deleted.
+        If there is nothing to read, it first waits for records, up to WAIT_SECONDS or LONG_WAIT_SECONDS.
 
         Raises DataLoss, KafkaError.
         """
@@ -124,11 +124,11 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return self._next_end(start, limit, self._ends.log()) if self._is_woken(log) else start
 
     def _is_idle(self, log: Log, start: dict[str, Any]) -> bool:
-        """Whether `_next_end` has found nothing to read beyond the start."""
+        """Whether `_next_end` has found that this log has nothing to read beyond the start."""
         return self._idle is not None and self._idle[0] is log and self._idle[1] == start
 
     def _next_end(self, start: dict[str, Any], limit: ReadLimit, log: Log) -> dict[str, Any]:
-        """As `latestOffset`, for what the log has. Raises DataLoss, KafkaError."""
+        """Return the end of the next batch as `latestOffset` does, within this log. Raises DataLoss, KafkaError."""
         begin = offsets_from(start)
         limits = Limits(
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
@@ -156,7 +156,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return start
 
     def _is_woken(self, log: Log) -> bool:
-        """Wait for records beyond the end of the log, for as long as Spark may be kept waiting."""
+        """Wait for records beyond the ends of the log, for a limited time. Returns whether there may be some."""
         if self._target is not None:
             return False
         seconds = LONG_WAIT_SECONDS if self._ends.are_dear else WAIT_SECONDS
@@ -170,23 +170,23 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return await connections().separate_admin(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what there is now, and nothing later. Raises KafkaError."""
+        """Let the query read up to the present ends only. Raises KafkaError."""
         self._ends.forget()
         self._target = self._ends.log().latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the query's progress: how far there is to go."""
+        """Return the latest ends of the partitions, for the query's progress; None before the first look."""
         log = self._ends.last
         return None if log is None else dict(offsets_to(log.latest))
 
     def _plans(self, stream: str) -> PlanGroup:
-        """The plans of this stream, read once from the cluster. Raises KafkaError."""
+        """Return the plans of this stream, which are read from the cluster only once. Raises KafkaError."""
         if self._plan_group is None or self._plan_group.stream != stream:
             self._plan_group = connections().run(PlanGroup.read(self._options, stream))
         return self._plan_group
 
     def _with_means(self, log: Log) -> Log:
-        """Raises KafkaError."""
+        """Return the log with the mean sizes of its records. Raises KafkaError."""
         now = time.monotonic()
         if now - self._means_from > MEANS_SECONDS:
             self._mean_bytes, self._means_from = connections().run(self._means(log)), now
@@ -210,10 +210,10 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     # what tasks read
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """A function of these and the options alone: a replay reads the same ranges, or fails. The cluster has the plan
-        before any task runs.
+        """Return the ranges that the tasks of a batch read. They depend only on the arguments and the options, so a
+        replay reads the same ranges, or fails. Commits the plan of the batch, before any task runs.
 
-        Raises DataLoss where a topic was made anew since the batch was planned, KafkaError.
+        Raises DataLoss if a topic was deleted and created again since the batch was planned, KafkaError.
         """
         known = ids_from(end)
         wanted = offsets_from(end)
@@ -235,11 +235,11 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return [range_reader.RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises DataLoss, NothingRead, KafkaError."""
+        """Read the records of a range, in a task. Raises DataLoss, NothingRead, KafkaError."""
         return range_reader.read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: progress is in the checkpoint."""
+        """Do nothing: the progress is in the checkpoint."""
 
     def stop(self) -> None:
-        """Connections end with the process."""
+        """Do nothing: connections end with the process."""

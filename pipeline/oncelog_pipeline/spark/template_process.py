@@ -1,11 +1,11 @@
-"""The template process: has imported PySpark and oncelog, and forks whatever Python process Spark asks for.
+"""The template process: imports PySpark and oncelog once, and forks the Python processes that Spark asks for.
 
 The launcher (`pipeline/scripts/oncelog_spark_python.py`, installed as `oncelog-spark-python`) starts one for each JVM,
-and sends it the arguments, the environment and the standard streams of a process that is to be `python -m MODULE`.
+and sends it the arguments, the environment and the standard streams of the process to fork, a `python -m MODULE`.
 
 Invariants:
 
-- It forks only for the user it runs as (SO_PEERCRED), and has no thread of Python.
+- It forks only for its own user (SO_PEERCRED), and has no Python threads.
 - A forked process has the working directory, environment, streams, arguments and module path that plain Python would
   have. Where that cannot be, as the environment asks for another interpreter (`INTERPRETER`), it refuses before it
   forks, and the launcher becomes plain Python.
@@ -47,7 +47,7 @@ MODULES: Final = (
     "pyspark_oncelog",
     "oncelog.admin",
 )
-"""What Spark's processes import. Those of them that this release of PySpark does not have are left out."""
+"""The modules that Spark's Python processes import. Modules that the installed PySpark does not have are left out."""
 MAX_MESSAGE_BYTES: Final = 128 * 1024
 STARTED: Final = b"started"
 REFUSED: Final = b"refused"
@@ -63,7 +63,7 @@ planners."""
 
 
 class Wanted(NamedTuple):
-    """A process that is asked for: `python ARGUMENTS` in this directory, with these descriptors as streams 0, 1, 2."""
+    """The process to fork: `python ARGUMENTS` in this directory, with these file descriptors as streams 0, 1, 2."""
 
     directory: str
     arguments: list[str]
@@ -72,22 +72,23 @@ class Wanted(NamedTuple):
 
 
 class TemplateProcess:
-    """Forks for whoever connects to `listener`, as long as the process `jvm` lives."""
+    """Forks for the launchers that connect to `listener`, as long as the process with the id `jvm` lives."""
 
     def __init__(self, listener: socket.socket, jvm: int) -> None:
         self._listener = listener
         self._jvm = os.pidfd_open(jvm)
         self._settings = interpreter_settings(os.environ)
         self._controls: dict[int, socket.socket] = {}
-        """By the file descriptor: the connections of launchers whose process lives or was not asked for yet."""
+        """File descriptor -> connection of a launcher, whose process lives or is still to be forked."""
         self._processes: dict[int, int] = {}
-        """The process of each of these, by the same descriptor."""
+        """File descriptor of the connection -> process id of the forked process."""
         self._ends: dict[int, int] = {}
-        """The connection of each process, by the pidfd."""
+        """pidfd of a forked process -> file descriptor of the connection of its launcher."""
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Returns in each forked process, with what it is to become; in this one, with None, when the JVM has ended."""
+        """Serve launchers. Returns in each forked process, with what it is to become; in this one None, when the JVM
+        ends."""
         self._poll.register(self._jvm, select.POLLIN)
         self._poll.register(self._listener, select.POLLIN)
         while True:
@@ -117,7 +118,7 @@ class TemplateProcess:
         self._poll.register(control, select.POLLIN)
 
     def _asked(self, descriptor: int) -> Wanted | None:
-        """Fork. Returns what the process is to become in the forked one, and None in this one."""
+        """Fork the process that a launcher asks for. Returns the request in the forked process, None in this one."""
         wanted = self._received(descriptor)
         if wanted is None:
             self._close(descriptor)
@@ -142,7 +143,8 @@ class TemplateProcess:
         return None
 
     def _received(self, descriptor: int) -> Wanted | None:
-        """None where it cannot be forked here: the launcher was told, or is gone."""
+        """Receive the request of a launcher. None if it cannot be forked here: the launcher was told so, or has
+        ended."""
         control, streams = self._controls[descriptor], list[int]()
         with suppress(OSError):
             message, streams, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 3)
@@ -155,7 +157,7 @@ class TemplateProcess:
         return None
 
     def _leave(self) -> None:
-        """In a forked process: nothing of the template process stays open."""
+        """Close all descriptors of the template process. Called in the forked process."""
         self._listener.close()
         for control in self._controls.values():
             control.close()
@@ -177,7 +179,7 @@ class TemplateProcess:
             self._close(descriptor)
 
     def _left_alone(self, descriptor: int) -> None:
-        """The launcher has ended before its process."""
+        """Terminate a forked process whose launcher has ended."""
         with suppress(ProcessLookupError):
             os.kill(self._processes[descriptor], signal.SIGTERM)
         self._poll.unregister(descriptor)
@@ -197,7 +199,7 @@ def fork() -> int | None:
 
 
 def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables for which a forked process would have to be another interpreter than the template process."""
+    """Return the variables that an interpreter reads when it starts: a forked process cannot have other values."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -207,7 +209,8 @@ def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(message: bytes, streams: list[int]) -> Wanted | None:
-    """What a launcher sent: directory, number of arguments, arguments, environment; None for anything else."""
+    """Parse the message of a launcher: directory, number of arguments, arguments, environment. None if it is
+    malformed."""
     try:
         directory, count, *rest = map(os.fsdecode, message.split(b"\0"))
         arguments, variables = rest[: int(count)], rest[int(count) :]
@@ -219,14 +222,14 @@ def read(message: bytes, streams: list[int]) -> Wanted | None:
 
 
 def become(wanted: Wanted) -> NoReturn:
-    """Be `python -m MODULE`, to its end."""
+    """Run `python -m MODULE` in this process, and end the process."""
     os._exit(exit_code(lambda: run_module(wanted)))
 
 
 def exit_code(run: Callable[[], object]) -> int:
-    """Run to the end as Python does it with a program, and return how it ended: 0 to 255.
+    """Call `run` and what Python calls at the end of a program, and return the exit code, 0 to 255.
 
-    Only the interpreter is not taken apart, which would touch, and so copy, all that was imported: 40 ms of CPU.
+    The interpreter itself is not finalised: that would touch, and so copy, all imported objects, in 40 ms of CPU.
     """
     code: object = None
     try:
@@ -248,7 +251,7 @@ def exit_code(run: Callable[[], object]) -> int:
 
 
 def run_module(wanted: Wanted) -> None:
-    """Raises what the module raises."""
+    """Set up streams, directory, environment and module path, and run the module. Raises what the module raises."""
     for number, stream in enumerate(wanted.streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -273,7 +276,7 @@ def draw_anew() -> None:
 
 
 def is_installed_zip(path: str) -> bool:
-    """Whether this is PySpark's own archive of the modules that were imported from beside it."""
+    """Whether this is an archive of PySpark whose modules are also installed, and were imported from there."""
     import pyspark
 
     return os.path.dirname(path) == os.path.join(os.path.dirname(pyspark.__file__), "python", "lib")
@@ -284,7 +287,7 @@ def import_all() -> None:
         with suppress(ModuleNotFoundError):
             importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # Or the first collection in each forked process would copy all that was imported.
+    gc.freeze()  # otherwise the first collection in each forked process would copy all imported objects
 
 
 def main() -> None:

@@ -104,7 +104,8 @@ class Writer(QuickStart):
         await exactly_once.commit(await self.cluster(), told[0].batch, told)
 
     def _undo(self, messages: Sequence[Told | None]) -> None:
-        """Raises KafkaError. Where no task has told anything, who takes over finds what they left open."""
+        """Abort the batch of these tasks; if no task has sent a message, the next run finds and aborts what they left
+        open. Raises KafkaError."""
         told = _told(messages)
         if told and self._options.delivery is Delivery.EXACTLY_ONCE:
             connections().run(self._abort(told))
@@ -114,7 +115,7 @@ class Writer(QuickStart):
 
 
 class StreamWriter(Writer, StreamArrowWriter):
-    """What `df.writeStream` writes with."""
+    """The writer of `df.writeStream.format("oncelog")`."""
 
     def batch(self) -> Batch:
         return stream_batch()

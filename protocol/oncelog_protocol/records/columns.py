@@ -42,7 +42,7 @@ TWO_BYTES_HIGH: Final = b"".join(bytes((high,)) * 64 for high in range(128))
 """The first and the second byte of the varints of 0..8191 (of which those from 64 on are written so)."""
 
 MIN_RUN: Final = 8
-"""Shorter runs are not worth looking for: after one of them the rest of the batch is decoded the general way."""
+"""The shortest run that is worth looking for: after a shorter one the rest of the batch is decoded one by one."""
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ async def test_names_of_queries_are_text(browser: Browser, metrics: QueryMetrics
 
 
 async def test_an_unknown_query_is_not_found(browser: Browser) -> None:
-    assert "no such query is known here" in await browser.words("/query?id=other", 404)
+    assert "this query is not known" in await browser.words("/query?id=other", 404)
 
 
 async def test_without_addresses_the_page_says_how_to_begin() -> None:

@@ -41,7 +41,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        named_parts = entry.entity[: len(TYPES) + 1]  # so many are no entity: one type is there twice, or is none
+        named_parts = entry.entity[: len(TYPES) + 1]  # this many: a type is repeated or unknown
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
         result = Result(error_code=ErrorCode.NONE, entity=shown)
@@ -85,7 +85,8 @@ async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNode
 
 
 async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
-    """Raises KafkaError INVALID_REQUEST. What is to be removed may be no quota at all, which then stays."""
+    """Return the changes of one entry; the removal of a key that is no quota is ignored. Raises KafkaError
+    INVALID_REQUEST."""
     changes: Changes = {}
     keys, named = keys_of(entity), set()
     for op in entry.ops:

@@ -1,12 +1,13 @@
 """AlterPartition (56), v2-3: a leader asks the controller for another ISR (KIP-497). For brokers only.
 
-A replica that is not in sync asks for a new leader epoch with it, and one whose log has a newer epoch than the state
-for one above that: `controller/alter_partition.py` says what for.
+A replica that is not in sync asks with it for a new leader epoch. A replica whose log has a newer leader epoch than the
+partition state asks for an epoch above that of its log. `controller/alter_partition.py` says why.
 
-Behaviour: all proposals of a request are written together; each is granted or refused by itself. Who is not controller
-answers NOT_CONTROLLER. Where the store did not say what became of the writes, the answer is REQUEST_TIMED_OUT: then a
-leader must reckon with both, until its image shows a newer partition epoch.
-Versions: v3 the broker epoch of each replica (KIP-903); v0 and v1 named topics, which may have been made anew.
+Behaviour: all proposals of a request are written together; each is granted or refused by itself. A broker that is not
+the controller answers NOT_CONTROLLER. Where the outcome of the writes is unknown, the answer is REQUEST_TIMED_OUT: the
+leader then counts the members of both the old and the proposed ISR, until its image shows a newer partition epoch.
+Versions: v3 has the broker epoch of each replica (KIP-903). v0 and v1 are not served: they name topics by name, and a
+topic of that name may have been created again.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], pause: P
 
 
 def _shows(image: ClusterImage, elected: Mapping[PartitionKey, int]) -> bool:
-    """Whether it knows of these elections, or of later ones, or the partition no more."""
+    """Whether the image shows these elections or later ones, or the partition was deleted."""
     return all(
         (state := image.partition(*key)) is None or state.leader_epoch >= epoch for key, epoch in elected.items()
     )

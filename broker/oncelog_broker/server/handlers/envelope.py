@@ -1,8 +1,8 @@
-"""Envelope (58), v0: what another broker passes on to this one, as the controller, for a client of its own (KIP-590).
+"""Envelope (58), v0: a request of a client that another broker forwards to this one, the controller (KIP-590).
 
 Behaviour: for brokers alone. The request is handled as if the client had asked here, except for rights and quotas: the
-broker that passes it on has asked for them (`server/forwarding.py`). It is never passed on again. Others of the same
-connection do not wait until it is done.
+broker that passes it on has asked for them (`server/forwarding.py`). It is never forwarded again. Later requests of
+the same connection do not wait for it.
 """
 
 from __future__ import annotations

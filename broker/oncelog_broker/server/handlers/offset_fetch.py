@@ -38,7 +38,7 @@ FIRST_TOPIC_ID_VERSION: Final = 10
 NO_OFFSET: Final = -1
 NO_TOPIC_ID: Final = bytes(16)
 PARTITIONS: Final = "partition_indexes"
-"""The field in which a topic that is asked for has its partitions."""
+"""The name of the field of a requested topic that lists its partitions."""
 Named = list[tuple[str, Collection[int]]]
 """Topics by name, and partitions of them."""
 TopicKey = tuple[str, bytes]
@@ -93,8 +93,8 @@ def _each_once(groups: Iterable[GroupRequest]) -> Steps[Iterable[GroupRequest]]:
 
 
 def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> Answer[GroupResponse]:
-    """The offsets of one group. Of very many partitions they are read in parts, each as of its moment: who reads while
-    others commit may see a commit in one part and none in another, as by two requests."""
+    """Return the offsets of one group. The offsets of very many partitions are read in several parts, at different
+    times: a commit in between may be in one part and not in another, as with two requests."""
 
     def failed(error: KafkaError) -> GroupResponse:
         return GroupResponse(group_id=group.group_id, topics=[], error_code=error.code)

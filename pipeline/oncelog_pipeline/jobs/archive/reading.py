@@ -78,8 +78,8 @@ def restore(
 def _write(
     spark: SparkSession, bootstrap_servers: str, path: str, archived: Archived, target: str, delivery: str
 ) -> None:
-    """One task has all of a partition, in the order of its offsets: files are in none."""
-    write_id = f"restore-{uuid.uuid4().hex}"  # of this run alone: another one finds a topic that is not empty
+    """Write the records of a topic. One task writes each partition, sorted by offset, as files have no order."""
+    write_id = f"restore-{uuid.uuid4().hex}"  # new for each run: a second run finds the topic not empty
     options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery, "writeId": write_id}
     (
         stored(spark, path)
