@@ -152,13 +152,20 @@ class Storage:
             logger.error("high watermarks could not be written down", extra={"reason": error})
 
     async def close(self) -> None:
-        """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store."""
+        """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store. What
+        cannot be written is logged."""
         try:
             if self._broker_epoch != UNKNOWN_BROKER_EPOCH:
-                await self.note_store()
+                await self._note_store_at_the_end()
             await _close_logs(self.logs, self._broker_epoch)
         finally:
             await self.store.close()
+
+    async def _note_store_at_the_end(self) -> None:
+        try:
+            await self.note_store()
+        except OSError as error:  # the next start compares with an older note, which is true, too
+            logger.error("the last write of the metadata store could not be noted", extra={"reason": error})
 
 
 async def _close_logs(logs: LogManager, broker_epoch: int) -> None:

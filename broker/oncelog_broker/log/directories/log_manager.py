@@ -544,26 +544,34 @@ class LogManager:
         self.begin_high_watermarks(high_watermarks)()
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log, write the checkpoints, unlock. OSError.
+        """Close every log, write the checkpoints, unlock, whatever fails. OSError.
 
         The next start takes a data directory for cleanly closed only if every log in it was.
         """
+        try:
+            failed = self._close_logs()
+        except BaseException:
+            for home in self._directories:
+                home.close(clean=False)
+            raise
         unclean = {id(self._homes[key]) for key in self._failures}
-        self._checkpoints.sync_new(self._logs)
-        for key, log in self._logs.items():
-            try:
-                log.close()
-            except KafkaError as error:
-                logger.error("closing %s: %s", log.name, error)
-            if not log.is_cleanly_closed:
-                unclean.add(id(self._homes[key]))
-        failed = self._checkpoints.write_at_the_end()
+        unclean |= {id(self._homes[key]) for key, log in self._logs.items() if not log.is_cleanly_closed}
         for home in self._directories:
             try:
                 home.close(clean=home not in failed and id(home) not in unclean, broker_epoch=broker_epoch)
             except OSError as error:
                 failed.setdefault(home, error)
         raise_first(failed)
+
+    def _close_logs(self) -> dict[DataDirectory, OSError]:
+        """Close every log and write the checkpoints; return the directories in which that failed."""
+        self._checkpoints.sync_new(tuple(self._logs))
+        for log in tuple(self._logs.values()):
+            try:
+                log.close()
+            except KafkaError as error:
+                logger.error("closing %s: %s", log.name, error)
+        return self._checkpoints.write_at_the_end()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

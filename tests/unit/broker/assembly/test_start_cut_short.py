@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from pathlib import Path
 from typing import Any
@@ -164,4 +165,26 @@ async def test_a_start_that_is_cancelled_closes_what_it_had_begun(place: Place) 
     else:
         raise AssertionError("no start was left alone")
     assert cancelled > 10
+    await place.check_starts()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "oncelog_broker.starting.data_start.DataStart.note_seen",
+        "oncelog_broker.log.directories.log_manager.LogManager._close_logs",
+    ],
+)
+async def test_a_stop_that_cannot_write_unlocks_the_directories(
+    place: Place, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    broker = place.broker()
+    await broker.start()
+
+    def breaks(*_: object) -> None:
+        raise OSError(errno.EIO, "no such luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, breaks)
+        await broker.stop()
     await place.check_starts()
