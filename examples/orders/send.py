@@ -46,7 +46,7 @@ def order(number: int) -> Order:
 
 
 def late_order(number: int) -> Order:
-    """Late order `number` belongs to minute `number`: each has a window of its own."""
+    """Return the late order `number`. Its time is in minute `number`, so that each late order has its own window."""
     at = BEGIN + timedelta(minutes=number)
     return Order(f"{LATE_PREFIX}{number}", f"c{number % CUSTOMERS}", 100, at)
 

@@ -28,7 +28,7 @@ BROKERS: Final = 3
 WHOLE_SECONDS: Final = 60.0
 """Until all brokers see each other, and all replicas are in sync."""
 CALL_SECONDS: Final = 120.0
-"""Until the thread of the brokers has done what it was told; else it hangs."""
+"""How long a call waits for the brokers' thread to finish a start, a stop or a fault, in seconds. TimeoutError then."""
 MAX_CONNECTIONS: Final = "200"
 """Of each broker: file descriptors are shared with the test."""
 

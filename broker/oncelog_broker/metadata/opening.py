@@ -34,7 +34,8 @@ class StoreOpening(Protocol):
         """What is noted of the store in the data directories."""
 
     def place(self, home: str) -> str:
-        """Where the store is, for messages. `home`: the data directory of an embedded store."""
+        """Return the place of the store as messages name it: a path or a connect string. `home`: the data directory with
+        the embedded store."""
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
         """Open the store. StoreFileError, StoreUnavailable, InvalidConfig: with a message for people."""

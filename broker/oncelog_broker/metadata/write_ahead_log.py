@@ -89,7 +89,8 @@ class LogBase:
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # it would begin a log that has the base of the one before
 
     def renew_if_due(self) -> None:
-        """Before each commit. sqlite3.Error: nothing is lost, and the next call tries again."""
+        """Begin a new write-ahead log if this one is too large. To be called before each commit. Raises sqlite3.Error;
+        the data are unchanged then, and the next call tries again."""
         if not self._is_due and os.path.getsize(self._log) > MAX_LOG_SIZE:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._is_due = True

@@ -113,8 +113,8 @@ class Tasks:
 
 
 class _Failures:
-    """The failures of one periodic task. A failing disk is logged when it begins to fail, from time to time, and when
-    it works again; every other error is logged with its stack trace."""
+    """Logs the failures of one periodic task: those of a disk when they begin, from time to time, and when the disk
+    works again; every other error with its stack trace."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -78,6 +79,8 @@ class DataStart:
         self.process = uuid_to_string(random_uuid(entropy))
         """The nonce of this process."""
         self._is_locked_by_us = True
+        self._noting = threading.Lock()
+        """Held while notes are written: the thread of a start that was cancelled goes on beside the end."""
         self._taken_over: Mapping[str, bytes] = {}
         """The nodes of the embedded store of a broker that moves to ZooKeeper, by path."""
         self.facts: StartFacts
@@ -368,13 +371,14 @@ class DataStart:
     def _note(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
         """Change the note in every directory, and raise the first OSError after the last one."""
         failure: OSError | None = None
-        for each in self.directories:
-            if each.directory_id is None:
-                continue
-            try:
-                each.write_note(change(each.note or DirectoryNote(each.directory_id)))
-            except OSError as error:
-                failure = failure or error
+        with self._noting:
+            for each in self.directories:
+                if each.directory_id is None:
+                    continue
+                try:
+                    each.write_note(change(each.note or DirectoryNote(each.directory_id)))
+                except OSError as error:
+                    failure = failure or error
         if failure is not None:
             raise failure
 

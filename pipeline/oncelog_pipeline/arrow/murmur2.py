@@ -15,7 +15,7 @@ from oncelog.producer.partitioner import MULTIPLIER, SEED, SHIFT, SIGN_MASK, mur
 from oncelog_pipeline.arrow.buffers import content_of, starts_of
 
 LONGEST: Final = 128
-"""Bytes of a key that is hashed together with others."""
+"""The longest key, in bytes, that is hashed in the vectorised step; longer keys are hashed one by one."""
 WORD: Final = 4
 TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 """What of the last word belongs to a key, by how many bytes of it are left."""

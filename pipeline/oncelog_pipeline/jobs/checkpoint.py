@@ -32,7 +32,8 @@ def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> No
 
 
 def sources_in(offsets: str) -> list[dict[str, Any]]:
-    """The offsets of each input that is ours and has some. `offsets` is the text of a file of offsets."""
+    """Return the offsets of each oncelog input that has read something. `offsets` is the text of the checkpoint's file
+    offsets/N."""
     found = []
     for line in offsets.strip().splitlines()[LINES_BEFORE:]:
         try:

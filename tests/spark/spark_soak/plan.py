@@ -42,7 +42,7 @@ class Death(NamedTuple):
 
 
 def plan(seed: int, deaths: Mapping[Kind, int]) -> list[Death]:
-    """`deaths`: how many of each kind. In random order."""
+    """Return the deaths of a soak in the order that the seed gives. `deaths`: how many there are of each kind."""
     dice = random.Random(seed)
     kinds = [kind for kind in Kind for _ in range(deaths.get(kind, 0))]
     dice.shuffle(kinds)

@@ -10,7 +10,7 @@ from oncelog_broker.server.context import CommonServices, RequestContext
 
 
 class ForwardingServices(CommonServices, Protocol):
-    """What it takes to pass a request on to the controller."""
+    """What a handler needs to forward a request to the controller (KIP-590)."""
 
     elector: Elector
     """Whether this broker is the controller, and its term."""

@@ -188,3 +188,18 @@ async def test_a_stop_that_cannot_write_unlocks_the_directories(
         patch.setattr(broken, breaks)
         await broker.stop()
     await place.check_starts()
+
+
+async def test_notes_of_two_threads_are_written_one_after_the_other(place: Place) -> None:
+    """A start that is cancelled leaves a thread that writes the note, while its end writes the note, too."""
+    broker = place.broker()
+    await broker.start()
+    data = broker.parts.storage.data
+
+    def note_often() -> None:
+        for _ in range(100):
+            data._note(lambda note: note)
+
+    await asyncio.gather(asyncio.to_thread(note_often), asyncio.to_thread(note_often))
+    await broker.stop()
+    await place.check_starts()
