@@ -155,9 +155,11 @@ class Storage:
         """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store. What
         cannot be written is logged."""
         try:
-            if self._broker_epoch != UNKNOWN_BROKER_EPOCH:
-                await self._note_store_at_the_end()
-            await _close_logs(self.logs, self._broker_epoch)
+            try:
+                if self._broker_epoch != UNKNOWN_BROKER_EPOCH:
+                    await self._note_store_at_the_end()
+            finally:
+                await _close_logs(self.logs, self._broker_epoch)
         finally:
             await self.store.close()
 

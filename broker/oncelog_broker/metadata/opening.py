@@ -34,7 +34,7 @@ class StoreOpening(Protocol):
         """What is noted of the store in the data directories."""
 
     def place(self, home: str) -> str:
-        """Return the place of the store as messages name it: a path or a connect string. `home`: the data directory with
+        """Return the place of the store as messages name it, a path or a connect string. `home`: the directory with
         the embedded store."""
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
