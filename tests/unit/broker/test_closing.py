@@ -89,8 +89,11 @@ async def test_the_store_is_closed_though_its_last_write_cannot_be_noted() -> No
     async def note_seen(zxid: int) -> None:
         raise RuntimeError("what nobody thought of")
 
-    made = storage(Logs(), SimpleNamespace(note_registered=note_registered, note_seen=note_seen))
+    logs = Logs()
+    logs.broker_epoch = 17
+    made = storage(logs, SimpleNamespace(note_registered=note_registered, note_seen=note_seen))
     await made.on_registered(Membership("c", 17, 0, founded=False))
     with pytest.raises(RuntimeError):
         await made.close()
     assert made.store.is_closed, "the session does not outlive the broker"  # type: ignore[attr-defined]
+    assert logs.done == [("logs", False)]
