@@ -1,0 +1,9 @@
+"""A whole cluster in one process, from one seed: real brokers and clients in a simulated world, and what befalls it.
+
+`loop` is the event loop with virtual time, and `process` what runs in it; `clock` has the clocks of its hosts. The
+network is in `network`, `links` and `streams`, the disks in `storage` and `disk`, the metadata store in `ensemble` and
+`sessions`; `entropy` has the random streams of a seed. `guard` keeps everything else from the real machine.
+
+`plan` says what befalls a world. `machine` has its brokers and clients, on what they share (`surroundings`); `world`
+puts everything together. `timeline` is what happened. docs/design/simulation.md tells how it works.
+"""
