@@ -130,6 +130,8 @@ class BrokerMachine(Machine):
         self.disk_troubles = DiskTroubles()
         self.broker: Broker | None = None
         """While it runs: the real one."""
+        self.power_cuts = 0
+        """How often the machine has lost its power."""
         self._locks: dict[str, Process] = {}
 
     @property
@@ -211,6 +213,7 @@ class BrokerMachine(Machine):
         if not self.host.is_up:
             return
         self.world.note(self.name, "loses its power")
+        self.power_cuts += 1
         if self.is_running:
             self._end_process()
         self.world.network.drop_host(self.host)

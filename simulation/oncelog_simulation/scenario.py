@@ -1,15 +1,19 @@
-"""The scenario of the cluster as a whole: the workloads that a plan names, and all judges."""
+"""The scenario of the cluster as a whole: the workloads that a plan names, and all judges; and plans for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oncelog_simulation.drawing import draw_plan
+from oncelog_simulation.entropy import stream
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.leaders import Leaders
 from oncelog_simulation.judges.resources import Resources
-from oncelog_simulation.workloads.catalogue import WORKLOADS
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.workload import ClientWorkload
 
@@ -32,3 +36,13 @@ class WholeCluster:
         """All of them; the history is judged before what is left of the clients."""
         committed = Committed()
         return [Leaders(), committed, Histories(self.notes, committed), Resources()]
+
+
+def draw_whole_plan(
+    seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None
+) -> Plan:
+    """The plan of a seed. `workloads`: all that work, with those that they need; None: the seed draws some. `faults`:
+    kinds to draw from; None: all."""
+    plan = draw_plan(seed, (), faults=faults)
+    names = draw_workloads(stream(seed, "workloads")) if workloads is None else with_needed(workloads)
+    return replace(plan, workloads=names, settings={**SETTINGS, **plan.settings})

@@ -149,17 +149,17 @@ class Committed:
 
     def _learn(self, broker: Running, partition: Partition) -> None:
         place = Place(partition.topic, partition.index)
-        prefix = self._prefixes.setdefault((partition.topic_id, partition.index), Prefix())
+        prefix = self._prefixes.setdefault(_key(partition), Prefix())
         if partition.high_watermark > prefix.end and place not in self.excused and not partition.log.is_offline:
             found = batches_of(partition, prefix.end)
             prefix.extend(found, partition.high_watermark, broker.number)
 
     def _compare(self, brokers: list[Running], broker: Running, partition: Partition) -> Iterator[str]:
-        key = (partition.topic_id, partition.index)
+        key = _key(partition)
         prefix, log = self._prefixes.get(key), partition.log
         if prefix is None or log.is_offline or log.is_truncating:
             return
-        if Place(partition.topic, partition.index) in self.excused:
+        if Place(partition.topic, partition.index) in self.excused or self._is_known_to_agree(broker, partition, prefix):
             return
         found = newest_state(brokers, partition.topic, partition.topic_id, partition.index)
         if found is None or not self._counts(broker, partition, found[0], brokers[found[1]]):
@@ -174,6 +174,17 @@ class Committed:
         if not log.config.is_compacted and log.cleaner_checkpoint is None:
             yield from self._compare_batches(broker, partition, prefix)
 
+    def _is_known_to_agree(self, broker: Running, partition: Partition, prefix: Prefix) -> bool:
+        """Whether neither the log nor what it must hold has changed since they were compared."""
+        checked = self._checked.get((broker.number, *_key(partition)))
+        log = partition.log
+        return (
+            checked is not None
+            and checked.log is log
+            and checked.generation == log.generation
+            and checked.up_to == prefix.end <= log.log_end_offset
+        )
+
     def _counts(self, broker: Running, partition: Partition, state: PartitionState, knowing: Running) -> bool:
         """Whether this replica is in sync by the newest state, has heard so, and was there all the time."""
         me = knowing.image.brokers.get(broker.number)
@@ -187,7 +198,7 @@ class Committed:
         )
 
     def _compare_batches(self, broker: Running, partition: Partition, prefix: Prefix) -> Iterator[str]:
-        log, key = partition.log, (broker.number, partition.topic_id, partition.index)
+        log, key = partition.log, (broker.number, *_key(partition))
         checked = self._checked.get(key)
         start = max(log.log_start_offset, prefix.start)
         if checked is not None and checked.log is log and checked.generation == log.generation:
@@ -204,6 +215,10 @@ class Committed:
                     f"{prefix.shown_by} has shown, below {end}"
                 )
         self._checked[key] = _Checked(log, log.generation, end)
+
+
+def _key(partition: Partition) -> tuple[bytes, int]:
+    return partition.topic_id, partition.index
 
 
 def batches_of(partition: Partition, start: int) -> list[Batch]:

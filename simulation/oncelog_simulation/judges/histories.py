@@ -96,8 +96,9 @@ class Histories:
         for broker in running(world):
             for partition in broker.hosted():
                 place = Place(partition.topic, partition.index)
-                if place in places:
-                    log = ReplicaLog(broker.number, place, partition.high_watermark, _stored(partition))
+                stored = _stored(partition) if place in places else ()
+                if stored:  # of one in which all was deleted there is nothing to be compared
+                    log = ReplicaLog(broker.number, place, partition.high_watermark, stored)
                     self._notes.history.replica(log)
 
     def _forget_trimmed(self) -> None:

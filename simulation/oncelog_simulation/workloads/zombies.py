@@ -109,6 +109,7 @@ class Story:
             ("gap", self._gap),
             ("ended twice", self._ended_twice),
             ("without a transaction", self._without_transaction),
+            ("deserted", self._deserted),
         ]
 
     # --- the stories
@@ -145,9 +146,8 @@ class Story:
         assert transaction is not None
         await self._end(commits=self._rng.random() < 0.5)
         await pause(self._world, self._rng.choice((0.0, 0.05, 0.5)))
-        late = await self._produce_once(place, elder, sequence, transaction)
-        if self._is_v2:
-            self._must_be_refused("a record of the epoch before", late)
+        # As long as the marker is not written, it is taken, and has the fate of its transaction.
+        await self._produce_once(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
         """A record and the end of its transaction are under way at the same time."""
@@ -225,6 +225,15 @@ class Story:
                 self._complain(f"{send.value!r} was appended at {sorted(offsets)}")
             if offsets:
                 self._history.acknowledged(send, min(offsets))
+
+    async def _deserted(self) -> None:
+        """A transaction that nobody ends: it is aborted when its time is over."""
+        self._id = f"{self._id}-{self._zombie.teller}"
+        await self._begin()
+        assert self._transaction is not None
+        transaction = self._transaction
+        await self._write(self._place())
+        self._history.ended(transaction, End.ABORTED)
 
     # --- steps
 
