@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from oncelog_simulation.faults import FAULTS, end_all
 from oncelog_simulation.guard import guarded
 from oncelog_simulation.log_lines import log_lines_noted
+from oncelog_simulation.operator import tend
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.process import Process
 from oncelog_simulation.timeline import Timeline
@@ -118,13 +119,14 @@ async def _play(world: World, scenario: Scenario) -> None:
     world.note("world", "calm: all faults are over")
     end_all(world)
     world.calm.set()
+    operator = asyncio.create_task(tend(world))
     await _await_workloads(world, working)
     looking.cancel()
     world.loop.after_turn = None
     for judge in judges:
         await _conclude(world, judge)
-    for supervisor in supervisors:
-        supervisor.cancel()
+    for task in (*supervisors, operator):
+        task.cancel()
 
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
