@@ -5,5 +5,6 @@ network is in `network`, `links` and `streams`, the disks in `storage` and `disk
 `sessions`; `entropy` has the random streams of a seed. `guard` keeps everything else from the real machine.
 
 `plan` says what befalls a world. `machine` has its brokers and clients, on what they share (`surroundings`); `world`
-puts everything together. `timeline` is what happened. docs/design/simulation.md tells how it works.
+puts everything together. `faults` is the table of faults, and `drawing` draws plans from seeds. `run` runs a plan,
+with an `operator` in the end; `timeline` is what happened, with the `log_lines` of brokers and clients. docs/design/simulation.md tells how it works.
 """

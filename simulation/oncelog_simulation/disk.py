@@ -42,6 +42,11 @@ class DiskTroubles:
     struck: dict[str, int] = field(default_factory=dict)
     """How often a call failed, by what was wrong."""
 
+    @property
+    def is_doomed(self) -> bool:
+        """Whether a write is to come that kills the process."""
+        return self.writes_left is not None
+
     def strike(self, what: str) -> None:
         self.struck[what] = self.struck.get(what, 0) + 1
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
+from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_SESSION_TIMEOUT_MS
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.disk import DiskTroubles, SimulatedDisk
 from oncelog_simulation.network import HostNetwork
@@ -24,8 +26,8 @@ T = TypeVar("T")
 
 DATA_DIRECTORY: Final = "/data"
 PORT: Final = 9092
-SESSION_SECONDS: Final = 6.0
-"""zookeeper.session.timeout.ms of the brokers, in seconds."""
+RESTART_SECONDS: Final = 1.0
+"""After a broker has ended by itself, or has not started: as a service manager would do it."""
 
 
 class Killed(Exception):
@@ -131,8 +133,14 @@ class BrokerMachine(Machine):
         self.broker: Broker | None = None
         """While it runs: the real one."""
         self.power_cuts = 0
-        """How often the machine has lost its power."""
+        """How often it has lost its power."""
+        self.is_wanted = True
+        """Whether `supervise` starts it when it does not run."""
+        self.trouble = ""
+        """Why it did not start the last time; "" if it did."""
         self._locks: dict[str, Process] = {}
+        self._may_start = asyncio.Event()
+        self._may_start.set()
 
     @property
     def bootstrap_server(self) -> str:
@@ -142,6 +150,45 @@ class BrokerMachine(Machine):
     def is_serving(self) -> bool:
         """Whether it has started, lives and is not paused."""
         return self.broker is not None and self.process is not None and not self.process.is_paused
+
+    # --- as a service manager has it
+
+    async def supervise(self) -> None:
+        """Start the broker whenever it does not run and is wanted, until this is cancelled."""
+        while True:
+            await self._may_start.wait()
+            if not self.is_running:
+                try:
+                    await self.start()
+                except Killed:
+                    pass
+                except Exception as error:
+                    self.trouble = f"{type(error).__name__}: {error}"
+                    await asyncio.sleep(RESTART_SECONDS)
+                continue
+            await self._until_ended()
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _until_ended(self) -> None:
+        """Return when the process that runs has ended, by itself or not."""
+        process, broker = self.process, self.broker
+        if process is None or broker is None:
+            return
+        with suppress(Killed):
+            await self._await(process, broker.failed.wait())
+            self.world.note(self.name, "has failed, and stops")
+            await self._await(process, broker.stop())
+            self._exit(process)
+
+    def hold(self) -> None:
+        """Do not start it again until `let_start`."""
+        self.is_wanted = False
+        self._may_start.clear()
+
+    def let_start(self) -> None:
+        """Start it soon, if it does not run."""
+        self.is_wanted = True
+        self._may_start.set()
 
     async def start(self) -> None:
         """Start the broker; return when it serves. Raises what `Broker.start` raises, and Killed."""
@@ -160,6 +207,7 @@ class BrokerMachine(Machine):
             self.world.note(self.name, "does not start", reason=f"{type(error).__name__}: {error}")
             self._exit(process)
             raise
+        self.trouble = ""
         self.world.note(self.name, "serves")
 
     async def _start(self, process: Process, disk: SimulatedDisk) -> None:
@@ -175,7 +223,7 @@ class BrokerMachine(Machine):
             clock=self.clock,
             disk=disk,
             network=HostNetwork(self.world.network),
-            store=EnsembleOpening(self.world.store, process, SESSION_SECONDS),
+            store=EnsembleOpening(self.world.store, process, config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000),
         )
         await broker.start()
         self.broker = broker

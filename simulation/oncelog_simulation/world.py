@@ -20,7 +20,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "transaction.state.log.min.isr": "2",
     "min.insync.replicas": "2",
     "zookeeper.connect": "store-1:2181,store-2:2181,store-3:2181",
-    "replica.lag.time.max.ms": "6000",
+    "zookeeper.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "4000",
 }
 """Of the brokers, unless the plan says otherwise."""
 
