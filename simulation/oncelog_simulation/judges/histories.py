@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
 LOOK_SECONDS: Final = 0.5
+BIT_ROT: Final = "bit rot"
+"""The fault after which replicas may differ: nobody compares what was written long ago."""
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
 """What a power cut of all replicas in sync does not excuse."""
 
@@ -47,9 +49,9 @@ class Histories:
         return ()
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """What the workloads complain about."""
+        """What the workloads complain about; after a power cut that took records, they may be right in that."""
         new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)
-        return new
+        return () if self._committed.excused else new
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Everything that is wrong."""
@@ -64,8 +66,11 @@ class Histories:
         except TimeoutError:
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
+            if world.struck.get(BIT_ROT):
+                return found  # whoever reads what has rotten is told so
             return [*found, f"all could not be read in the end: {error}"]
-        self._note_replicas(world)
+        if not world.struck.get(BIT_ROT):
+            self._note_replicas(world)
         self._forget_trimmed()
         return [*found, *self._table_violations, *self._judge()]
 
@@ -117,7 +122,21 @@ class Histories:
         found = violations(self._notes.history)
         if excused:  # also an internal topic, with what it knew of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
-        return [str(each) for each in found]
+        wrong = [str(each) for each in found]
+        return wrong if excused else [*wrong, *self._two_values()]
+
+    def _two_values(self) -> list[str]:
+        """Offsets at which readers were given different records: what a consumer has seen never changes, not even for
+        one that reads what is not committed."""
+        seen = {place: dict(records) for place, records in self._notes.history.final.items()}
+        wrong = []
+        for reading in self._notes.history.readings:
+            known = seen.setdefault(reading.place, {})
+            for offset, value in reading.records:
+                if known.setdefault(offset, value) != value:
+                    told = f"{value!r} was read at {offset}, where others read {known[offset]!r}"
+                    wrong.append(f"TWO VALUES: {reading.consumer} in {reading.place}: {told}")
+        return wrong
 
     def _held(self, world: World) -> str:
         held = [
