@@ -30,6 +30,7 @@ class WholeCluster:
 
     def workloads(self, world: World) -> Sequence[ClientWorkload]:
         """Those that the plan names, in the order of the catalogue."""
+        self.notes.history.clock = lambda: world.now
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
