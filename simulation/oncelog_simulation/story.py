@@ -34,8 +34,14 @@ def tell(outcome: Outcome, notes: Notes) -> str:
 
 def _parts(outcome: Outcome, notes: Notes) -> Iterator[list[str]]:
     plan = outcome.plan
-    yield [f"Seed {plan.seed}: " + (_many(len(outcome.violations), "violation") if outcome.violations else "all is well")]
-    yield ["", "What was found wrong:", *(f"  {each.at:9.3f} s  {each.judge}: {each.what}" for each in outcome.violations)]
+    yield [
+        f"Seed {plan.seed}: " + (_many(len(outcome.violations), "violation") if outcome.violations else "all is well")
+    ]
+    yield [
+        "",
+        "What was found wrong:",
+        *(f"  {each.at:9.3f} s  {each.judge}: {each.what}" for each in outcome.violations),
+    ]
     yield ["", "Who was at work, and what befell them:", *_plan_lines(plan)]
     lives = _lives(outcome, notes)
     if lives:
@@ -109,5 +115,3 @@ def _line(event: Event) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-

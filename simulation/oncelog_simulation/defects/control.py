@@ -76,7 +76,7 @@ DEFECTS: Final = (
     Defect(
         "power-cut-not-told",
         "a broker that lost its power registers as one that has kept everything",
-        "oncelog_broker.metadata.registration",
+        "oncelog_broker.metadata.membership.registration",
         "        payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))\n",
         "        payload = encode_incarnation(Incarnation(True, -1, process))\n",
         WRITES,
@@ -85,7 +85,7 @@ DEFECTS: Final = (
     Defect(
         "producer-ids-twice",
         "each broker gives out producer ids of the same block",
-        "oncelog_broker.metadata.producer_ids",
+        "oncelog_broker.metadata.membership.producer_ids",
         "    return ProducerIdBlock(broker_id, end + 1, end + BLOCK_SIZE)\n",
         "    return ProducerIdBlock(broker_id, 0, BLOCK_SIZE - 1)\n",
         ("writer-1", "writer-2", "payer-1", "payer-2", "zombie-1", "zombie-2"),

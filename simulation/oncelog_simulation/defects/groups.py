@@ -32,7 +32,7 @@ DEFECTS: Final = (
     Defect(
         "unstable-offsets-told",
         "require_stable is not heeded: an offset is told while a transaction is about to replace it",
-        "oncelog_broker.server.handlers.offset_fetch",
+        "oncelog_broker.server.groups.offset_fetch",
         "        if require_stable and machine.offsets.is_pending(group_id, topic.name, index):\n",
         "        if False:\n",
         (*PIPES, "payer-1"),

@@ -130,7 +130,7 @@ DEFECTS: Final = (
     Defect(
         "read-beyond-high-watermark",
         "consumers read what is not replicated yet",
-        "oncelog_broker.server.fetch_reads",
+        "oncelog_broker.server.records.fetch_reads",
         "            end = partition.high_watermark\n",
         "            end = partition.log.log_end_offset\n",
         WRITES,

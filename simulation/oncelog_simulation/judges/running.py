@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog_broker.metadata.image import ClusterImage, PartitionState
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState
 from oncelog_broker.replication.partition import Partition
 
 if TYPE_CHECKING:
