@@ -6,5 +6,9 @@ network is in `network`, `links` and `streams`, the disks in `storage` and `disk
 
 `plan` says what befalls a world. `machine` has its brokers and clients, on what they share (`surroundings`); `world`
 puts everything together. `faults` is the table of faults, and `drawing` draws plans from seeds. `run` runs a plan,
-with an `operator` in the end; `timeline` is what happened, with the `log_lines` of brokers and clients. docs/design/simulation.md tells how it works.
+with an `operator` in the end; `timeline` is what happened, with the `log_lines` of brokers and clients.
+
+`workloads/` has the clients, `judges/` what must hold, and `scenario` puts both together for the whole cluster.
+`shrink` makes a failing plan smaller, and `story` tells what happened in it. `defects/` is the catalogue of seeded
+defects. docs/design/simulation.md tells how it works.
 """

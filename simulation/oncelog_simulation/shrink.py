@@ -23,7 +23,7 @@ SHORTER: Final = (0.5, 0.75, 0.9)
 
 
 def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
-    """The smallest plan that was found to fail as `plan` does; itself where nothing smaller does, or it does not fail."""
+    """The smallest plan that was found to fail as `plan` does; `plan` where nothing smaller does, or it does not."""
     wanted = fails(plan)
     if wanted is None:
         return plan

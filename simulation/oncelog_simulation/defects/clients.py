@@ -57,7 +57,7 @@ DEFECTS: Final = (
         40,
     ),
     Defect(
-        "group-of-later-poll",
+        "nobody-commits",
         "offsets are committed without saying which member of the group has consumed the records",
         "oncelog.consume_process_produce",
         "                await producer.send_offsets(offsets, group)\n",

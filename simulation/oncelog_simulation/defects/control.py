@@ -92,7 +92,7 @@ DEFECTS: Final = (
         20,
     ),
     Defect(
-        "stopping-broker-elected",
+        "departure-not-noticed",
         "the controller does not notice that a broker is gone",
         "oncelog_broker.controller.elector",
         "        self._brokers_are_stale = True\n        self._stirred.set()\n",

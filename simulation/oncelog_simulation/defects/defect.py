@@ -42,7 +42,8 @@ def source_of(module: str) -> str:
     package, _, _ = module.rpartition(".")
     assert package, f"{module} is in no package"
     spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, f"there is no module {module}"
+    assert spec is not None, f"there is no module {module}"
+    assert spec.origin is not None, f"{module} is no file"
     return Path(spec.origin).read_text()
 
 

@@ -75,8 +75,8 @@ DEFECTS: Final = (
         20,
     ),
     Defect(
-        "rejected-commit-applied",
-        "what a coordinator could not append is in its memory all the same",
+        "transactional-offsets-at-once",
+        "offsets of a transaction count as soon as they are logged",
         "oncelog_broker.coordinator.runtime",
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, offset, producer_id)\n",
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, base_offset, NO_PRODUCER_ID)\n",

@@ -192,16 +192,14 @@ async def _stable_ends(world: World, topics: dict[str, int]) -> dict[TopicPartit
 
 def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
     """Each key holds the last value that was committed, or one whose commit is not known."""
-    found: dict[bytes, bytes] = {}
-    for _, key, value in table:
-        found[key] = value
+    found = {key: value for _, key, value in table}
     wrong = []
     for may_hold in notes.tables.values():
         for key, values in may_hold.items():
-            value = found.get(key) or None
-            if value not in values:
+            held = found.get(key) or None
+            if held not in values:
                 told = sorted(each or b"nothing" for each in values)
-                wrong.append(f"TABLE: key {key!r} holds {value!r}, of {told} that it may hold")
+                wrong.append(f"TABLE: key {key!r} holds {held!r}, of {told} that it may hold")
     return wrong
 
 
@@ -211,7 +209,7 @@ def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            view = log.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             content = bytes(view)
             read = list(batches(content))
         except (BrokerError, CorruptBatch, OSError):

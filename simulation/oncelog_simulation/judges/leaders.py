@@ -1,5 +1,5 @@
-"""At most one broker leads a partition in a leader epoch, and its high watermark never goes back. Looked at in each turn
-of a broker."""
+"""At most one broker leads a partition in a leader epoch, and its high watermark never goes back. Looked at in each
+turn of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clients of one run note: their history, the topics that are judged in the end, and who made progress when."""
+"""What the clients of one run note: their history, the topics that are judged in the end, and their progress."""
 
 from __future__ import annotations
 

@@ -134,6 +134,7 @@ async def _until_known(end: Any) -> None:
     """Commit or abort, however long it takes."""
     while True:
         try:
-            return await end()
+            await end()
         except EndNotKnown:
             continue
+        return
