@@ -9,6 +9,18 @@ from oncelog_simulation.defects.defect import Defect
 WRITES: Final = ("writer-1", "writer-2", "reader-committed", "ends-watcher")
 MOVES: Final = (*WRITES, "mover", "payer-1")
 
+FAULTS: Final = (
+    "kill",
+    "pause",
+    "stop",
+    "isolation",
+    "no store",
+    "session ends",
+    "lost answers of the store",
+    "power cut",
+)
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "election-without-epoch",
@@ -81,6 +93,7 @@ DEFECTS: Final = (
         "        payload = encode_incarnation(Incarnation(True, -1, process))\n",
         WRITES,
         200,
+        ("power cut", "session ends"),
     ),
     Defect(
         "producer-ids-twice",

@@ -34,7 +34,7 @@ class Defect(NamedTuple):
     seeds: int
     """Within how many seeds it must be found."""
     faults: tuple[str, ...] | None = None
-    """The faults that are drawn; None: any."""
+    """The faults that are drawn; None: those of its room."""
 
 
 def source_of(module: str) -> str:

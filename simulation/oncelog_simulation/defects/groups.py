@@ -10,6 +10,9 @@ READS: Final = ("writer-1", "writer-2", "member-1", "member-2", "offsets-watcher
 PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2", "offsets-watcher")
 LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
 
+FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "pending-offsets-shown",

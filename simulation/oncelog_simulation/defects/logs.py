@@ -10,6 +10,9 @@ WRITES: Final = ("writer-1", "writer-2", "reader-committed")
 PAYS: Final = ("payer-1", "payer-2", "zombie-1", "reader-committed", "ends-watcher")
 TABLES: Final = ("table-writer", "writer-1")
 
+FAULTS: Final = ("kill", "kill at a write", "stop", "pause", "session ends", "partition")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "any-sequence-is-next",
@@ -136,6 +139,7 @@ DEFECTS: Final = (
         "            pass\n",
         WRITES,
         100,
+        ("power cut", "stop", "kill"),
     ),
     Defect(
         "torn-end-kept",
@@ -145,6 +149,7 @@ DEFECTS: Final = (
         "        return segments\n",
         WRITES,
         60,
+        ("power cut", "kill at a write"),
     ),
     Defect(
         "compaction-takes-aborted-for-last",

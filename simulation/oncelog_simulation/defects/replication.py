@@ -9,6 +9,9 @@ from oncelog_simulation.defects.defect import Defect
 WRITES: Final = ("writer-1", "writer-2", "reader-committed", "reader-uncommitted", "ends-watcher")
 MOVES: Final = (*WRITES, "mover")
 
+FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "isolation", "session ends", "slow links")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "last-follower-counts",

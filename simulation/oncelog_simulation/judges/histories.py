@@ -64,6 +64,8 @@ class Histories:
         try:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
+            if self._committed.excused:
+                return found  # a coordinator that has lost its log cannot end what was open
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             if world.struck.get(BIT_ROT):
