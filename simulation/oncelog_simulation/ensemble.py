@@ -363,6 +363,10 @@ class Ensemble:
         self._commit(transaction.changes)
         if self.on_ended is not None:
             self.on_ended(session_id, why)
+        for server in self.servers:  # each closes the connection of the session when it learns that it has ended
+            for connection in list(server.connections):
+                if connection.session_id == session_id:
+                    self.loop.happen(self.loop.now + server.lag, connection.drop)
 
     def _tell_leader(self, server: Server) -> None:
         if server.is_up and self.has_quorum:

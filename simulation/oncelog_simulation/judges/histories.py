@@ -8,10 +8,11 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from oncelog import Admin, Consumer, KafkaError, TopicPartition
+from oncelog import Admin, KafkaError, TopicPartition
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.judges.committed import READ_BYTES, Committed
+from oncelog_simulation.judges.content import content
 from oncelog_simulation.judges.running import running
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.tables import TABLE
@@ -31,8 +32,6 @@ BIT_ROT: Final = "bit rot"
 """The fault after which replicas may differ: nobody compares what was written long ago."""
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
 """What a power cut of all replicas in sync does not excuse."""
-
-Content = dict[Place, list[tuple[int, bytes]]]
 
 
 class Histories:
@@ -81,11 +80,11 @@ class Histories:
     async def _read(self, world: World) -> None:
         async with asyncio.timeout(SETTLE_SECONDS):
             topics = dict(self._notes.topics)
-            for place, records in (await _content(world, topics)).items():
+            for place, records in (await content(world, topics)).items():
                 self._notes.history.finally_holds(place, [(offset, value) for offset, _, value in records])
             self._table_violations: list[str] = []
             if self._notes.tables:
-                table = (await _content(world, {TABLE: 1}))[Place(TABLE)]
+                table = (await content(world, {TABLE: 1}))[Place(TABLE)]
                 self._table_violations = _table_violations(self._notes, table)
             await self._note_committed_offsets(world)
 
@@ -148,48 +147,6 @@ class Histories:
             if partition.leads and partition.last_stable_offset < partition.high_watermark
         ]
         return ", ".join(held) or "none that can be seen"
-
-
-async def _content(world: World, topics: dict[str, int]) -> dict[Place, list[tuple[int, bytes, bytes]]]:
-    """Offset, key and value of all that a read_committed consumer finds, when no transaction is open."""
-    ends = await _stable_ends(world, topics)
-    found: dict[Place, list[tuple[int, bytes, bytes]]] = {Place(*partition): [] for partition in ends}
-    async with Consumer(
-        world.bootstrap_servers,
-        isolation_level="read_committed",
-        auto_offset_reset="none",
-        allow_auto_create_topics=False,
-        **COMMON,
-    ) as consumer:
-        partitions = list(ends)
-        consumer.assign(partitions)
-        for partition, start in (await consumer.beginning_offsets(partitions)).items():
-            consumer.seek(partition, start)
-        for partition in partitions:
-            while await consumer.position(partition) < ends[partition]:
-                for source, records in (await consumer.poll(500)).items():
-                    found[Place(*source)] += [
-                        (record.offset, bytes(record.key or b""), bytes(record.value or b"")) for record in records
-                    ]
-    return found
-
-
-async def _stable_ends(world: World, topics: dict[str, int]) -> dict[TopicPartition, int]:
-    from oncelog.admin import LATEST_TIMESTAMP
-    from oncelog_protocol.messages.fetch import IsolationLevel
-
-    latest = {TopicPartition(topic, index): LATEST_TIMESTAMP for topic in topics for index in range(topics[topic])}
-    async with Admin(world.bootstrap_servers, **COMMON) as admin:
-        while True:
-            try:
-                stable = await admin.list_offsets(latest, isolation_level=IsolationLevel.READ_COMMITTED)
-                ends = await admin.list_offsets(latest)
-            except KafkaError:
-                await asyncio.sleep(LOOK_SECONDS)
-                continue
-            if all(stable[each].offset == ends[each].offset for each in latest):
-                return {partition: end.offset for partition, end in ends.items()}
-            await asyncio.sleep(LOOK_SECONDS)
 
 
 def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
