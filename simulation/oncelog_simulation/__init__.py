@@ -6,5 +6,8 @@ network is in `network`, `links` and `streams`, the disks in `storage` and `disk
 
 `plan` says what befalls a world. `machine` has its brokers and clients, on what they share (`surroundings`); `world`
 puts everything together. `faults` is the table of faults, and `drawing` draws plans from seeds. `run` runs a plan,
-with an `operator` in the end; `timeline` is what happened, with the `log_lines` of brokers and clients. docs/design/simulation.md tells how it works.
+with an `operator` in the end; `timeline` is what happened, with the `log_lines` of brokers and clients.
+
+`scenario` puts `workloads/` and `judges/` together, and `defects/` are faults of the code that the judges must find.
+`command` is the command line. docs/design/simulation.md tells how it works.
 """

@@ -38,9 +38,7 @@ class WholeCluster:
         return [Leaders(), committed, Histories(self.notes, committed), Resources()]
 
 
-def draw_whole_plan(
-    seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None
-) -> Plan:
+def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
     """The plan of a seed. `workloads`: all that work, with those that they need; None: the seed draws some. `faults`:
     kinds to draw from; None: all."""
     plan = draw_plan(seed, (), faults=faults)

@@ -159,7 +159,9 @@ class Committed:
         prefix, log = self._prefixes.get(key), partition.log
         if prefix is None or log.is_offline or log.is_truncating:
             return
-        if Place(partition.topic, partition.index) in self.excused or self._is_known_to_agree(broker, partition, prefix):
+        if Place(partition.topic, partition.index) in self.excused or self._is_known_to_agree(
+            broker, partition, prefix
+        ):
             return
         found = newest_state(brokers, partition.topic, partition.topic_id, partition.index)
         if found is None or not self._counts(broker, partition, found[0], brokers[found[1]]):

@@ -232,4 +232,6 @@ async def _is_all_copied(admin: oncelog.Admin) -> bool:
         committed = await admin.groups.offsets(GROUP, require_stable=True)
     except KafkaError:
         return False
-    return all(place in committed and committed[place].offset >= end.offset for place, end in ends.items() if end.offset)
+    return all(
+        place in committed and committed[place].offset >= end.offset for place, end in ends.items() if end.offset
+    )

@@ -82,7 +82,9 @@ class EndsWatcher(ClientWorkload):
                 partitions = [TopicPartition(*place) for place in self.notes.places()]
                 try:
                     for kind, timestamp, isolation in kinds:
-                        found = await admin.list_offsets(dict.fromkeys(partitions, timestamp), isolation_level=isolation)
+                        found = await admin.list_offsets(
+                            dict.fromkeys(partitions, timestamp), isolation_level=isolation
+                        )
                         for partition, told in found.items():
                             self._compare(world, seen, kind, partition, told.offset)
                 except KafkaError:
@@ -96,5 +98,7 @@ class EndsWatcher(ClientWorkload):
     ) -> None:
         before = seen.get((kind, place), 0)
         if offset < before:
-            self.notes.complain(world, self.name, f"{kind} of {place.topic}-{place.partition} back to {offset} after {before}")
+            self.notes.complain(
+                world, self.name, f"{kind} of {place.topic}-{place.partition} back to {offset} after {before}"
+            )
         seen[kind, place] = max(before, offset)
