@@ -69,7 +69,7 @@ def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[st
 
 def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_FAULTS) -> tuple[Outcome, Notes]:
     """One seed: what has come of it, and what was noted."""
-    plan = draw_plan(seed, (), faults=faults)
+    plan = draw_plan(seed, faults=faults)
     clients = tuple(f"service-{number}" for number in range(1, service.instances + 1))
     strikes = tuple(_on_service(strike.machines, clients, plan, number) for number, strike in enumerate(plan.strikes))
     struck = tuple(replace(each, machines=whom) for each, whom in zip(plan.strikes, strikes, strict=True))

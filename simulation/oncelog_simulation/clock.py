@@ -45,4 +45,8 @@ class HostClock:
     processor = monotonic
 
     def now_ms(self) -> int:
-        return WALL_START_MS + self.wall_offset_ms + int(self.monotonic() * 1000)
+        return self.wall_ms_at(self._virtual())
+
+    def wall_ms_at(self, virtual: float) -> int:
+        """What the wall clock shows at a time of the world, in ms since the epoch."""
+        return WALL_START_MS + self.wall_offset_ms + int((virtual * self.rate + self.base) * 1000)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Final
 
 from oncelog_simulation.entropy import stream
@@ -17,12 +18,16 @@ SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
 """log.segment.bytes: small ones roll, and are compacted and deleted."""
 
 
-def draw_plan(seed: int, workloads: Sequence[str] = (), *, faults: Sequence[str] | None = None) -> Plan:
-    """The plan of a seed. `workloads`: names to draw from; `faults`: kinds to draw from, None: all."""
+def draw_plan(
+    seed: int,
+    draw_workloads: Callable[[Random], tuple[str, ...]] = lambda random: (),
+    *,
+    faults: Sequence[str] | None = None,
+) -> Plan:
+    """The plan of a seed. `faults`: kinds to draw from, None: all."""
     random = stream(seed, "plan")
     kinds = sorted(FAULTS) if faults is None else list(faults)
     kinds = random.sample(kinds, min(len(kinds), random.choice((1, 2, 3, 4, 6, 9))))
-    chosen = set(random.sample(list(workloads), min(len(workloads), random.choice((1, 2, 2, 3, 4)))))
     plan = Plan(
         seed,
         brokers=3,
@@ -31,7 +36,7 @@ def draw_plan(seed: int, workloads: Sequence[str] = (), *, faults: Sequence[str]
             "log.segment.bytes": random.choice(SEGMENT_BYTES),
             "log.flush.interval.messages": random.choice(("1", "10", "9223372036854775807")),
         },
-        workloads=tuple(name for name in workloads if name in chosen),
+        workloads=draw_workloads(stream(seed, "workloads")),
     )
     victim = f"broker-{random.randint(1, plan.brokers)}"
     strikes = []

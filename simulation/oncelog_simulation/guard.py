@@ -3,13 +3,15 @@
 The standard library, applications and our client get virtual time and entropy of the seed, by the process that asks.
 The broker reaches time, entropy and everything else through its seams (`runtime/`), so a call that goes past them
 raises, also where the value would do: in production it would not be the seam's. Sockets, files, threads, processes and
-sleeping raise for all. What a module has bound to a name of its own before a run (`from time import monotonic`) cannot
-be seen here; `tests/unit/simulation/test_guard.py` looks for that.
+sleeping raise for all. The garbage collector rests: it would end what dead processes have left, at any moment. What a
+module has bound to a name of its own before a run (`from time import monotonic`) cannot be seen here;
+`tests/unit/simulation/test_guard.py` looks for that.
 """
 
 from __future__ import annotations
 
 import builtins
+import gc
 import io
 import os
 import random
@@ -73,7 +75,8 @@ class _Patches:
 @contextmanager
 def guarded(loop: SimulatedLoop) -> Iterator[None]:
     """Keep whatever runs in the loop from the real machine, until the end of the `with`."""
-    patches = _Patches()
+    patches, collects = _Patches(), gc.isenabled()
+    gc.disable()
     try:
         _replace_time(patches, loop)
         _replace_entropy(patches, loop)
@@ -82,16 +85,18 @@ def guarded(loop: SimulatedLoop) -> Iterator[None]:
         yield
     finally:
         patches.undo()
+        if collects:
+            gc.enable()
 
 
 def _replace_time(patches: _Patches, loop: SimulatedLoop) -> None:
     def wall() -> float:
         _check_broker("time.time")
-        return loop.current.clock.now_ms() / 1000
+        return loop.current.clock.wall_ms_at(loop.here) / 1000
 
     def wall_ns() -> int:
         _check_broker("time.time_ns")
-        return loop.current.clock.now_ms() * 1_000_000
+        return loop.current.clock.wall_ms_at(loop.here) * 1_000_000
 
     def monotonic() -> float:
         _check_broker("time.monotonic")

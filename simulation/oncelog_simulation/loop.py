@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextvars import Context
@@ -136,6 +137,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ahead += self._clock_seconds
         clock = self.current.clock
         return (self.now + self._ahead) * clock.rate + clock.base
+
+    @property
+    def here(self) -> float:
+        """As `virtual`, for the simulation itself: the question takes no time."""
+        return self.now + self._ahead
 
     def spend(self, seconds: float) -> None:
         """Let what runs now take so much longer."""
@@ -374,13 +380,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         before, sys.unraisablehook = sys.unraisablehook, _ignore
         try:
-            self._heap.clear()
-            for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
-                process.ready.clear()
-                process.remains.clear()
-            self._remains.clear()
-            self._threads.clear()
-            gc.collect()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
+                self._heap.clear()
+                for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
+                    process.ready.clear()
+                    process.remains.clear()
+                self._remains.clear()
+                self._threads.clear()
+                gc.collect()
         finally:
             sys.unraisablehook = before
         self.close()

@@ -24,7 +24,6 @@ from oncelog_simulation.surroundings import Surroundings
 
 T = TypeVar("T")
 
-DATA_DIRECTORY: Final = "/data"
 PORT: Final = 9092
 RESTART_SECONDS: Final = 1.0
 """After a broker has ended by itself, or has not started: as a service manager would do it."""
@@ -125,6 +124,7 @@ class BrokerMachine(Machine):
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
         self.number = number
         self.port = PORT
+        self.data_directory = f"/data/{number}"
         self.settings = dict(settings)
         """By Kafka's keys; what is changed here counts from the next start on."""
         self.storage = Storage()
@@ -213,7 +213,7 @@ class BrokerMachine(Machine):
     async def _start(self, process: Process, disk: SimulatedDisk) -> None:
         settings = {
             "node.id": str(self.number),
-            "log.dirs": DATA_DIRECTORY,
+            "log.dirs": self.data_directory,
             "listeners": f"PLAINTEXT://{self.address}:{self.port}",
             **self.settings,
         }

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
+from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults import FAULTS, end_all
 from oncelog_simulation.guard import guarded
 from oncelog_simulation.log_lines import log_lines_noted
@@ -85,6 +87,7 @@ def run(plan: Plan, scenario: Scenario) -> Outcome:
     """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
     world = World(plan)
     try:
+        DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))  # the one thing that brokers of a process share
         with guarded(world.loop), log_lines_noted(world):
             world.loop.run_until_complete(_play(world, scenario))
             world.note("world", "ends", turns=world.loop.turns, fingerprint=world.loop.fingerprint)

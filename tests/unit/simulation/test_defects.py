@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from oncelog_broker.replication.high_watermark import replicated_offset
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.defect import Defect, DefectIsStale, changed, install, source_of
 from oncelog_simulation.defects.hunt import Found, hunt_all
@@ -49,15 +50,13 @@ def test_a_defect_is_in_the_module_that_a_process_imports_and_not_in_its_file() 
     code = (
         "from oncelog_simulation.defects.catalogue import DEFECTS\n"
         "from oncelog_simulation.defects.defect import install\n"
-        "install(DEFECTS['follower-vouches-for-more'])\n"
-        "from oncelog_broker.replication.high_watermark import high_watermark_of_follower\n"
-        "print(high_watermark_of_follower(1, 9, 5))\n"
+        "install(DEFECTS['last-follower-counts'])\n"
+        "from oncelog_broker.replication.high_watermark import replicated_offset\n"
+        "print(replicated_offset(9, (3, 7)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "9"
-    from oncelog_broker.replication.high_watermark import high_watermark_of_follower
-
-    assert high_watermark_of_follower(1, 9, 5) == 5
+    assert done.stdout.strip() == "7"
+    assert replicated_offset(9, (3, 7)) == 3
 
 
 def test_a_seed_finds_a_defect() -> None:
