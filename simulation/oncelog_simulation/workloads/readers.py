@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 POLL_MS: Final = 500
-LOOK_SECONDS: Final = 0.4
+LOOK_SECONDS: Final = 0.7
 """Between two looks at the ends of all partitions, at the mean."""
 
 
@@ -49,6 +49,7 @@ class Reader(ClientWorkload):
                 for where, records in (await consumer.poll(POLL_MS)).items():
                     self.notes.step(self.name)
                     readings[Place(*where)].records += [(each.offset, bytes(each.value or b"")) for each in records]
+                await pause(world, rng.random() * 0.4)
                 if is_calm and await _has_read_all(consumer, partitions):
                     return
 

@@ -73,7 +73,7 @@ class Zombie(ClientWorkload):
                     await asyncio.sleep(0.1)
                 else:
                     self.notes.step(self.name)
-                await pause(world, rng.expovariate(2))
+                await pause(world, rng.expovariate(1))
 
     def next_value(self) -> bytes:
         """A value that no other record has."""
