@@ -128,7 +128,7 @@ class Totals:
         """For people."""
         seconds = time.process_time() - self.cpu
         lines = [
-            f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of processor time, "
+            f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of the processor, "
             f"{self.virtual_seconds / max(seconds, 0.001):.0f} times faster than the clock",
             f"failed: {', '.join(map(str, self.failed)) or 'none'}",
             "how often each fault has struck:",
