@@ -6,7 +6,7 @@ from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.election import RECOVERING, Election, Undecided, first_leader, next_state, outcome
 from oncelog_broker.controller.known_broker import NEVER, NOT_REGISTERED, KnownBroker
 from oncelog_broker.controller.view import KnownState
-from oncelog_broker.metadata.payloads import PartitionState
+from oncelog_broker.metadata.model.payloads import PartitionState
 
 WRITTEN = 100
 STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"

@@ -5,8 +5,8 @@ import pytest
 from oncelog_broker.controller.candidates import LogEnd
 from oncelog_broker.controller.known_broker import NEVER, KnownBroker
 from oncelog_broker.controller.view import ClusterView, KnownState
-from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 
 KEY = PartitionKey("t", 0)
 WRITTEN = 100
