@@ -2,6 +2,7 @@
 
 command.py        `oncelog registry`
 application.py    the routes: paths, parameters and the JSON of the answers
+guard.py          refuses pages of browsers before every call
 registry.py       answers one call: reads the state, or decides and writes
 journal.py        the topic `_schemas`: read to its end, written by transactions
 decisions.py      what a change writes to the topic, or the error that refuses it

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from functools import partial
 
 import click
 
@@ -31,13 +34,15 @@ DEFAULT_LISTEN = "127.0.0.1:8081"
     help="A name under which a registry on the loopback is asked, beside localhost. May be repeated.",
 )
 @click.option("--topic", default=TOPIC, show_default=True, help="The compacted topic that keeps the schemas.")
-def registry(bootstrap: str, listen: str, hosts: tuple[str, ...], topic: str) -> None:
+@click.option("--stop-at-eof", is_flag=True, help="Stop at the end of standard input: with whoever started it.")
+def registry(bootstrap: str, listen: str, hosts: tuple[str, ...], topic: str, stop_at_eof: bool) -> None:
     """Serve a schema registry: Avro, JSON Schema and Protobuf, by the REST interface that clients of the Confluent
     registry use.
 
     All schemas are kept in one topic of the cluster. Any number of registries may serve the same topic. There is no
     login: it listens on the loopback unless told otherwise. Elsewhere, put a proxy before it that has one.
     """
+    from oncelog_broker.runtime.parent import at_end_of_input
     from oncelog_console.addresses import address_of, is_loopback
     from oncelog_console.guard import LOOPBACK
     from oncelog_console.serving import listening_socket, serve
@@ -62,6 +67,8 @@ def registry(bootstrap: str, listen: str, hosts: tuple[str, ...], topic: str) ->
             if isinstance(error, (UnusableTopic, RegistryError)):
                 raise Failure(str(error)) from error
             raise
+        if stop_at_eof:
+            at_end_of_input(partial(os.kill, os.getpid(), signal.SIGTERM))
         name = f"[{host}]" if ":" in host else host
         known = frozenset({*LOOPBACK, name, *(each.lower() for each in hosts)}) if is_loopback(host) else None
         if known is None:
