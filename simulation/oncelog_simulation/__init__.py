@@ -8,6 +8,7 @@ network is in `network`, `links` and `streams`, the disks in `storage` and `disk
 puts everything together. `faults` is the table of faults, and `drawing` draws plans from seeds. `run` runs a plan,
 with an `operator` in the end; `timeline` is what happened, with the `log_lines` of brokers and clients.
 
-`scenario` puts `workloads/` and `judges/` together, and `defects/` are faults of the code that the judges must find.
-`command` is the command line. docs/design/simulation.md tells how it works.
+`scenario` puts `workloads/` and `judges/` together for the whole cluster, and `application` a service of a user with a
+judge. `shrink` makes a failing plan smaller, and `story` tells what happened in it. `defects/` are faults of the code
+that the judges must find. `command` is the command line. docs/design/simulation.md tells how it works.
 """

@@ -13,25 +13,24 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 import click
 
-from oncelog_simulation.drawing import draw_plan
+from oncelog_simulation.defects.catalogue import DEFECTS
+from oncelog_simulation.defects.hunt import HUNT_SECONDS, hunt_all
+from oncelog_simulation.defects.report import line_of, write_into
 from oncelog_simulation.faults import FAULTS
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.run import Outcome, run
-from oncelog_simulation.scenario import WholeCluster
-from oncelog_simulation.workloads.catalogue import draw_workloads
+from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+from oncelog_simulation.shrink import MOST_RUNS, shrink
+from oncelog_simulation.story import tell
 
 HASH_SEED: Final = "0"
 PROGRESS_SECONDS: Final = 20.0
 """Between two lines that say how far a long run is."""
-
-
-def plan_of(seed: int) -> Plan:
-    """The plan that the commands run for a seed."""
-    return draw_plan(seed, draw_workloads)
 
 
 @click.group()
@@ -57,9 +56,9 @@ def run_seeds(seeds: str, seconds: float | None, twice: bool, report: str | None
     first, _, last = seeds.partition("-")
     total = Totals()
     for seed in _seeds(int(first), int(last) if last else None, seconds):
-        outcome = run(plan_of(seed), WholeCluster())
+        outcome = run(draw_whole_plan(seed), WholeCluster())
         total.add(outcome)
-        if twice and run(plan_of(seed), WholeCluster()).digest != outcome.digest:
+        if twice and run(draw_whole_plan(seed), WholeCluster()).digest != outcome.digest:
             total.failed.append(seed)
             click.echo(f"seed {seed}: two runs had different event logs")
         if outcome.violations:
@@ -78,7 +77,7 @@ def run_seeds(seeds: str, seconds: float | None, twice: bool, report: str | None
 @click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print everything that happened.")
 def replay(seed: int, timeline: bool) -> None:
     """Run one seed again, and print its story."""
-    plan = plan_of(seed)
+    plan = draw_whole_plan(seed)
     click.echo(f"seed {seed}: {plan.seconds:g} s, workloads {', '.join(plan.workloads)}")
     for strike in plan.strikes:
         click.echo(f"  {strike}")
@@ -89,6 +88,43 @@ def replay(seed: int, timeline: bool) -> None:
         click.echo(f"{violation.at:12.6f} {violation.judge}: {violation.what}")
     click.echo(f"{outcome.virtual_seconds:.1f} virtual seconds, {outcome.turns} turns, {outcome.digest}")
     sys.exit(1 if outcome.violations else 0)
+
+
+@main.command()
+@click.argument("seed", type=int)
+@click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
+def story(seed: int, runs: int) -> None:
+    """Make the plan of a failing seed smaller, as long as it fails, and tell what happened."""
+    plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
+    scenario = WholeCluster()
+    outcome = run(plan, scenario)
+    click.echo(tell(outcome, scenario.notes))
+    sys.exit(1 if outcome.violations else 0)
+
+
+def _first_judge(plan: Plan) -> str | None:
+    """Who finds something wrong first, in a run of the plan."""
+    violations = run(plan, WholeCluster()).violations
+    return violations[0].judge if violations else None
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--jobs", default=1, show_default=True, help="How many defects are looked for at a time.")
+@click.option("--seconds", default=HUNT_SECONDS, show_default=True, help="How long one is looked for at most.")
+@click.option(
+    "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
+)
+def defects(names: tuple[str, ...], jobs: int, seconds: float, out: Path | None) -> None:
+    """Take lines away from the real code, one defect after the other, and find the first seed that notices it."""
+    results = []
+    for found in hunt_all(names or DEFECTS, jobs, seconds):
+        results.append(found)
+        click.echo(line_of(found))
+    if out is not None:
+        write_into(out, results)
+    click.echo(f"{sum(found.is_found for found in results)} of {len(results)} found")
+    sys.exit(0 if all(found.is_found for found in results) else 1)
 
 
 @main.command()
@@ -128,8 +164,8 @@ class Totals:
         """For people."""
         seconds = time.process_time() - self.cpu
         lines = [
-            f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of the processor, "
-            f"{self.virtual_seconds / max(seconds, 0.001):.0f} times faster than the clock",
+            f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of processor time,"
+            f" {self.virtual_seconds / max(seconds, 0.001):.0f} times faster than the clock",
             f"failed: {', '.join(map(str, self.failed)) or 'none'}",
             "how often each fault has struck:",
         ]

@@ -19,7 +19,7 @@ from kazoo import exceptions as kazoo
 from kazoo.protocol.serialization import Exists, GetACL, GetChildren, GetData, Sync
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.store import (
     BadVersion,
     Delete,
     MetadataError,
@@ -31,8 +31,8 @@ from oncelog_broker.metadata.store import (
     SessionKey,
     Stat,
 )
-from oncelog_broker.metadata.tree import Changes, Transaction, Tree, TreeNode
-from oncelog_broker.metadata.zk_requests import AddWatch, Multi, MultiRead
+from oncelog_broker.metadata.stores.tree import Changes, Transaction, Tree, TreeNode
+from oncelog_broker.metadata.stores.zookeeper.requests import AddWatch, Multi, MultiRead
 from oncelog_simulation.loop import SimulatedLoop
 from oncelog_simulation.network import Fabric
 from oncelog_simulation.streams import Pipe, SimulatedHost
@@ -363,6 +363,10 @@ class Ensemble:
         self._commit(transaction.changes)
         if self.on_ended is not None:
             self.on_ended(session_id, why)
+        for server in self.servers:  # each closes the connection of the session when it learns that it has ended
+            for connection in list(server.connections):
+                if connection.session_id == session_id:
+                    self.loop.happen(self.loop.now + server.lag, connection.drop)
 
     def _tell_leader(self, server: Server) -> None:
         if server.is_up and self.has_quorum:

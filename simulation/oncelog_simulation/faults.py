@@ -112,6 +112,8 @@ def _machine(world: World, strike: Strike) -> Machine | None:
     """The machine that is struck; None: there is no client yet."""
     if strike.machines[0] in world.brokers:
         return world.brokers[strike.machines[0]]
+    if strike.machines[0] in world.clients:
+        return world.clients[strike.machines[0]]
     clients = list(world.clients.values())
     return clients[int(strike.strength * len(clients))] if clients else None
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from oncelog.errors import KafkaError
-from oncelog_broker.metadata.store import MetadataError
+from oncelog_broker.metadata.stores.store import MetadataError
 from oncelog_simulation.world import World
 
 LOGGERS: Final = ("oncelog_broker", "oncelog", "asyncio")

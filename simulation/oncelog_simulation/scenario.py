@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oncelog_simulation.drawing import draw_plan
-from oncelog_simulation.entropy import stream
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.leaders import Leaders
@@ -30,6 +29,7 @@ class WholeCluster:
 
     def workloads(self, world: World) -> Sequence[ClientWorkload]:
         """Those that the plan names, in the order of the catalogue."""
+        self.notes.history.clock = lambda: world.now
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
@@ -41,6 +41,6 @@ class WholeCluster:
 def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
     """The plan of a seed. `workloads`: all that work, with those that they need; None: the seed draws some. `faults`:
     kinds to draw from; None: all."""
-    plan = draw_plan(seed, (), faults=faults)
-    names = draw_workloads(stream(seed, "workloads")) if workloads is None else with_needed(workloads)
-    return replace(plan, workloads=names, settings={**SETTINGS, **plan.settings})
+    drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
+    plan = draw_plan(seed, drawn, faults=faults)
+    return replace(plan, settings={**SETTINGS, **plan.settings})

@@ -13,10 +13,10 @@ from typing import Any, Final
 from kazoo import exceptions as kazoo
 
 from oncelog_broker.identity.note import StoreKind
-from oncelog_broker.metadata.store import MetadataStore, SessionKey
-from oncelog_broker.metadata.zk_access import OPEN_ACCESS, ZooKeeperAccess
-from oncelog_broker.metadata.zk_client import Connected, SessionListener
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.stores.store import MetadataStore, SessionKey
+from oncelog_broker.metadata.stores.zookeeper.access import OPEN_ACCESS, ZooKeeperAccess
+from oncelog_broker.metadata.stores.zookeeper.session import Connected, SessionListener
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_broker.runtime.clock import Clock
 from oncelog_simulation.ensemble import (
     Accepted,

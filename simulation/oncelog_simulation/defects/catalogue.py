@@ -9,7 +9,7 @@ from oncelog_simulation.defects import clients, control, groups, logs, replicati
 from oncelog_simulation.defects.defect import Defect
 
 DEFECTS: Final[Mapping[str, Defect]] = {
-    defect.name: defect
+    defect.name: defect if defect.faults is not None else defect._replace(faults=room.FAULTS)
     for room in (replication, logs, transactions, groups, control, clients)
     for defect in room.DEFECTS
 }

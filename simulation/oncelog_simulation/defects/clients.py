@@ -10,6 +10,9 @@ WRITES: Final = ("writer-1", "writer-2", "reader-committed")
 PAYS: Final = ("payer-1", "payer-2", "reader-committed", "reader-uncommitted")
 PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2")
 
+FAULTS: Final = ("kill", "pause", "partition", "isolation", "resets", "slow links", "session ends")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "aborted-records-handed-out",
@@ -57,7 +60,7 @@ DEFECTS: Final = (
         40,
     ),
     Defect(
-        "group-of-later-poll",
+        "nobody-commits",
         "offsets are committed without saying which member of the group has consumed the records",
         "oncelog.consume_process_produce",
         "                await producer.send_offsets(offsets, group)\n",

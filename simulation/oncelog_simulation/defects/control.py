@@ -9,6 +9,18 @@ from oncelog_simulation.defects.defect import Defect
 WRITES: Final = ("writer-1", "writer-2", "reader-committed", "ends-watcher")
 MOVES: Final = (*WRITES, "mover", "payer-1")
 
+FAULTS: Final = (
+    "kill",
+    "pause",
+    "stop",
+    "isolation",
+    "no store",
+    "session ends",
+    "lost answers of the store",
+    "power cut",
+)
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "election-without-epoch",
@@ -76,23 +88,24 @@ DEFECTS: Final = (
     Defect(
         "power-cut-not-told",
         "a broker that lost its power registers as one that has kept everything",
-        "oncelog_broker.metadata.registration",
+        "oncelog_broker.metadata.membership.registration",
         "        payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))\n",
         "        payload = encode_incarnation(Incarnation(True, -1, process))\n",
         WRITES,
         200,
+        ("power cut", "session ends"),
     ),
     Defect(
         "producer-ids-twice",
         "each broker gives out producer ids of the same block",
-        "oncelog_broker.metadata.producer_ids",
+        "oncelog_broker.metadata.membership.producer_ids",
         "    return ProducerIdBlock(broker_id, end + 1, end + BLOCK_SIZE)\n",
         "    return ProducerIdBlock(broker_id, 0, BLOCK_SIZE - 1)\n",
         ("writer-1", "writer-2", "payer-1", "payer-2", "zombie-1", "zombie-2"),
         20,
     ),
     Defect(
-        "stopping-broker-elected",
+        "departure-not-noticed",
         "the controller does not notice that a broker is gone",
         "oncelog_broker.controller.elector",
         "        self._brokers_are_stale = True\n        self._stirred.set()\n",

@@ -34,7 +34,7 @@ class Defect(NamedTuple):
     seeds: int
     """Within how many seeds it must be found."""
     faults: tuple[str, ...] | None = None
-    """The faults that are drawn; None: any."""
+    """The faults that are drawn; None: those of its room."""
 
 
 def source_of(module: str) -> str:
@@ -42,7 +42,8 @@ def source_of(module: str) -> str:
     package, _, _ = module.rpartition(".")
     assert package, f"{module} is in no package"
     spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, f"there is no module {module}"
+    assert spec is not None, f"there is no module {module}"
+    assert spec.origin is not None, f"{module} is no file"
     return Path(spec.origin).read_text()
 
 
@@ -55,32 +56,36 @@ def changed(source: str, defect: Defect) -> str:
 
 
 def install(defect: Defect) -> None:
-    """Have the defect made when its module is imported. Raises DefectIsStale if that has happened already."""
+    """Have the defect made when its module is imported. Raises DefectIsStale if the module is imported already."""
     if defect.module in sys.modules:
         raise DefectIsStale(f"{defect.name}: {defect.module} is imported already")
-    sys.meta_path.insert(0, _Finder(defect))
+    sys.meta_path.insert(0, _Finder(defect.module, changed(source_of(defect.module), defect)))
 
 
 class _Finder(MetaPathFinder):
-    def __init__(self, defect: Defect) -> None:
-        self._defect = defect
+    """Finds one module, and has it loaded from another text. The text is read before: a module may be imported in a
+    simulated world, where nobody reads files."""
+
+    def __init__(self, module: str, text: str) -> None:
+        self._module = module
+        self._text = text
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._defect.module:
+        if fullname != self._module:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
-            spec.loader = _Loader(self._defect, spec.origin)
+            spec.loader = _Loader(self._module, spec.origin, self._text)
         return spec
 
 
 class _Loader(SourceFileLoader):
-    def __init__(self, defect: Defect, path: str) -> None:
-        super().__init__(defect.module, path)
-        self._defect = defect
+    def __init__(self, module: str, path: str, text: str) -> None:
+        super().__init__(module, path)
+        self._text = text
 
     def get_code(self, fullname: str) -> CodeType | None:
         """Compiled from the changed text, never from a cache."""
-        return self.source_to_code(changed(Path(self.path).read_text(), self._defect).encode(), self.path)
+        return self.source_to_code(self._text.encode(), self.path)

@@ -10,6 +10,9 @@ READS: Final = ("writer-1", "writer-2", "member-1", "member-2", "offsets-watcher
 PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2", "offsets-watcher")
 LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
 
+FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "pending-offsets-shown",
@@ -32,7 +35,7 @@ DEFECTS: Final = (
     Defect(
         "unstable-offsets-told",
         "require_stable is not heeded: an offset is told while a transaction is about to replace it",
-        "oncelog_broker.server.handlers.offset_fetch",
+        "oncelog_broker.server.groups.offset_fetch",
         "        if require_stable and machine.offsets.is_pending(group_id, topic.name, index):\n",
         "        if False:\n",
         (*PIPES, "payer-1"),
@@ -75,8 +78,8 @@ DEFECTS: Final = (
         20,
     ),
     Defect(
-        "rejected-commit-applied",
-        "what a coordinator could not append is in its memory all the same",
+        "transactional-offsets-at-once",
+        "offsets of a transaction count as soon as they are logged",
         "oncelog_broker.coordinator.runtime",
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, offset, producer_id)\n",
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, base_offset, NO_PRODUCER_ID)\n",

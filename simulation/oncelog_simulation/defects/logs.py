@@ -10,6 +10,9 @@ WRITES: Final = ("writer-1", "writer-2", "reader-committed")
 PAYS: Final = ("payer-1", "payer-2", "zombie-1", "reader-committed", "ends-watcher")
 TABLES: Final = ("table-writer", "writer-1")
 
+FAULTS: Final = ("kill", "kill at a write", "stop", "pause", "session ends", "partition")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "any-sequence-is-next",
@@ -77,7 +80,7 @@ DEFECTS: Final = (
     Defect(
         "lso-ignores-open-transactions",
         "the last stable offset is the high watermark, whatever transactions are open",
-        "oncelog_broker.log.readable_log",
+        "oncelog_broker.log.reader",
         "        if first_unstable >= high_watermark:\n            return high_watermark\n",
         "        if first_unstable >= 0:\n            return high_watermark\n",
         PAYS,
@@ -123,7 +126,7 @@ DEFECTS: Final = (
         "epochs-of-followers-not-written",
         "a follower does not note the leader epochs of what it replicates",
         "oncelog_broker.log.partition_log",
-        "            if batch.partition_leader_epoch > self._epochs.latest_epoch:\n",
+        "            if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:\n",
         "            if False:\n",
         WRITES,
         40,
@@ -131,20 +134,22 @@ DEFECTS: Final = (
     Defect(
         "fsync-dropped",
         "a flush does not sync the log files, and the recovery point moves all the same",
-        "oncelog_broker.log.flush",
+        "oncelog_broker.log.pending_flush",
         "            with suppress(FileClosed):  # its segment was deleted in the meantime and need not be durable\n                file.sync()\n",
         "            pass\n",
         WRITES,
         100,
+        ("power cut", "stop", "kill"),
     ),
     Defect(
-        "snapshot-before-records",
+        "torn-end-kept",
         "recovery takes the log as it is, with what a power cut has torn",
         "oncelog_broker.log.segments.recovery",
         "        epochs.truncate_from_end(recovery_point, persist=False)\n",
         "        return segments\n",
         WRITES,
         60,
+        ("power cut", "kill at a write"),
     ),
     Defect(
         "compaction-takes-aborted-for-last",
@@ -156,7 +161,7 @@ DEFECTS: Final = (
         40,
     ),
     Defect(
-        "compaction-keeps-older",
+        "compaction-drops-newest",
         "the cleaner drops the newest record of a key",
         "oncelog_broker.log.compaction.compaction",
         "        return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)\n",
@@ -174,11 +179,11 @@ DEFECTS: Final = (
         60,
     ),
     Defect(
-        "retention-forgets-the-high-watermark",
+        "deletion-changes-nothing",
         "DeleteRecords does not move the log start",
-        "oncelog_broker.log.trimmed_log",
-        "            self._advance_log_start(offset)\n            self._delete_below_start()\n        return self._log_start_offset\n",
-        "            self._delete_below_start()\n        return offset\n",
+        "oncelog_broker.log.trimmer",
+        "            self._advance_log_start(offset)\n            self.delete_below_start()\n        return state.log_start_offset\n",
+        "            self.delete_below_start()\n        return offset\n",
         ("trimmer", "writer-1"),
         10,
     ),

@@ -9,6 +9,9 @@ from oncelog_simulation.defects.defect import Defect
 WRITES: Final = ("writer-1", "writer-2", "reader-committed", "reader-uncommitted", "ends-watcher")
 MOVES: Final = (*WRITES, "mover")
 
+FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "isolation", "session ends", "slow links")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "last-follower-counts",
@@ -25,24 +28,6 @@ DEFECTS: Final = (
         "oncelog_broker.replication.high_watermark",
         "        if follower_end is None:\n            return None\n",
         "        if follower_end is None:\n            continue\n",
-        WRITES,
-        20,
-    ),
-    Defect(
-        "follower-vouches-for-more",
-        "a follower takes its leader's high watermark for its own, beyond what it has",
-        "oncelog_broker.replication.high_watermark",
-        "    return max(own, min(leaders, log_end_offset))\n",
-        "    return max(own, leaders)\n",
-        WRITES,
-        10,
-    ),
-    Defect(
-        "all-is-committed-at-start",
-        "a replica that is opened takes its whole log for committed",
-        "oncelog_broker.replication.high_watermark",
-        "    return max(log_start_offset, min(checkpointed, log_end_offset))\n",
-        "    return log_end_offset\n",
         WRITES,
         20,
     ),
@@ -130,7 +115,7 @@ DEFECTS: Final = (
     Defect(
         "read-beyond-high-watermark",
         "consumers read what is not replicated yet",
-        "oncelog_broker.server.fetch_reads",
+        "oncelog_broker.server.records.fetch_reads",
         "            end = partition.high_watermark\n",
         "            end = partition.log.log_end_offset\n",
         WRITES,

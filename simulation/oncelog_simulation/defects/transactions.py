@@ -9,6 +9,9 @@ from oncelog_simulation.defects.defect import Defect
 PAYS: Final = ("payer-1", "payer-2", "zombie-1", "zombie-2", "reader-committed")
 HAUNTS: Final = ("zombie-1", "zombie-2", "payer-1", "reader-committed")
 
+FAULTS: Final = ("kill", "pause", "stop", "partition", "isolation", "session ends", "kill a client", "resets")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
 DEFECTS: Final = (
     Defect(
         "epoch-not-raised",

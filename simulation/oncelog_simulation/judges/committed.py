@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog_broker.metadata.image import PartitionState
+from oncelog_broker.metadata.model.image import PartitionState
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, batches
@@ -157,7 +157,7 @@ class Committed:
     def _compare(self, brokers: list[Running], broker: Running, partition: Partition) -> Iterator[str]:
         key = _key(partition)
         prefix, log = self._prefixes.get(key), partition.log
-        if prefix is None or log.is_offline or log.is_truncating:
+        if prefix is None or log.is_offline or log.state.is_truncating:
             return
         if Place(partition.topic, partition.index) in self.excused or self._is_known_to_agree(
             broker, partition, prefix
@@ -173,7 +173,7 @@ class Committed:
             )
             prefix.cut(log.log_end_offset)  # once is enough
             return
-        if not log.config.is_compacted and log.cleaner_checkpoint is None:
+        if not log.config.is_compacted and log.state.cleaner_checkpoint is None:
             yield from self._compare_batches(broker, partition, prefix)
 
     def _is_known_to_agree(self, broker: Running, partition: Partition, prefix: Prefix) -> bool:
@@ -183,7 +183,7 @@ class Committed:
         return (
             checked is not None
             and checked.log is log
-            and checked.generation == log.generation
+            and checked.generation == log.trimmer.generation
             and checked.up_to == prefix.end <= log.log_end_offset
         )
 
@@ -203,7 +203,7 @@ class Committed:
         log, key = partition.log, (broker.number, *_key(partition))
         checked = self._checked.get(key)
         start = max(log.log_start_offset, prefix.start)
-        if checked is not None and checked.log is log and checked.generation == log.generation:
+        if checked is not None and checked.log is log and checked.generation == log.trimmer.generation:
             start = max(start, checked.up_to)
         end = prefix.end
         if start < end:
@@ -213,10 +213,10 @@ class Committed:
             if ours != theirs:
                 where = min(batch.base_offset for batch in set(ours) ^ set(theirs))
                 yield (
-                    f"{log.name}: broker {broker.number} is in sync and holds other records from {where} on than broker "
-                    f"{prefix.shown_by} has shown, below {end}"
+                    f"{log.name}: broker {broker.number} is in sync and holds other records from {where} on than "
+                    f"broker {prefix.shown_by} has shown, below {end}"
                 )
-        self._checked[key] = _Checked(log, log.generation, end)
+        self._checked[key] = _Checked(log, log.trimmer.generation, end)
 
 
 def _key(partition: Partition) -> tuple[bytes, int]:
@@ -229,7 +229,7 @@ def batches_of(partition: Partition, start: int) -> list[Batch]:
     offset = max(start, log.log_start_offset)
     while offset < log.log_end_offset:
         try:
-            view = log.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             read = [
                 Batch(each.base_offset, each.next_offset, each.partition_leader_epoch, each.crc)
                 for each in batches(bytes(view))

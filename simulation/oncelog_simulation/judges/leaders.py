@@ -1,5 +1,5 @@
-"""At most one broker leads a partition in a leader epoch, and its high watermark never goes back. Looked at in each turn
-of a broker."""
+"""At most one broker leads a partition in a leader epoch, and its high watermark never goes back. Looked at in each
+turn of a broker."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ class Leaders:
         machine = machines[self._turn]
         if machine.broker is None:
             return ()
-        return self._look_at(machine.number, machine.broker.parts.replication.replicas.led())
+        return self._look_at(world, machine.number, machine.broker.parts.replication.replicas.led())
 
-    def _look_at(self, number: int, led: Iterable[Partition]) -> Iterator[str]:
+    def _look_at(self, world: World, number: int, led: Iterable[Partition]) -> Iterator[str]:
         for partition in led:
             epoch = (partition.topic_id, partition.index, partition.leader_epoch)
+            if epoch not in self._led_by:
+                world.note(f"broker-{number}", "leads", partition=partition.log.name, epoch=partition.leader_epoch)
             leader = self._led_by.setdefault(epoch, number)
             if leader != number:
                 yield f"{partition.log.name}: brokers {leader} and {number} led in epoch {partition.leader_epoch}"

@@ -45,7 +45,8 @@ def _left(world: World) -> list[str]:
 def _left_at(broker: Running) -> Iterable[str]:
     for partition in broker.hosted():
         if len(partition.guards):
-            yield f"broker {broker.number} keeps {len(partition.guards)} guards of verification for {partition.log.name}"
+            count = len(partition.guards)
+            yield f"broker {broker.number} keeps {count} guards of verification for {partition.log.name}"
         if any(not answer.done() for _, _, _, answer in partition.waiting.appends):
             yield f"broker {broker.number} keeps waiting appends for {partition.log.name}"
     outstanding = broker.parts.coordinators.transactions.markers_outstanding

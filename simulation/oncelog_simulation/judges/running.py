@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog_broker.metadata.image import ClusterImage, PartitionState
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState
 from oncelog_broker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ class Running(NamedTuple):
 
 def running(world: World) -> list[Running]:
     """All brokers that run now, in the order of their numbers."""
-    found = []
-    for machine in world.brokers.values():
-        if machine.broker is not None:
-            found.append(Running(machine, machine.broker.parts))
-    return found
+    machines = world.brokers.values()
+    return [Running(machine, machine.broker.parts) for machine in machines if machine.broker is not None]
 
 
 def newest_state(brokers: list[Running], topic: str, topic_id: bytes, index: int) -> tuple[PartitionState, int] | None:

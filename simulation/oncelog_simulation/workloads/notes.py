@@ -1,11 +1,11 @@
-"""What the clients of one run note: their history, the topics that are judged in the end, and who made progress when."""
+"""What the clients of one run note: their history, the topics that are judged in the end, and their progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from oncelog_testing.history.events import Place
+from oncelog_testing.history.events import NOT_YET, Place, Send, Transaction
 from oncelog_testing.history.recorder import History
 
 if TYPE_CHECKING:
@@ -15,11 +15,35 @@ PATIENCE_MS: Final = 60_000
 """How long a client tries one call, in virtual milliseconds: longer than any single fault lasts."""
 
 
+class TimedHistory(History):
+    """A history that also knows, in virtual seconds, when records were sent and answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock: Callable[[], float] = float
+        """Virtual seconds; set when the world is there."""
+        self.sent: dict[Send, float] = {}
+        self.answered: dict[Send, float] = {}
+
+    def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:
+        send = super().send(producer, place, value, transaction)
+        self.sent[send] = self.clock()
+        return send
+
+    def acknowledged(self, send: Send, offset: int = NOT_YET, partition: int | None = None) -> None:
+        super().acknowledged(send, offset, partition)
+        self.answered[send] = self.clock()
+
+    def failed(self, send: Send) -> None:
+        super().failed(send)
+        self.answered[send] = self.clock()
+
+
 class Notes:
     """Shared by the workloads and the judges of one run."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = TimedHistory()
         self.topics: dict[str, int] = {}
         """Topics whose whole content the judge reads in the end, with their number of partitions."""
         self.trimmed: dict[Place, int] = {}
@@ -33,8 +57,10 @@ class Notes:
         """By client: how many steps it has done."""
         self.complaints: list[str] = []
         """What workloads found wrong by themselves; a judge reports it."""
-        self.checks: list[Callable[[], list[str]]] = []
-        """Questions that workloads have the judge ask when all is read, each answered with what is wrong."""
+
+    def times(self, send: Send) -> tuple[float | None, float | None]:
+        """When a record was sent, and when it was answered, in virtual seconds; None where it was not."""
+        return self.history.sent.get(send), self.history.answered.get(send)
 
     def places(self, *topics: str) -> list[Place]:
         """All partitions of these topics, of all judged topics by default."""

@@ -42,7 +42,7 @@ class TransactionalWriter(ClientWorkload):
 
     async def live(self, world: World) -> None:
         rng = self.random(world)
-        mean = rng.choice((0.05, 0.3, 1.0))
+        mean = rng.choice((0.1, 0.3, 0.8))
         options = producer_options(transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
         producer = Producer(world.bootstrap_servers, transactional_id=self.name, **options)
         await producer.start()
@@ -134,6 +134,7 @@ async def _until_known(end: Any) -> None:
     """Commit or abort, however long it takes."""
     while True:
         try:
-            return await end()
+            await end()
         except EndNotKnown:
             continue
+        return

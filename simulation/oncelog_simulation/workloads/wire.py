@@ -1,4 +1,4 @@
-"""Requests as no library sends them: any version, any epoch, any sequence, twice or too late, to the broker in charge."""
+"""Requests as no library sends them: any version, any epoch, any sequence, twice or too late."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class IdempotentWriter(ClientWorkload):
 
     async def live(self, world: World) -> None:
         rng = self.random(world)
-        mean = rng.choice((0.05, 0.2, 0.5))
+        mean = rng.choice((0.1, 0.3, 0.6))
         options: dict[str, Any] = producer_options(retry_backoff_ms=rng.choice((20, 100)))
         if rng.random() < 0.3:
             options["delivery_timeout_ms"] = SHORT_DELIVERY_MS
