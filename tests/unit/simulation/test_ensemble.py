@@ -4,11 +4,11 @@ import asyncio
 import inspect
 
 import pytest
-
-from oncelog_broker.metadata.store import ConnectionLost, NodeExists, SessionState, StoreUnavailable
-from oncelog_simulation.sessions import EnsembleOpening
 from tests.unit.broker.metadata import test_store_contract as contract
 from tests.unit.simulation.worlds import play
+
+from oncelog_broker.metadata.stores.store import ConnectionLost, NodeExists, SessionState, StoreUnavailable
+from oncelog_simulation.sessions import EnsembleOpening
 
 CONTRACT = {
     name: function

@@ -14,12 +14,12 @@ import time
 import uuid
 
 import pytest
+from tests.unit.simulation.worlds import SmallWorld, play
 
 import oncelog
 import oncelog_broker
 from oncelog_simulation.clock import WALL_START_MS
 from oncelog_simulation.guard import RealAccess, guarded
-from tests.unit.simulation.worlds import SmallWorld, play
 
 REAL = {time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.sleep, os.urandom}
 REAL |= {random.random, random.uniform, random.choice, random.randrange, random.randint, random.shuffle}
@@ -102,7 +102,10 @@ def functions_of(package):
 def test_nothing_has_bound_the_real_clock_or_entropy_to_a_name_of_its_own(package):
     bound = set()
     for name, value in functions_of(package):
-        defaults = [*(getattr(value, "__defaults__", None) or ()), *(getattr(value, "__kwdefaults__", None) or {}).values()]
+        defaults = [
+            *(getattr(value, "__defaults__", None) or ()),
+            *(getattr(value, "__kwdefaults__", None) or {}).values(),
+        ]
         held = [value, *defaults]
         if any(isinstance(each, type(time.time)) and each in REAL for each in held if each.__hash__):
             bound.add(name)

@@ -5,9 +5,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.unit.simulation.worlds import play
 
 from oncelog_simulation.loop import NothingLeft
-from tests.unit.simulation.worlds import play
 
 
 def test_time_jumps_to_the_next_timer():

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+from tests.unit.simulation.worlds import play
 
 from oncelog_simulation.network import HostNetwork
-from tests.unit.simulation.worlds import play
 
 
 class Peer(asyncio.Protocol):
