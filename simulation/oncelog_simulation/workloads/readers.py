@@ -71,6 +71,7 @@ class EndsWatcher(ClientWorkload):
         from oncelog_protocol.messages.fetch import IsolationLevel
 
         rng = self.random(world)
+        mean = rng.choice((LOOK_SECONDS / 5, LOOK_SECONDS))
         seen: dict[tuple[str, TopicPartition], int] = {}
         kinds = (
             ("last stable offset", LATEST_TIMESTAMP, IsolationLevel.READ_COMMITTED),
@@ -92,7 +93,7 @@ class EndsWatcher(ClientWorkload):
                     await asyncio.sleep(LOOK_SECONDS)
                 else:
                     self.notes.step(self.name)
-                await pause(world, rng.expovariate(1 / LOOK_SECONDS))
+                await pause(world, rng.expovariate(1 / mean))
 
     def _compare(
         self, world: World, seen: dict[tuple[str, TopicPartition], int], kind: str, place: TopicPartition, offset: int

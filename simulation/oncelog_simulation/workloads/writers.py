@@ -48,7 +48,7 @@ class IdempotentWriter(ClientWorkload):
             goes_on = self.counts_down(world)
             number = 0
             while goes_on:
-                for _ in range(rng.choice((1, 1, 1, 4))):
+                for _ in range(rng.choice((1, 1, 1, 4, MOST_UNDER_WAY))):
                     under_way.add(await self._send(producer, number, rng))
                     number += 1
                 under_way = {each for each in under_way if not each.done()}
