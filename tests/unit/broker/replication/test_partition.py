@@ -89,6 +89,7 @@ async def test_too_few_in_sync_refuse_acks_all_before_and_after_the_append(parti
     assert refusal(refused) is ErrorCode.NOT_ENOUGH_REPLICAS
     append(partition, acks=1)
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
+    assert partition.committed(2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     patient.cancel()
 
 

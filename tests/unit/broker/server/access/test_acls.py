@@ -34,6 +34,8 @@ class Acls:
             ORDERS: frozenset({ALICE_READS, BOB_WRITES}),
             RETURNS: frozenset({ALICE_READS}),
         }
+        self.shown: dict[ResourcePattern, frozenset[AclEntry]] | None = None
+        """In the image; None: what is kept."""
         self.changed: list[ResourcePattern] = []
         self.failing = failing
         self.waited = 0
@@ -60,7 +62,7 @@ class Acls:
             version,
             refused=refused,
             **{"authorizer": object(), "acls": self, "metadata": SimpleNamespace(synced=self.synced)} | more,
-            image=image_with(acls=self.kept),
+            image=image_with(acls=self.kept if self.shown is None else self.shown),
         )
         answer = await answered(handler.handle, request, context)
         await context.services.tasks.close()
@@ -206,6 +208,7 @@ async def test_each_acl_is_told_of_once() -> None:
 async def test_a_filter_that_names_a_pattern_is_held_against_the_store() -> None:
     """The image may lag: nothing of that pattern may be overlooked."""
     acls = Acls()
+    acls.shown = {}
     one = filters(resource_type_filter=TOPIC, resource_name_filter="orders", pattern_type_filter=LITERAL)
     assert await delete(acls, one) == [(0, {("orders", "User:alice", 0), ("orders", "User:bob", 0)})]
     assert acls.changed == [ORDERS]
