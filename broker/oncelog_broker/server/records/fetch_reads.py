@@ -202,10 +202,12 @@ class ConsumerRead(FetchRead):
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         if self._isolation_level != READ_COMMITTED:
             end = partition.high_watermark
-            records = partition.log.read(offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
+            records = partition.log.reader.read(
+                offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
+            )
             return records, None
         end = partition.last_stable_offset
-        records, found = partition.log.read_committed(
+        records, found = partition.log.reader.read_committed(
             offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
         )
         return records, [
@@ -302,7 +304,9 @@ class ReplicaRead(FetchRead):
 
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         end = partition.log.log_end_offset
-        records = partition.log.read(offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
+        records = partition.log.reader.read(
+            offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
+        )
         return records, None
 
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
