@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 BROKER = ROOT / "broker" / "oncelog_broker"
-SOURCES = ("protocol", "client", "broker", "pipeline", "testing", "console", "docs_site", "tests")
+SOURCES = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")} - {"build", "docs"}
 FILE = re.compile(r"[\w/.-]*\w\.py\b")
 ROOM = re.compile(r"`([\w/]+/)`")
 INNER = ("server", "metadata", "log")

@@ -31,7 +31,7 @@ def test_it_is_the_list_of_what_is_served_without_what_only_brokers_ask() -> Non
     assert keys == {key: (SERVED[key].advertised_low, SERVED[key].versions.high) for key in keys}
 
 
-def test_t4_versions_of_produce_are_advertised_that_are_refused() -> None:
+def test_versions_of_produce_are_advertised_that_are_refused() -> None:
     produce = next(each for each in ask().api_keys if each.api_key == ApiKey.PRODUCE)
     assert (produce.min_version, SERVED[ApiKey.PRODUCE].versions.low) == (0, 3)
 
@@ -66,7 +66,7 @@ def test_what_a_client_may_call_itself(version: int, name: str, software_version
     assert bool(answer.api_keys) is (code is ErrorCode.NONE)
 
 
-def test_t2_a_version_from_the_future_is_told_which_ones_there_are() -> None:
+def test_a_version_from_the_future_is_told_which_ones_there_are() -> None:
     answer = api_versions.unsupported_version()
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]

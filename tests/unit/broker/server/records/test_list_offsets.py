@@ -71,13 +71,13 @@ def fill(served: Served, *timestamps: int) -> None:
         (NOW + 10, (0, -1, -1, -1)),
     ],
 )
-async def test_t12_what_timestamps_stand_for(served: Served, timestamp: int, found: tuple[int, ...]) -> None:
+async def test_what_timestamps_stand_for(served: Served, timestamp: int, found: tuple[int, ...]) -> None:
     fill(served, NOW, NOW, NOW + 9, NOW + 5)
     served.partitions[0].log.delete_records_before(1)
     assert await ask(served, timestamp) == [found]
 
 
-async def test_t12_specials_since_their_versions(served: Served) -> None:
+async def test_specials_since_their_versions(served: Served) -> None:
     for timestamp, version in FIRST_VERSION.items():
         if version > 1:
             assert (await ask(served, timestamp, version=version - 1))[0][0] == ErrorCode.UNSUPPORTED_VERSION

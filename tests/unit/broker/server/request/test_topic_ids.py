@@ -15,7 +15,7 @@ class Topic:
     name: str = ""
 
 
-def test_t9_ids_that_are_known_get_their_names() -> None:
+def test_ids_that_are_known_get_their_names() -> None:
     orders, unknown, none = Topic(topic_id("orders")), Topic(b"x" * 16), Topic(bytes(16))
     assert resolve_names([unknown, orders, none], image_with("orders")) == ([orders], [unknown, none])
     assert (orders.name, unknown.name) == ("orders", "")

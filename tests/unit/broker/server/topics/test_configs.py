@@ -107,7 +107,7 @@ class Configs:
         return [each.error_code for each in answer.responses]
 
 
-async def test_t23_all_keys_with_their_values_and_sources() -> None:
+async def test_all_keys_with_their_values_and_sources() -> None:
     (result,) = await Configs().describe((TOPIC, "orders", None))
     values = {entry.name: (entry.value, entry.config_source) for entry in result.configs}
     assert values[RETENTION] == ("1000", 1)

@@ -74,7 +74,7 @@ async def test_brokers_topics_and_leaders() -> None:
     ]
 
 
-async def test_t10_all_topics_and_none() -> None:
+async def test_all_topics_and_none() -> None:
     everything = {"orders": 0, CONSUMER_OFFSETS: 0}
     assert codes(await ask(every=True)) == everything
     assert codes(await ask(version=0)) == everything
@@ -82,7 +82,7 @@ async def test_t10_all_topics_and_none() -> None:
     assert {topic.name for topic in (await ask(every=True)).topics if topic.is_internal} == {CONSUMER_OFFSETS}
 
 
-async def test_t9_topics_by_id() -> None:
+async def test_topics_by_id() -> None:
     answer = await ask(Topic(topic_id=topic_id("orders"), name=None), Topic(topic_id=b"x" * 16, name=None))
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("orders", ErrorCode.NONE),

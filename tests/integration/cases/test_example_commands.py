@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from broker_process import BrokerProcess
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMAND = re.compile(r"^    python (-m examples\.\w+.*)$", re.MULTILINE)
 WRITTEN = "127.0.0.1:9092"
 WITHOUT_COMMANDS = {"state_topic"}

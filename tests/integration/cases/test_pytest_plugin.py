@@ -16,7 +16,7 @@ from oncelog_broker.local_cluster.process import LocalProcess, started_at
 from oncelog_testing.cluster import Cluster, NoZooKeeper
 
 PATIENCE = 110.0
-EXAMPLE = Path(__file__).parents[2] / "examples" / "tested_application"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "tested_application"
 WITHOUT = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:cacheprovider")
 
 

@@ -26,7 +26,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 
 SEED = 61
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 TIMEOUT_SECONDS = 60
 KILLS = 5
 

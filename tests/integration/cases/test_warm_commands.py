@@ -65,7 +65,7 @@ def test_other_modules_are_not_forked_though_nothing_was_yet() -> None:
 
 
 def test_the_command_finds_no_modules_of_the_tests() -> None:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1] / "programs"
     done = subprocess.run([sys.executable, "-c", BECOMES], cwd=here, capture_output=True, text=True, check=False)
     assert done.stdout == f"{Path(COMMAND).parent} {[COMMAND, 'topics']}\n", done.stderr
 

@@ -131,7 +131,7 @@ def die(address: str, topic: str, step: Any, point: str) -> None:
     """Run the step in a process that is killed at `point`."""
     told = base64.b64encode(pickle.dumps(step)).decode()
     command = [sys.executable, __file__, address, topic, point, told]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, timeout=2 * SECONDS, check=False, cwd=root)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 

@@ -31,7 +31,7 @@ from oncelog_protocol.messages.alter_client_quotas import AlterClientQuotasReque
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
 from oncelog_protocol.quotas import OF_CLIENTS
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 sys.path.append(str(DEPLOY))
 
 from grafana_panels import grouping, missing, panels, told  # noqa: E402

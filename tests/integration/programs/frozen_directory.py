@@ -1,6 +1,6 @@
 """A data directory with a little of everything, and what a broker says of it: made by one version, opened by others.
 
-    PYTHONPATH=.:tests/integration python -m frozen_directory NAME [--command /path/to/an/older/oncelog]
+    PYTHONPATH=.:tests/integration python -m programs.frozen_directory NAME [--command /path/to/an/older/oncelog]
 
 writes `tests/data/NAME-clean.tar.xz` (the broker was stopped) and `NAME-killed.tar.xz` (kill -9), a few KB each. A
 release that is to be opened by all later ones leaves such a pair; they are never made again.
@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+import integration_folders  # noqa: F401  where the modules below are
 from broker_process import BrokerProcess
 from foreign_clients import eventually
 from raw_client import FETCH_VERSION, RawClient, produce_request
@@ -32,7 +33,7 @@ from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.compression import Compression
 
-DIRECTORY: Final = Path(__file__).parents[1] / "data"
+DIRECTORY: Final = Path(__file__).parents[2] / "data"
 EXPECTED: Final = "expected.json"
 """Beside the data directory in each archive."""
 NEVER: Final = str(2**31 - 1)

@@ -25,7 +25,7 @@ from oncelog_broker.metadata.stores.store import ConnectionLost
 from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_protocol.errors import KafkaError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SEED = 20261122
 BROKER_IDS = pytest.mark.parametrize("broker_ids", [(1, 2, 3), (1, 1, 1)], ids=["three ids", "one id thrice"])
 

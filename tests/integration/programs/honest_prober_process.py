@@ -14,9 +14,13 @@ import gc
 import json
 import os
 import select
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "clients"))  # of a script only its own folder is there
 
 from processor_times import ThreadTimes, Times, net_of_other_work, passed, stolen_ns
 from raw_client import PRODUCE_VERSION, RawClient, produce_request

@@ -17,7 +17,7 @@ from tests.support.page_blocks import Block, blocks
 from oncelog_broker.local_cluster.cluster import LocalCluster
 from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "operations.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "operations.md"
 PATIENCE_SECONDS = 120
 MOST_BROKERS = 4
 REFUSED_MENTION = re.compile(r"start\.accept=[a-z-]+:[0-9a-f]+")

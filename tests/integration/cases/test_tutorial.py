@@ -16,7 +16,7 @@ from tests.support.page_blocks import Block, blocks
 
 from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 PATIENCE_SECONDS = 300
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """What a shell ends with that was replaced by what was killed, or waited for it."""

@@ -29,7 +29,7 @@ IMPORTS = {
     "confluent-kafka": ("confluent_kafka",),
     "oncelog": CLIENT,
 }
-PROGRAM = (str(Path(__file__).parent / "group_member_process.py"),)
+PROGRAM = (str(Path(__file__).parents[1] / "programs" / "group_member_process.py"),)
 LIBRARIES_OF = {
     "range": ("aiokafka", "kafka-python", "confluent-kafka"),
     "roundrobin": ("aiokafka", "kafka-python", "confluent-kafka"),

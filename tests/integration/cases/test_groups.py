@@ -70,7 +70,7 @@ LIBRARIES = {
 
 
 def member(library: str) -> Program:
-    return Program((str(Path(__file__).parent / "group_member.py"),), LIBRARIES[library])
+    return Program((str(Path(__file__).parents[1] / "programs" / "group_member.py"),), LIBRARIES[library])
 
 
 class GroupMember:
