@@ -19,9 +19,9 @@ escaping.py                 text of others as a terminal may show it
 errors.py                   what may go wrong
 address.py                  where a broker is
 jaas.py                     what stands in sasl.jaas.config
-opened.py                   what an `async with` opens and closes
+lifecycle.py                what an `async with` opens and closes
 cancelling.py               whose cancellation it is
-backoff.py, alarm.py, clock.py
+backoff.py, timer.py, clock.py
 http_bounds.py              what an HTTP connection of a broker or of the console may take
 fail_points/                where a test can strike
 

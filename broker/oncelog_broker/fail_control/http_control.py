@@ -2,7 +2,7 @@
 
 GET    /points           where a fault can strike
 GET    /faults           those that are set
-POST   /faults           set one: `orders.py` says how; answers with it and its id
+POST   /faults           set one: `commands.py` says how; answers with it and its id
 GET    /faults/7         one, with how often it struck; ?struck=1&wait_ms=5000 waits until it has so often
 DELETE /faults/7         take one back; /faults: all
 POST   /crash            kill -9
@@ -43,11 +43,12 @@ MAX_CONNECTIONS: Final = 64
 JSON_TYPE: Final = "application/json"
 
 
-def _orders() -> ModuleType:
+def _commands() -> ModuleType:
     """Imported for the first question: it knows all messages, and the broker shall be ready in a blink."""
-    from oncelog_broker.fail_control import orders
 
-    return orders
+    from oncelog_broker.fail_control import commands
+
+    return commands
 
 
 class Refused(Exception):
@@ -99,32 +100,32 @@ class HttpControl:
     # --- what may be asked for: path without the number, method -> what is done
 
     def points(self, _: _Question) -> Any:
-        return {"points": _orders().catalogue()}
+        return {"points": _commands().catalogue()}
 
     def list_faults(self, _: _Question) -> Any:
-        return {"faults": [_orders().described(fault) for fault in self.faults.all()]}
+        return {"faults": [_commands().described(fault) for fault in self.faults.all()]}
 
     def add_fault(self, question: _Question) -> Any:
         try:
-            order = _orders().order_of(question.body)
+            command = _commands().command_of(question.body)
             fault = self.faults.add(
-                order.point, order.action, is_after=order.is_after, times=order.times, filters=order.filters
+                command.point, command.action, is_after=command.is_after, times=command.times, filters=command.filters
             )
-        except (_orders().BadOrder, TooManyFaults) as error:
+        except (_commands().BadCommand, TooManyFaults) as error:
             raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
-        return _orders().described(fault)
+        return _commands().described(fault)
 
     def show_fault(self, question: _Question) -> Any:
         fault = self._fault(question)
         wait_ms = min(question.number_of("wait_ms", 0), MAX_WAIT_MS)
         if wait_ms:
             self.faults.until_struck(fault, question.number_of("struck", 1), wait_ms / 1000)
-        return _orders().described(fault)
+        return _commands().described(fault)
 
     def remove_fault(self, question: _Question) -> Any:
         fault = self._fault(question)
         self.faults.remove(fault.number)
-        return _orders().described(fault)
+        return _commands().described(fault)
 
     def clear_faults(self, _: _Question) -> Any:
         self.faults.clear()

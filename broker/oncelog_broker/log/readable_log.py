@@ -210,7 +210,7 @@ class ReadableLog:
         """As `_fail`, for a write before which nothing was changed and that may be tried again."""
         if not (is_out_of_space(error) or is_descriptor_limit(error)):
             return self._fail(what, error)
-        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), what, error):
+        if DISK_TROUBLES.note_failure(os.path.dirname(self.directory), what, error):
             hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
             logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
@@ -218,7 +218,7 @@ class ReadableLog:
     def _read_error(self, error: Exception) -> KafkaError:
         """A read that fails says nothing of the rest of the log, so the log stays online."""
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
-        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), "read", error):
+        if DISK_TROUBLES.note_failure(os.path.dirname(self.directory), "read", error):
             logger.error("%s: read failed: %s", self.directory, error)
         return KafkaError(code, f"{self.name}: {error}")
 

@@ -79,8 +79,8 @@ def connection_count(source: Source) -> Samples:
 def waiting(source: Source) -> Samples:
     appends = fetches = 0
     for number, partition in enumerate(source.led, 1):
-        appends += len(partition.waiting.appends)
-        fetches += len(partition.waiting.fetches) + len(partition.waiting.replica_fetches)
+        appends += len(partition.purgatory.appends)
+        fetches += len(partition.purgatory.fetches) + len(partition.purgatory.replica_fetches)
         if number % 200 == 0:
             yield None
     yield Sample({"delayedOperation": "Produce"}, appends)

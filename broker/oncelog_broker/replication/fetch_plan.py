@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.replication.fetch_response import PartitionAnswer
 from oncelog_broker.replication.follower_progress import FetchPosition
-from oncelog_broker.replication.following import PartitionAnswer
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 Key = tuple[bytes, int]

@@ -16,7 +16,7 @@ from typing import Final
 
 from oncelog_broker.metadata.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
-from oncelog_broker.replication.following import BeginAt, CutAt, cut, is_still_at, position_of, take
+from oncelog_broker.replication.fetch_response import BeginAt, CutAt, cut, is_still_at, position_of, take
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.throttle import ReplicationQuota
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 30.0
 """request.timeout.ms: how long an answer may take beyond the time that the leader may wait for records."""
-PASSING: Final = frozenset(
+RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -290,7 +290,7 @@ class BrokerFetcher:
         try:
             await in_thread(self._note_log_starts)
         except OSError as error:  # it is tried again periodically; until then the leader waits
-            if DISK_TROUBLES.is_news(os.path.dirname(error.filename or ""), "write down log starts", error):
+            if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log starts could not be written down", extra={"reason": error})
         for key in shortened:
             if key in self._plan:
@@ -326,6 +326,6 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # there is a log line already
             return
-        if error.code not in PASSING and not is_known_disk_error(error.__cause__):  # of that the log has told
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # of that the log has told
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

@@ -156,10 +156,10 @@ class Partition(Replica):
         """The replicas, the ISR or the proposal for it are others than before."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
         self._is_whole = set(self._lasting) <= set(self.isr)
-        if self.waiting.deletions:
-            self.waiting.on_low_watermark(self.low_watermark)
+        if self.purgatory.deletions:
+            self.purgatory.on_low_watermark(self.low_watermark)
         if not self.has_enough_in_sync:
-            self.waiting.on_too_few_replicas()
+            self.purgatory.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
 
@@ -217,8 +217,8 @@ class Partition(Replica):
             return False
         if self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
-        if self.waiting.deletions:
-            self.waiting.on_low_watermark(self.low_watermark)
+        if self.purgatory.deletions:
+            self.purgatory.on_low_watermark(self.low_watermark)
         return broker_id not in self.in_sync.maximal and self._may_join(follower)
 
     def _may_join(self, follower: FollowerProgress) -> bool:
@@ -319,8 +319,8 @@ class Partition(Replica):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if offset <= self.low_watermark:
             return ErrorCode.NONE
-        self.waiting.on_news()
-        return self.waiting.for_low_watermark(offset)
+        self.purgatory.on_news()
+        return self.purgatory.for_low_watermark(offset)
 
     # --- appending
 
@@ -405,7 +405,7 @@ class Partition(Replica):
             return ErrorCode.NONE
         if needs_replicas and not self.has_enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return self.waiting.for_offset(next_offset, needs_replicas=needs_replicas)
+        return self.purgatory.for_offset(next_offset, needs_replicas=needs_replicas)
 
     def _advance_high_watermark(self, new_bytes: int) -> None:
         """`new_bytes` were appended, or replicas have come further. With one replica, what is appended is
@@ -418,8 +418,8 @@ class Partition(Replica):
 
     def _advance_with_followers(self, new_bytes: int, end: int) -> None:
         self._hidden_bytes += new_bytes
-        if new_bytes and self.waiting.replica_fetches:
-            self.waiting.on_appended(new_bytes)
+        if new_bytes and self.purgatory.replica_fetches:
+            self.purgatory.on_appended(new_bytes)
         if not self.has_enough_in_sync:
             return
         ends = (self.followers[other].log_end_offset if other in self.followers else None
@@ -428,8 +428,8 @@ class Partition(Replica):
         if replicated is not None and replicated > self.high_watermark:
             # Counts all bytes that were hidden, though fewer may be readable now: a waiting fetch then only ends early.
             self._move_high_watermark(replicated, self._hidden_bytes)
-            if self.waiting.replica_fetches:
-                self.waiting.on_news()
+            if self.purgatory.replica_fetches:
+                self.purgatory.on_news()
 
 
 def in_doubt() -> KafkaError:

@@ -14,8 +14,8 @@ from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
 from oncelog_broker.metadata.image import NO_LEADER
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.high_watermark import at_start, high_watermark_of_follower
+from oncelog_broker.replication.purgatory import Purgatory
 from oncelog_broker.replication.truncation import NO_EPOCH_IN_COMMON
-from oncelog_broker.replication.waiting import Waiting
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 
@@ -49,11 +49,11 @@ class Replica:
         "leader",
         "leader_epoch",
         "log",
+        "purgatory",
         "told_in_epoch",
         "topic",
         "topic_id",
         "traffic",
-        "waiting",
     )
 
     def __init__(
@@ -75,7 +75,7 @@ class Replica:
         self._hidden_bytes = 0
         """At least what lies between high watermark and log end."""
         self.high_watermark = at_start(high_watermark, log.log_start_offset, log.log_end_offset)
-        self.waiting = Waiting()
+        self.purgatory = Purgatory()
         self.traffic = TopicTraffic()
         """Where what comes in and goes out is counted; the partitions of a topic share one (`Replicas`)."""
         self._producers = log.producers.state
@@ -102,10 +102,10 @@ class Replica:
         stable_bytes = new_bytes
         if self._unstable_bytes or self._producers.first_unstable_offset != NOTHING_UNSTABLE:
             stable_bytes = self._advance_last_stable_offset(new_bytes, before)
-        if self.waiting.fetches:
-            self.waiting.on_readable(new_bytes, stable_bytes)
-        if self.waiting.appends:
-            self.waiting.on_high_watermark(offset)
+        if self.purgatory.fetches:
+            self.purgatory.on_readable(new_bytes, stable_bytes)
+        if self.purgatory.appends:
+            self.purgatory.on_high_watermark(offset)
 
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
         """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
@@ -138,7 +138,7 @@ class Replica:
     def resign(self) -> None:
         """This broker leads the partition no more: whoever waits is answered now and will find out."""
         self.is_resigned = True
-        self.waiting.on_resigned()
+        self.purgatory.on_resigned()
 
     @fail_point("replicate", "marker-replicated", which=_replicated)
     def append_as_follower(

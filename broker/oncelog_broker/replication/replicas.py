@@ -21,12 +21,12 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
-from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.image_changes import ImageChanges
+from oncelog_broker.replication.log_opener import LogOpener, Opened
 from oncelog_broker.replication.lost_epochs import LostEpochs
 from oncelog_broker.replication.partition import Partition, in_doubt
+from oncelog_broker.replication.purgatory import DelayedFetch, NewsPace
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
-from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -100,10 +100,10 @@ class Replicas:
         self._opening: dict[tuple[str, int], WantedLog] = {}
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
-        self._hosted = HostedLogs(logs, host.tasks, self._is_wanted, self._on_opened)
+        self._hosted = LogOpener(logs, host.tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
-        self._waiting_followers: dict[int, set[WaitingFetch]] = {}
+        self._waiting_followers: dict[int, set[DelayedFetch]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
         """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
@@ -129,7 +129,7 @@ class Replicas:
 
     # --- asked by the request handlers
 
-    def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
+    def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
         """Note that a fetch of another broker waits for records.
 
         It is answered early if that broker is to follow more partitions, so that it can soon fetch these.
@@ -541,7 +541,7 @@ class Replicas:
         if isinstance(log, KafkaError):
             cause = log.__cause__
             home = os.path.dirname(getattr(cause, "filename", None) or "")
-            is_news = cause is None or DISK_TROUBLES.is_news(home, "open a log", cause)
+            is_news = cause is None or DISK_TROUBLES.note_failure(home, "open a log", cause)
             if is_news and self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)

@@ -70,7 +70,7 @@ class DiskTroubles:
         self._guard = threading.Lock()
         self._troubles: dict[_Key, _Trouble] = {}
 
-    def is_news(self, directory: str, what: str, error: BaseException) -> bool:
+    def note_failure(self, directory: str, what: str, error: BaseException) -> bool:
         """Note that `what` failed in a data directory, and return whether to log it: True if it did not fail likewise
         within QUIET_SECONDS, and for every error that is no known error of a disk."""
         if not is_known_disk_error(error):

@@ -25,7 +25,7 @@ class TurnBudget:
         self._seconds = seconds
         self._end: float | None = None
 
-    def is_left(self) -> bool:
+    def start_or_check(self) -> bool:
         """Whether there is time for one thing more. It begins to run with the first question in a turn."""
         now = self._monotonic()
         if self._end is None:

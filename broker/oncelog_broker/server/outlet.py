@@ -71,7 +71,7 @@ class Outlet:
             return
         self._waiting += pieces
         self.waiting_bytes += size
-        while not self._rota and self._can_give and self._rota.turn.is_left():
+        while not self._rota and self._can_give and self._rota.turn.start_or_check():
             self._give_portion()
         self._join()
 

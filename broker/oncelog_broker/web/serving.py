@@ -32,7 +32,7 @@ async def serve_http(
     return await HttpListener.open(where, pages, host.network)
 
 
-def begin_to_tell(
+def start_metrics(
     readiness: Readiness, services: Observed, connections: Connections, dispatcher: Dispatcher, times: RequestTimes
 ) -> Parts:
     """The broker serves: what metrics are read from, and from now on what keeps it from being ready."""

@@ -20,11 +20,12 @@ from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
+from oncelog.consumer.offset_reset import OffsetReset
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
-from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
+from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -35,7 +36,6 @@ from oncelog.metadata.list_offsets import (
 )
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
-from oncelog.opened import Opened
 from oncelog.tracing.wanted import wanted_spans
 from oncelog.typed_options import ConsumerOptions
 from oncelog_protocol.messages.fetch import IsolationLevel
@@ -60,7 +60,7 @@ ITERATION_WAIT_MS: Final = 60_000
 """How long one wait inside `async for` lasts; it only begins anew after that."""
 
 
-class Consumer(Opened):
+class Consumer(Lifecycle):
     """Reads its share of the topics that it subscribes to, or the partitions that it is assigned.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
@@ -115,7 +115,7 @@ class Consumer(Opened):
                 self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
             )
             self._metadata.listeners.append(self._group.metadata_changed)
-        self._starts = Starts(
+        self._starts = OffsetReset(
             self._positions,
             self._metadata,
             self.config,

@@ -243,7 +243,7 @@ class FetchedPartition:
         return None
 
     def _is_hidden(self, batch: RecordBatch) -> bool:
-        if self._aborted is not None and self._aborted.is_aborted(batch):
+        if self._aborted is not None and self._aborted.next_is_aborted(batch):
             return True
         return batch.is_control
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from oncelog.alarm import Alarm
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import HANGING_S, ConnectionPool
@@ -26,6 +25,7 @@ from oncelog.consumer.validation import EpochEnd
 from oncelog.consumer.validator import Validator
 from oncelog.errors import KafkaError, OffsetOutOfRange, StaleMetadata, error_for
 from oncelog.metadata.metadata import Metadata
+from oncelog.timer import Timer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
 
@@ -72,7 +72,7 @@ class Fetcher:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
         # A node with nothing to tell answers after this time; what comes much sooner would come again and again.
         self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
-        self._alarm = Alarm(self._retry)
+        self._alarm = Timer(self._retry)
         self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
         self._is_closed = False
 
@@ -89,7 +89,7 @@ class Fetcher:
             node_id = self._node_for(position)
             if node_id == NO_NODE:
                 self._metadata.request_refresh()
-            elif node_id not in self._busy and self._validator.may_read(position):
+            elif node_id not in self._busy and self._validator.ensure_valid(position):
                 by_node.setdefault(node_id, []).append(position)
         self._validator.ask()
         retry_at = self._positions.next_retry(now)

@@ -17,7 +17,7 @@ AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedT
 
 
 class AbortedTransactions:
-    """The aborted transactions of one Fetch answer for one partition. `is_aborted` takes its batches in order."""
+    """The aborted transactions of one Fetch answer for one partition. `next_is_aborted` takes its batches in order."""
 
     __slots__ = ("_aborting", "_upcoming")
 
@@ -25,7 +25,7 @@ class AbortedTransactions:
         self._upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborting: set[int] = set()
 
-    def is_aborted(self, batch: RecordBatch) -> bool:
+    def next_is_aborted(self, batch: RecordBatch) -> bool:
         """Whether the records of `batch` must not be seen. Raises CorruptBatch for a marker that cannot be read."""
         upcoming = self._upcoming
         while upcoming and upcoming[-1].first_offset <= batch.last_offset:

@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class Validator:
-    """`may_read` before each Fetch; `on_done` is called when positions that had to wait may have got further."""
+    """`ensure_valid` before each Fetch; `on_done` is called when positions that had to wait may have got further."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Validator:
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, list[PartitionPosition]] = {}
 
-    def may_read(self, position: PartitionPosition) -> bool:
+    def ensure_valid(self, position: PartitionPosition) -> bool:
         """Whether a Fetch may go on from its position. If not, `ask` sees to it that it may some time."""
         name, index = position.topic_partition
         cluster = self._metadata.cluster
@@ -105,7 +105,7 @@ class Validator:
         return False
 
     def ask(self) -> None:
-        """About the positions that `may_read` has held back."""
+        """About the positions that `ensure_valid` has held back."""
         waiting, self._waiting = self._waiting, {}
         for node_id, positions in waiting.items():
             task = self._asking[node_id] = self._loop.create_task(self._ask(node_id, positions))

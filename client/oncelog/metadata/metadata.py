@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, error_of, fault_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import ClientClosed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
 from oncelog.names import check_topic
+from oncelog.timer import Timer
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Metadata:
         self._asked: frozenset[str] = frozenset()
         self._errors: dict[str, KafkaError] = {}
         self._running: asyncio.Task[Cluster] | None = None
-        self._alarm = Alarm(self._alarm_rang)
+        self._alarm = Timer(self._alarm_rang)
         self._failures = 0
         self._in_a_row = 0
         self._last_s = float("-inf")

@@ -313,7 +313,7 @@ class Accumulator:
 
     def _settle(self, queue: PartitionQueue) -> None:
         """While something is on the wire, its answer may still tell where the sequences are."""
-        if self._session is None or queue.in_flight or not queue.sequences.is_troubled:
+        if self._session is None or queue.in_flight or not queue.sequences.needs_settling:
             return
         self._session.settle(queue.sequences)
         if queue.sequences.needs_restart:

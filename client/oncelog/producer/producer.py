@@ -25,8 +25,8 @@ from oncelog.errors import (
     StaleMetadata,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
+from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.metadata import Metadata
-from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, Waiter
@@ -72,7 +72,7 @@ class _Route:
         return self.queues[self.sticky.current]
 
 
-class Producer(Opened):
+class Producer(Lifecycle):
     """Sends records to topics.
 
         async with Producer("127.0.0.1:9092", acks="all", compression_type="lz4") as producer:

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import groupby
 from typing import Final, NoReturn
 
-from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, Broker
 from oncelog.config import ProducerConfig
@@ -38,6 +37,7 @@ from oncelog.producer.record_metadata import NO_OFFSET
 from oncelog.producer.session import ProducerSession, Verdict
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2
+from oncelog.timer import Timer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 
@@ -93,7 +93,7 @@ class Sender:
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._connect_errors: dict[int, str] = {}
         self._handle: asyncio.Handle | None = None
-        self._alarm = Alarm(self._run)
+        self._alarm = Timer(self._run)
         self._is_closed = False
 
     def wake(self) -> None:

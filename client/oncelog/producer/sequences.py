@@ -65,7 +65,7 @@ class PartitionSequences:
             self._number(batch)
 
     @property
-    def is_troubled(self) -> bool:
+    def needs_settling(self) -> bool:
         """Whether there is something to settle."""
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 

@@ -15,7 +15,7 @@ from tests.support.storage import FaultyDisk, make_batch, open_log
 
 from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import isr_keeper
-from oncelog_broker.replication.following import BeginAt, cut, position_of
+from oncelog_broker.replication.fetch_response import BeginAt, cut, position_of
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable

@@ -18,9 +18,9 @@ from oncelog_broker.metadata.embedded import EmbeddedStore
 from oncelog_broker.metadata.founding import FoundLogs, FoundTopic
 from oncelog_broker.metadata.payloads import BrokerRegistration, parse_config
 from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.replication import found_logs as module
-from oncelog_broker.replication.found_logs import KEEP_ALL, found_logs, found_topics
+from oncelog_broker.replication import startup_logs as module
 from oncelog_broker.replication.older_store import adopt_unknown
+from oncelog_broker.replication.startup_logs import KEEP_ALL, found_logs, found_topics
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 

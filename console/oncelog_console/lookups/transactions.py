@@ -12,8 +12,8 @@ from oncelog.clock import now_ms
 from oncelog.cluster import Topic
 from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import MAX_EXPLAINED, MAX_SEARCHED_PARTITIONS, MAX_TRANSACTIONS
-from oncelog_console.looks.brokers import all_topics
-from oncelog_console.looks.missing import Missing, had
+from oncelog_console.lookups.brokers import all_topics
+from oncelog_console.lookups.missing import Missing, had
 
 Positions = Callable[[TopicPartition], Mapping[str, int]]
 """Where groups are in a partition: group id -> committed offset."""
@@ -47,7 +47,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLook:
+class OpenTransactionView:
     """One open transaction over all partitions. `held` is what its coordinator knows, None if none does.
 
     `since_ms`: by its coordinator, else by its first record; None where nobody can tell. `lacks_markers`: where its
@@ -101,17 +101,17 @@ class OpenLook:
 
 
 @dataclass(slots=True)
-class TransactionsLook:
+class TransactionsView:
     """The open ones, the oldest first."""
 
     at_ms: int
-    transactions: list[OpenLook] = field(default_factory=list)
+    transactions: list[OpenTransactionView] = field(default_factory=list)
     missing: Missing = field(default_factory=dict)
 
 
-async def look(admin: Admin, positions: Positions) -> TransactionsLook:
+async def look(admin: Admin, positions: Positions) -> TransactionsView:
     """Raises KafkaError if the cluster cannot be reached."""
-    found = TransactionsLook(now_ms())
+    found = TransactionsView(now_ms())
     topics = await all_topics(admin)
     held = await _held(admin, found.missing)
     hanging = await _hanging(admin, topics, found.missing)
@@ -178,7 +178,7 @@ def combined(
     hanging: Iterable[HangingTransaction],
     explained: Mapping[TopicPartition, Explanation],
     positions: Positions,
-) -> list[OpenLook]:
+) -> list[OpenTransactionView]:
     """What the coordinators, the logs and the groups say, by transaction. Pure but for `positions`."""
     open_here: dict[tuple[int, int], dict[TopicPartition, tuple[OpenTransaction, Hang | None]]] = {}
     described: dict[tuple[int, int], DescribedTransaction | None] = {}
@@ -199,7 +199,7 @@ def combined(
             known = next((opened.held for opened, _ in here.values() if opened.held is not None), None)
         partitions = sorted({*here, *(known.partitions if known is not None and producer in described else ())})
         holds = tuple(_hold(where, here.get(where), explained.get(where), positions) for where in partitions)
-        looks.append(OpenLook(*producer, known, holds, _since(producer in described, known, holds)))
+        looks.append(OpenTransactionView(*producer, known, holds, _since(producer in described, known, holds)))
     return sorted(looks, key=_by_age)
 
 
@@ -238,5 +238,5 @@ def _since(is_open_there: bool, held: DescribedTransaction | None, holds: Iterab
     return min(known, default=None)
 
 
-def _by_age(look: OpenLook) -> tuple[bool, int, int]:
+def _by_age(look: OpenTransactionView) -> tuple[bool, int, int]:
     return look.hangs is None, look.since_ms or 0, look.producer_id

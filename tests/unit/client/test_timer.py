@@ -1,12 +1,12 @@
 import asyncio
 
-from oncelog.alarm import Alarm
+from oncelog.timer import Timer
 
 
 async def test_the_earliest_moment_counts_and_it_rings_once() -> None:
     rung: list[float] = []
     loop = asyncio.get_running_loop()
-    alarm = Alarm(lambda: rung.append(loop.time()))
+    alarm = Timer(lambda: rung.append(loop.time()))
     start = loop.time()
     for delay_s in (60.0, 0.01, 30.0):
         alarm.set(start + delay_s)
@@ -16,7 +16,7 @@ async def test_the_earliest_moment_counts_and_it_rings_once() -> None:
 
 async def test_a_moment_that_has_passed_rings_at_once_and_it_may_be_set_again() -> None:
     rung = asyncio.Event()
-    alarm = Alarm(rung.set)
+    alarm = Timer(rung.set)
     for _ in range(2):
         rung.clear()
         alarm.set(asyncio.get_running_loop().time() - 5.0)
@@ -26,7 +26,7 @@ async def test_a_moment_that_has_passed_rings_at_once_and_it_may_be_set_again() 
 
 async def test_cancelled_it_is_silent() -> None:
     rung: list[int] = []
-    alarm = Alarm(lambda: rung.append(1))
+    alarm = Timer(lambda: rung.append(1))
     alarm.set(asyncio.get_running_loop().time())
     alarm.cancel()
     alarm.cancel()

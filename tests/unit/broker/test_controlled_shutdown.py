@@ -8,7 +8,7 @@ from tests.support.virtual_time import run_virtually
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.peers import PeerUnavailable
-from oncelog_broker.upkeep.departure import Departure, Patience, is_worth_asking, leads_only
+from oncelog_broker.upkeep.controlled_shutdown import ControlledShutdown, Patience, is_worth_asking, leads_only
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownResponse
 
@@ -56,7 +56,7 @@ class Controller:
         async def prepare():
             loop = asyncio.get_running_loop()
             began = loop.time()
-            moved = await Departure(1, self.metadata, self.ask, Patience(3, BACKOFF)).prepare()
+            moved = await ControlledShutdown(1, self.metadata, self.ask, Patience(3, BACKOFF)).prepare()
             return moved, loop.time() - began
 
         return run_virtually(prepare())

@@ -38,7 +38,7 @@ class Patience(NamedTuple):
     backoff_seconds: float
 
 
-class Departure:
+class ControlledShutdown:
     """Of one broker."""
 
     def __init__(self, broker_id: int, metadata: MetadataCache, ask: Ask, patience: Patience) -> None:

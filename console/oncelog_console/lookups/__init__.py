@@ -3,7 +3,7 @@
 missing.py       what could not be had, and why
 brokers.py       brokers, what they lead and hold, their data directories
 topics.py        topics and one of them: partitions, settings, sizes
-fates.py         (pure) what has become of each batch: committed, aborted, open, held back
+batch_outcomes.py  (pure) what has become of each batch: committed, aborted, open, held back
 log_reading.py   a stretch of a partition, with the fate of each batch
 records.py       a page of records: from a position on, by key, committed only
 tailing.py       records as they come

@@ -13,8 +13,8 @@ from oncelog import TopicPartition
 from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
-from oncelog_console.looks.fates import JudgedBatch, judged_fresh, judged_stable
-from oncelog_console.looks.records import RecordLook, Wanted, decoded, records_of
+from oncelog_console.lookups.batch_outcomes import JudgedBatch, judged_fresh, judged_stable
+from oncelog_console.lookups.records import RecordView, Wanted, decoded, records_of
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 WAIT_MS: Final = 1_000
@@ -24,7 +24,7 @@ WAIT_MS: Final = 1_000
 class TailPart:
     """The newest records that came since the last part, and how many before them are left out."""
 
-    records: list[RecordLook]
+    records: list[RecordView]
     left_out: int
 
 
@@ -40,7 +40,7 @@ async def tail(admin: Admin, topic: str, partitions: list[int], wanted: Wanted) 
             offsets = await _moved_on(admin, error, offsets, level)
             yield TailPart([], 0)
             continue
-        records: list[RecordLook] = []
+        records: list[RecordView] = []
         left_out = 0
         for where, part in parts.items():
             judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
@@ -72,9 +72,9 @@ async def _moved_on(
 
 def _newest(
     partition: int, judged: list[JudgedBatch], from_offset: int, wanted: Wanted
-) -> tuple[deque[RecordLook], int]:
+) -> tuple[deque[RecordView], int]:
     """The last TAIL_RECORDS of those that are wanted, and how many these are."""
-    kept: deque[RecordLook] = deque(maxlen=TAIL_RECORDS)
+    kept: deque[RecordView] = deque(maxlen=TAIL_RECORDS)
     count = 0
     for each in judged:
         for record in records_of(partition, each, from_offset):
@@ -84,5 +84,5 @@ def _newest(
     return kept, count
 
 
-def _timestamp(record: RecordLook) -> int:
+def _timestamp(record: RecordView) -> int:
     return record.timestamp_ms

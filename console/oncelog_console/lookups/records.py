@@ -27,8 +27,8 @@ from oncelog_console.limits import (
     SCAN_SECONDS,
     VALUE_BYTES,
 )
-from oncelog_console.looks.fates import Fate, JudgedBatch
-from oncelog_console.looks.log_reading import Stretch, read_stretch
+from oncelog_console.lookups.batch_outcomes import JudgedBatch, Outcome
+from oncelog_console.lookups.log_reading import Stretch, read_stretch
 from oncelog_protocol.records.batch import CorruptBatch
 from oncelog_protocol.records.columns import Headers, read_columns
 
@@ -54,14 +54,14 @@ class Wanted:
     key: bytes | None = None
     limit: int = PAGE_RECORDS
 
-    def takes(self, record: RecordLook) -> bool:
+    def takes(self, record: RecordView) -> bool:
         if self.committed_only and not record.fate.is_readable:
             return False
         return self.key is None or (record.key == self.key and not record.fate.is_control)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordLook:
+class RecordView:
     """One record; a control record has no key and no value. `error`: why its batch cannot be read.
 
     `key_size` and `value_size`: of all of them, where only their beginnings are kept.
@@ -73,14 +73,14 @@ class RecordLook:
     key: bytes | None
     value: bytes | None
     headers: Headers
-    fate: Fate
+    fate: Outcome
     producer_id: int
     producer_epoch: int
     error: str | None = None
     key_size: int = 0
     value_size: int = 0
 
-    def for_a_table(self) -> RecordLook:
+    def for_a_table(self) -> RecordView:
         """What a row shows of it: a few kilobytes of a batch may be megabytes of a value, and a page has many."""
         key, value = self.key and self.key[:KEY_BYTES], self.value and self.value[:VALUE_BYTES]
         return replace(self, key=key, value=value, headers=())
@@ -91,7 +91,7 @@ class RecordPage:
     """`cursor`: partition -> where the next page begins. `looked_at`: records that were looked at to find these.
     `has_more`: there may be more, at the cursor."""
 
-    records: list[RecordLook] = field(default_factory=list)
+    records: list[RecordView] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
     bounds: dict[int, Bounds] = field(default_factory=dict)
     looked_at: int = 0
@@ -144,13 +144,13 @@ async def page(admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Want
     return made
 
 
-def _merged(pages: list[_PartitionPage], limit: int) -> list[RecordLook]:
+def _merged(pages: list[_PartitionPage], limit: int) -> list[RecordView]:
     """The first by their timestamps; those of one partition stay in their order."""
     merged = heapq.merge(*(_stamped(each.found, number) for number, each in enumerate(pages)))
     return [record for _, _, _, record in (entry for _, entry in zip(range(limit), merged, strict=False))]
 
 
-def _stamped(records: list[RecordLook], number: int) -> Iterator[tuple[int, int, int, RecordLook]]:
+def _stamped(records: list[RecordView], number: int) -> Iterator[tuple[int, int, int, RecordView]]:
     """Timestamps that never go back, so that a merge keeps the order of the log."""
     newest = 0
     for record in records:
@@ -158,7 +158,7 @@ def _stamped(records: list[RecordLook], number: int) -> Iterator[tuple[int, int,
         yield newest, number, record.offset, record
 
 
-def _next_offset(read: _PartitionPage, shown: list[RecordLook]) -> int:
+def _next_offset(read: _PartitionPage, shown: list[RecordView]) -> int:
     mine = [record.offset for record in shown if record.partition == read.partition.partition]
     if len(mine) == len(read.found):
         return read.position
@@ -188,7 +188,7 @@ class _PartitionPage:
         self.partition = partition
         self.start = start
         self.position = start
-        self.found: list[RecordLook] = []
+        self.found: list[RecordView] = []
         self.looked_at = 0
         self.is_done = False
         self._stable_end: int | None = None
@@ -232,13 +232,13 @@ class _PartitionPage:
         return self._wanted.committed_only and self._stable_end is not None and offset >= self._stable_end
 
 
-def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterator[RecordLook]:
+def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterator[RecordView]:
     """One for each record of a batch, one for a control batch, and one for a batch that cannot be read."""
     batch, fate = judged.batch, judged.fate
     producer = batch.producer_id, batch.producer_epoch
     if fate.is_control:
         offset = max(from_offset, batch.last_offset)
-        yield RecordLook(partition, offset, batch.max_timestamp, None, None, (), fate, *producer)
+        yield RecordView(partition, offset, batch.max_timestamp, None, None, (), fate, *producer)
         return
     try:
         if batch.records_count > MAX_BATCH_RECORDS:
@@ -252,17 +252,17 @@ def records_of(partition: int, judged: JudgedBatch, from_offset: int) -> Iterato
         for offset, timestamp, key, value, headers in zip(*fields, strict=True):
             if offset >= from_offset:
                 sizes = len(key or b""), len(value or b"")
-                yield RecordLook(partition, offset, timestamp, key, value, headers, fate, *producer, None, *sizes)
+                yield RecordView(partition, offset, timestamp, key, value, headers, fate, *producer, None, *sizes)
     if error is not None:
         why = f"this batch cannot be read: {error}"
-        yield RecordLook(partition, batch.last_offset, batch.max_timestamp, None, None, (), fate, *producer, why)
+        yield RecordView(partition, batch.last_offset, batch.max_timestamp, None, None, (), fate, *producer, why)
 
 
-async def record_at(admin: Admin, partition: TopicPartition, offset: int) -> RecordLook | None:
+async def record_at(admin: Admin, partition: TopicPartition, offset: int) -> RecordView | None:
     """The first record at `offset` or after it; None at the end. Raises OffsetOutOfRange and other KafkaErrors."""
     stretch = await read_stretch(admin, partition, offset, MIN_FETCH_BYTES)
 
-    def first() -> RecordLook | None:
+    def first() -> RecordView | None:
         found = (record for judged in stretch.batches for record in records_of(partition.partition, judged, offset))
         return next(found, None)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from oncelog import TopicPartition
 from oncelog.admin import Admin
 from oncelog.errors import KafkaError
-from oncelog_console.looks.fates import JudgedBatch, judged_stable, judged_unstable
+from oncelog_console.lookups.batch_outcomes import JudgedBatch, judged_stable, judged_unstable
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 

@@ -7,13 +7,13 @@ import asyncio
 from oncelog.cli.running import Failure
 
 
-class Arrangements:
+class StartupOptions:
     """Made before the broker's modules are imported: their fail points are marked then."""
 
     def __init__(self, *, stops_at_eof: bool, fail_control: str | None) -> None:
         """`fail_control`: where orders are taken, [HOST:]PORT. Raises Failure."""
         self._stops_at_eof = stops_at_eof
-        self._orders = None
+        self._control = None
         self.line: str | None = None
         """For standard output, once `begin` has returned: where the control is."""
         if fail_control is not None:
@@ -26,14 +26,14 @@ class Arrangements:
                 address = parse_address(fail_control)
             except ValueError as error:
                 raise Failure(f"cannot start: --fail-control: {error}") from None
-            self._orders = HttpControl(faults, address)
+            self._control = HttpControl(faults, address)
 
     def begin(self, stop: asyncio.Event) -> None:
         """In the loop that is to serve; `stop` is set at the end of standard input. Raises Failure."""
         loop = asyncio.get_running_loop()
-        if self._orders is not None:
+        if self._control is not None:
             try:
-                self.line = f"fail control at {self._orders.start(loop)}"
+                self.line = f"fail control at {self._control.start(loop)}"
             except OSError as error:
                 raise Failure(f"cannot start: --fail-control: {error}") from None
         if self._stops_at_eof:
@@ -47,5 +47,5 @@ class Arrangements:
 
     def end(self) -> None:
         """No more orders; who stands still goes on."""
-        if self._orders is not None:
-            self._orders.close()
+        if self._control is not None:
+            self._control.close()

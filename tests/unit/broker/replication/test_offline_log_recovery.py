@@ -17,9 +17,9 @@ from tests.support.storage import FaultyDisk, contents, make_batch
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, PartitionState, Topic
+from oncelog_broker.replication.offline_log_recovery import MAX_REST_SECONDS, OfflineLogRecovery
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.replication.returning_logs import MAX_REST_SECONDS, ReturningLogs
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -61,8 +61,10 @@ class Host:
         self.returning = self.made_returning()
         self.image = EMPTY
 
-    def made_returning(self) -> ReturningLogs:
-        return ReturningLogs(self.replicas, lambda keys: self.asked.append(list(keys)), host_of(self.clock, self.tasks))
+    def made_returning(self) -> OfflineLogRecovery:
+        return OfflineLogRecovery(
+            self.replicas, lambda keys: self.asked.append(list(keys)), host_of(self.clock, self.tasks)
+        )
 
     def open_logs(self) -> LogManager:
         return LogManager.open([self.directory], node_id=ME, cluster_id="c", disk=self.disk, clock=self.clock)

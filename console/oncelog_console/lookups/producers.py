@@ -11,9 +11,9 @@ from oncelog.admin.hanging import ProducerState
 from oncelog.cluster import Partition
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog_console.limits import PICTURE_BATCHES, PICTURE_BYTES, PICTURE_OFFSETS
-from oncelog_console.looks.fates import JudgedBatch
-from oncelog_console.looks.log_reading import read_stretch
-from oncelog_console.looks.missing import Missing, had
+from oncelog_console.lookups.batch_outcomes import JudgedBatch
+from oncelog_console.lookups.log_reading import read_stretch
+from oncelog_console.lookups.missing import Missing, had
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 STRETCH_BYTES: Final = 512 * 1024

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Opened(ABC):
+class Lifecycle(ABC):
     """`start` when the block is entered, `close` when it is left, however that is."""
 
     @abstractmethod

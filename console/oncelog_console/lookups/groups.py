@@ -35,7 +35,7 @@ class PositionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLook:
+class GroupView:
     group: DescribedGroup
     rows: list[PositionRow]
 
@@ -49,7 +49,7 @@ class GroupLook:
         return not self.group.members and self.group.state in RESETTABLE
 
 
-async def look(admin: Admin, group_id: str) -> GroupLook:
+async def look(admin: Admin, group_id: str) -> GroupView:
     """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await offsets_of(admin, group_id)
@@ -62,7 +62,7 @@ async def look(admin: Admin, group_id: str) -> GroupLook:
         PositionRow(where, committed.get(where), *bounds.get(where, (None, None)), readers.get(where))
         for where in partitions
     ]
-    return GroupLook(group, rows)
+    return GroupView(group, rows)
 
 
 async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from oncelog import TopicPartition
 from oncelog.admin import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Admin, ConfigEntry, ConfigResource, LogDirectory
 from oncelog.cluster import NO_NODE, Partition, Topic
-from oncelog_console.looks.brokers import Directories, all_topics, log_dirs
-from oncelog_console.looks.missing import Missing, had
+from oncelog_console.lookups.brokers import Directories, all_topics, log_dirs
+from oncelog_console.lookups.missing import Missing, had
 from oncelog_protocol.messages.fetch import IsolationLevel
 
 
@@ -25,7 +25,7 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLook:
+class PartitionView:
     """`lags`: by broker, of replicas that are behind. Offsets are None while there is no leader."""
 
     known: Partition
@@ -41,9 +41,9 @@ class PartitionLook:
 
 
 @dataclass(slots=True)
-class TopicLook:
+class TopicView:
     topic: Topic
-    partitions: list[PartitionLook]
+    partitions: list[PartitionView]
     configs: list[ConfigEntry]
     missing: Missing = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ async def rows(admin: Admin) -> tuple[list[TopicRow], Missing]:
     ], missing
 
 
-async def look(admin: Admin, name: str) -> TopicLook:
+async def look(admin: Admin, name: str) -> TopicView:
     """Raises StaleMetadata for a topic that does not exist, other KafkaErrors."""
     missing: Missing = {}
     topic = (await admin.describe_topics([name]))[name]
@@ -77,7 +77,7 @@ async def look(admin: Admin, name: str) -> TopicLook:
     resource = ConfigResource.topic(name)
     configs = await had(missing, "settings", admin.describe_configs([resource], include_documentation=True), {})
     partitions = [
-        PartitionLook(
+        PartitionView(
             known,
             first.get(index),
             stable.get(index),
@@ -88,7 +88,7 @@ async def look(admin: Admin, name: str) -> TopicLook:
         for index, known in sorted(topic.partitions.items())
     ]
     entries = sorted(configs.get(resource, {}).values(), key=lambda entry: (entry.is_default, entry.name))
-    return TopicLook(topic, partitions, entries, missing)
+    return TopicView(topic, partitions, entries, missing)
 
 
 Offsets = dict[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog_console.rendering import age, environment
-from oncelog_console.shown import MAX_JSON_DEPTH, byte_count, bytes_shown, finalized, number, short, visible
+from oncelog_console.visible_text import MAX_JSON_DEPTH, byte_count, bytes_shown, finalized, number, short, visible
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ Sought = dict[TopicPartition, tuple[PartitionPosition, int]]
 """What a look-up is for: each position, and its `seeks` when the look-up began."""
 
 
-class Starts:
+class OffsetReset:
     """Looks up the positions of all partitions that have none. `committed` is None without a group.
 
     What cannot be found is an error of the partition, for poll to raise; what may be found later is looked up again,

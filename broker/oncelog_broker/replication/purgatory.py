@@ -27,7 +27,7 @@ from oncelog_protocol.errors import ErrorCode
 APPENDS_BEFORE_LOOK: Final = 1024
 """With so many waiting appends we look for those that nobody waits for any more: their deadline was earlier."""
 WOKEN_PER_TURN: Final = 32
-"""Waiting fetches, or appends, that one event answers in one turn of the loop."""
+"""Purgatory fetches, or appends, that one event answers in one turn of the loop."""
 NEWS_SECONDS: Final = 0.01
 """How long a follower that is to know of a higher high watermark, or of a new partition, waits for records to come with
 it: with one answer for each, a sparse producer would cost two."""
@@ -35,14 +35,14 @@ NEWS_SECONDS_PER_PARTITION: Final = 0.001
 """How much later the next one can be told, for each partition that is read for it: some fifty times what that costs."""
 
 
-class Waiting:
+class Purgatory:
     """All who wait at one partition. `ErrorCode` answers: NONE, or what has become of the append."""
 
     __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
 
     def __init__(self) -> None:
-        self.fetches: set[WaitingFetch] = set()
-        self.replica_fetches: set[WaitingFetch] = set()
+        self.fetches: set[DelayedFetch] = set()
+        self.replica_fetches: set[DelayedFetch] = set()
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """A heap of (next offset, number, whether too few replicas end it, answer)."""
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
@@ -131,7 +131,7 @@ def _end_all(answers: Iterable[asyncio.Future[ErrorCode]], code: ErrorCode) -> N
     _in_turns(iter([partial(_end, answer, code) for answer in answers]))
 
 
-def _finish_all(fetches: Iterable[WaitingFetch]) -> None:
+def _finish_all(fetches: Iterable[DelayedFetch]) -> None:
     _in_turns(iter([fetch.finish for fetch in fetches]))
 
 
@@ -169,10 +169,10 @@ class NewsPace:
 class Readable(Protocol):
     """A partition, as far as those who wait for its records need it."""
 
-    waiting: Waiting
+    purgatory: Purgatory
 
 
-class WaitingFetch:
+class DelayedFetch:
     """One fetch that waits at its partitions for `missing_bytes` more, at least 1. `enough` comes once: when they are
     there, when a partition is led no more, or with `finish`."""
 
@@ -184,7 +184,7 @@ class WaitingFetch:
         missing_bytes: int,
         *,
         read_committed: bool = False,
-        hurry: Callable[[WaitingFetch], None] | None = None,
+        hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
         """`hurry` is a replica's: called once, when the fetch should not wait to the end of its time for the bytes."""
         self.read_committed = read_committed
@@ -194,7 +194,7 @@ class WaitingFetch:
         self._hurry = hurry
         self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for partition in partitions:
-            (partition.waiting.fetches if hurry is None else partition.waiting.replica_fetches).add(self)
+            (partition.purgatory.fetches if hurry is None else partition.purgatory.replica_fetches).add(self)
         self.enough.add_done_callback(self._leave)
 
     def on_readable(self, new_bytes: int) -> bool:
@@ -217,9 +217,9 @@ class WaitingFetch:
 
     def _leave(self, _: asyncio.Future[None]) -> None:
         for partition in self._partitions:
-            partition.waiting.fetches.discard(self)
-            partition.waiting.replica_fetches.discard(self)
+            partition.purgatory.fetches.discard(self)
+            partition.purgatory.replica_fetches.discard(self)
 
 
-def _has_hurried(_: WaitingFetch) -> None:
+def _has_hurried(_: DelayedFetch) -> None:
     """Once is enough."""

@@ -20,11 +20,11 @@ ACTIONS: Final = (CRASH, DROP, DELAY, REFUSE)
 FIELDS: Final = frozenset({"point", "after", "times", *ACTIONS, *FILTERS})
 
 
-class BadOrder(Exception):
+class BadCommand(Exception):
     """It cannot be done; the message says what can."""
 
 
-class Order(NamedTuple):
+class Command(NamedTuple):
     point: str
     action: Action
     is_after: bool
@@ -32,28 +32,28 @@ class Order(NamedTuple):
     filters: dict[str, str]
 
 
-def order_of(fields: Any) -> Order:
-    """Raises BadOrder."""
+def command_of(fields: Any) -> Command:
+    """Raises BadCommand."""
     if not isinstance(fields, dict):
-        raise BadOrder("an object is expected")
+        raise BadCommand("an object is expected")
     if unknown := fields.keys() - FIELDS:
-        raise BadOrder(f"unknown: {_names(unknown)}; there are {_names(FIELDS)}")
+        raise BadCommand(f"unknown: {_names(unknown)}; there are {_names(FIELDS)}")
     point = _point(fields.get("point"))
     asked = [name for name in ACTIONS if fields.get(name) not in (None, False)]
     if len(asked) != 1:
-        raise BadOrder(f"one of {', '.join(point.actions)} is expected, and there are {len(asked)}")
+        raise BadCommand(f"one of {', '.join(point.actions)} is expected, and there are {len(asked)}")
     if asked[0] not in point.actions:
-        raise BadOrder(f"{point.name} cannot {asked[0]}, only {', '.join(point.actions)}")
+        raise BadCommand(f"{point.name} cannot {asked[0]}, only {', '.join(point.actions)}")
     action = _action(asked[0], fields[asked[0]])
     is_after = fields.get("after", False)
     if not isinstance(is_after, bool):
-        raise BadOrder("after is true or false")
+        raise BadCommand("after is true or false")
     if is_after and not (point.has_after and asked[0] in (CRASH, DELAY)):
-        raise BadOrder(f"{point.name} cannot {asked[0]} after it")
+        raise BadCommand(f"{point.name} cannot {asked[0]} after it")
     times = fields.get("times", 1)
     if times is not None and (not _is_int(times) or not 1 <= times <= MAX_TIMES):
-        raise BadOrder(f"times is a number from 1 to {MAX_TIMES}, or null: until it is taken back")
-    return Order(point.name, action, is_after, times, _filters(point, fields))
+        raise BadCommand(f"times is a number from 1 to {MAX_TIMES}, or null: until it is taken back")
+    return Command(point.name, action, is_after, times, _filters(point, fields))
 
 
 def _point(name: Any) -> Point:
@@ -61,23 +61,23 @@ def _point(name: Any) -> Point:
     if point is None:
         near = get_close_matches(name[:100], CATALOGUE, 3) if isinstance(name, str) else []
         hint = f"; perhaps {' or '.join(near)}" if near else ""
-        raise BadOrder(f"there is no point {str(name)[:100]!r}{hint} (GET /points lists them)")
+        raise BadCommand(f"there is no point {str(name)[:100]!r}{hint} (GET /points lists them)")
     return point
 
 
 def _action(name: str, value: Any) -> Action:
     if name == DELAY:
         if not _is_int(value) or not 0 < value <= MAX_DELAY_MS:
-            raise BadOrder(f"delay is milliseconds, from 1 to {MAX_DELAY_MS}")
+            raise BadCommand(f"delay is milliseconds, from 1 to {MAX_DELAY_MS}")
         return Action(Kind.DELAY, delay_ms=value)
     if name == REFUSE:
         if not isinstance(value, str) or value not in ErrorCode.__members__ or ErrorCode[value] is ErrorCode.NONE:
-            raise BadOrder(
+            raise BadCommand(
                 f"refuse is the name of an error of Kafka's, such as NOT_COORDINATOR, not {str(value)[:100]!r}"
             )
         return Action(Kind.REFUSE, error=value)
     if value is not True:
-        raise BadOrder(f"{name} is true")
+        raise BadCommand(f"{name} is true")
     return Action(Kind(name))
 
 
@@ -85,10 +85,10 @@ def _filters(point: Point, fields: dict[str, Any]) -> dict[str, str]:
     filters = {name: fields[name] for name in FILTERS if fields.get(name) is not None}
     for name, value in filters.items():
         if not isinstance(value, str):
-            raise BadOrder(f"{name} is a name")
+            raise BadCommand(f"{name} is a name")
         if name not in point.filters:
             known = f"only {', '.join(point.filters)}" if point.filters else "nothing"
-            raise BadOrder(f"{point.name} knows no {name}, {known}")
+            raise BadCommand(f"{point.name} knows no {name}, {known}")
     return filters
 
 

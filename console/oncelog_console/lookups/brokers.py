@@ -8,7 +8,7 @@ from oncelog.admin import Admin, LogDirectory
 from oncelog.cli.top_look import BrokerRow, PartitionRow, broker_rows
 from oncelog.cluster import NO_NODE, Topic
 from oncelog.errors import KafkaError, PartialFailure, StaleMetadata
-from oncelog_console.looks.missing import Missing
+from oncelog_console.lookups.missing import Missing
 
 Directories = dict[int, dict[str, LogDirectory | KafkaError]]
 
@@ -24,7 +24,7 @@ class LaggingReplica:
 
 
 @dataclass(slots=True)
-class BrokersLook:
+class BrokersView:
     cluster_id: str | None
     controller_id: int
     brokers: list[BrokerRow]
@@ -40,13 +40,13 @@ class BrokersLook:
         return sum(row.leader == NO_NODE for row in self.out_of_sync)
 
 
-async def look(admin: Admin) -> BrokersLook:
+async def look(admin: Admin) -> BrokersView:
     """Raises KafkaError if the cluster cannot be reached."""
     missing: Missing = {}
     cluster = await admin.describe_cluster()
     topics = await all_topics(admin)
     directories = await log_dirs(admin, missing)
-    return BrokersLook(
+    return BrokersView(
         cluster.cluster_id,
         cluster.controller_id,
         broker_rows(cluster, topics.values()),

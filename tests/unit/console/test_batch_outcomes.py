@@ -6,8 +6,8 @@ from tests.support.storage import make_batch
 
 from oncelog.admin import LogPart
 from oncelog_console.limits import MAX_BATCH_RECORDS
-from oncelog_console.looks.fates import Fate, judged_fresh, judged_stable, judged_unstable
-from oncelog_console.looks.records import records_of
+from oncelog_console.lookups.batch_outcomes import Outcome, judged_fresh, judged_stable, judged_unstable
+from oncelog_console.lookups.records import records_of
 from oncelog_protocol.messages.fetch import FetchResponse
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -45,22 +45,22 @@ def test_below_the_last_stable_offset_all_is_decided() -> None:
         )
     )
     assert [each.fate for each in judged] == [
-        Fate.PLAIN,
-        Fate.ABORTED,
-        Fate.COMMITTED,
-        Fate.ABORT,
-        Fate.COMMIT,
-        Fate.COMMITTED,
+        Outcome.PLAIN,
+        Outcome.ABORTED,
+        Outcome.COMMITTED,
+        Outcome.ABORT,
+        Outcome.COMMIT,
+        Outcome.COMMITTED,
     ]
 
 
 def test_above_it_a_batch_is_open_or_stands_behind_one() -> None:
     judged = judged_unstable([batch(10, 7), batch(11), batch(12, 8), marker(13, 8, ControlType.COMMIT)], {7: 10, 8: 20})
-    assert [each.fate for each in judged] == [Fate.OPEN, Fate.HELD_BACK, Fate.HELD_BACK, Fate.COMMIT]
+    assert [each.fate for each in judged] == [Outcome.OPEN, Outcome.HELD_BACK, Outcome.HELD_BACK, Outcome.COMMIT]
 
 
 def test_what_comes_now_is_not_decided_yet() -> None:
-    assert [each.fate for each in judged_fresh([batch(0), batch(1, 7)])] == [Fate.PLAIN, Fate.TRANSACTIONAL]
+    assert [each.fate for each in judged_fresh([batch(0), batch(1, 7)])] == [Outcome.PLAIN, Outcome.TRANSACTIONAL]
 
 
 def test_a_batch_that_cannot_be_read_is_one_line_that_says_so() -> None:

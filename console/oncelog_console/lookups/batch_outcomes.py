@@ -16,7 +16,7 @@ from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.control import read_marker
 
 
-class Fate(Enum):
+class Outcome(Enum):
     """The value is what people read."""
 
     PLAIN = "no transaction"
@@ -32,12 +32,12 @@ class Fate(Enum):
 
     @property
     def is_control(self) -> bool:
-        return self in (Fate.COMMIT, Fate.ABORT, Fate.CONTROL)
+        return self in (Outcome.COMMIT, Outcome.ABORT, Outcome.CONTROL)
 
     @property
     def is_readable(self) -> bool:
         """Whether readers of committed records see it."""
-        return self in (Fate.PLAIN, Fate.COMMITTED)
+        return self in (Outcome.PLAIN, Outcome.COMMITTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class JudgedBatch:
     """A batch, and what has become of it."""
 
     batch: RecordBatch
-    fate: Fate
+    fate: Outcome
 
 
 def judged_stable(part: LogPart) -> list[JudgedBatch]:
@@ -54,16 +54,16 @@ def judged_stable(part: LogPart) -> list[JudgedBatch]:
     return [JudgedBatch(batch, _stable_fate(batch, aborted)) for batch in part.batches]
 
 
-def _stable_fate(batch: RecordBatch, aborted: AbortedTransactions) -> Fate:
+def _stable_fate(batch: RecordBatch, aborted: AbortedTransactions) -> Outcome:
     try:
-        is_aborted = aborted.is_aborted(batch)
+        next_is_aborted = aborted.next_is_aborted(batch)
     except CorruptBatch:
-        is_aborted = False
+        next_is_aborted = False
     if batch.is_control:
         return control_fate(batch)
-    if is_aborted:
-        return Fate.ABORTED
-    return Fate.COMMITTED if batch.is_transactional else Fate.PLAIN
+    if next_is_aborted:
+        return Outcome.ABORTED
+    return Outcome.COMMITTED if batch.is_transactional else Outcome.PLAIN
 
 
 def judged_unstable(batches: Iterable[RecordBatch], open_from: Mapping[int, int]) -> list[JudgedBatch]:
@@ -71,13 +71,13 @@ def judged_unstable(batches: Iterable[RecordBatch], open_from: Mapping[int, int]
     return [JudgedBatch(batch, _unstable_fate(batch, open_from)) for batch in batches]
 
 
-def _unstable_fate(batch: RecordBatch, open_from: Mapping[int, int]) -> Fate:
+def _unstable_fate(batch: RecordBatch, open_from: Mapping[int, int]) -> Outcome:
     if batch.is_control:
         return control_fate(batch)
     start = open_from.get(batch.producer_id)
     if batch.is_transactional and start is not None and batch.last_offset >= start:
-        return Fate.OPEN
-    return Fate.HELD_BACK
+        return Outcome.OPEN
+    return Outcome.HELD_BACK
 
 
 def judged_fresh(batches: Iterable[RecordBatch]) -> list[JudgedBatch]:
@@ -85,17 +85,17 @@ def judged_fresh(batches: Iterable[RecordBatch]) -> list[JudgedBatch]:
     return [JudgedBatch(batch, _fresh_fate(batch)) for batch in batches]
 
 
-def _fresh_fate(batch: RecordBatch) -> Fate:
+def _fresh_fate(batch: RecordBatch) -> Outcome:
     if batch.is_control:
         return control_fate(batch)
-    return Fate.TRANSACTIONAL if batch.is_transactional else Fate.PLAIN
+    return Outcome.TRANSACTIONAL if batch.is_transactional else Outcome.PLAIN
 
 
-def control_fate(batch: RecordBatch) -> Fate:
+def control_fate(batch: RecordBatch) -> Outcome:
     try:
         marker = read_marker(batch)
     except CorruptBatch:
         marker = None
     if marker is None:
-        return Fate.CONTROL
-    return Fate.COMMIT if marker.is_commit else Fate.ABORT
+        return Outcome.CONTROL
+    return Outcome.COMMIT if marker.is_commit else Outcome.ABORT

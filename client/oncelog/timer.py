@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Alarm:
+class Timer:
     """Calls `ring` once, at the earliest of the moments it was set to since it rang last.
 
     The moment is kept here, since uvloop's handles for moments that have come do not tell theirs.

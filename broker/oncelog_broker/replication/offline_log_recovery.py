@@ -33,7 +33,7 @@ LOGS_PER_LOOK: Final = 100
 """How many logs one look tries to open."""
 
 
-class ReturningLogs:
+class OfflineLogRecovery:
     """Opens the offline logs of one broker again."""
 
     def __init__(

@@ -14,7 +14,7 @@ from tests.support.hosts import host_of
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.replication import hosted_logs
+from oncelog_broker.replication import log_opener
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
@@ -126,7 +126,7 @@ async def test_e48_a_deletion_that_failed_is_tried_again_by_itself(
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(hosted_logs, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(log_opener, "RETRY_SECONDS", 0.001)
     first = EMPTY.with_topic(topic("orders", 1))
     replicas.on_image(EMPTY, first)
     await replicas.until_opened()

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.replication.waiting import (
+from oncelog_broker.replication.purgatory import (
     APPENDS_BEFORE_LOOK,
     NEWS_SECONDS,
     NEWS_SECONDS_PER_PARTITION,
     WOKEN_PER_TURN,
+    DelayedFetch,
     NewsPace,
-    Waiting,
-    WaitingFetch,
+    Purgatory,
     no_longer_than,
 )
 from oncelog_protocol.errors import ErrorCode
 
 
-def fetch_of(missing_bytes: int) -> tuple[WaitingFetch, list[Any]]:
-    partitions: list[Any] = [SimpleNamespace(waiting=Waiting()), SimpleNamespace(waiting=Waiting())]
-    return WaitingFetch(partitions, missing_bytes), partitions
+def fetch_of(missing_bytes: int) -> tuple[DelayedFetch, list[Any]]:
+    partitions: list[Any] = [SimpleNamespace(purgatory=Purgatory()), SimpleNamespace(purgatory=Purgatory())]
+    return DelayedFetch(partitions, missing_bytes), partitions
 
 
 class Timers:
@@ -42,38 +42,38 @@ class Timers:
 
 async def test_a_fetch_has_enough_once_the_bytes_can_be_read() -> None:
     fetch, partitions = fetch_of(100)
-    partitions[0].waiting.on_readable(60, 0)
+    partitions[0].purgatory.on_readable(60, 0)
     assert not fetch.enough.done()
-    assert all(fetch in partition.waiting.fetches for partition in partitions)
-    partitions[1].waiting.on_readable(40, 0)
-    partitions[1].waiting.on_readable(40, 0)
+    assert all(fetch in partition.purgatory.fetches for partition in partitions)
+    partitions[1].purgatory.on_readable(40, 0)
+    partitions[1].purgatory.on_readable(40, 0)
     assert fetch.enough.done()
 
 
 EVENTS: list[Any] = [
-    lambda waiting: waiting.on_readable(1, 1),
-    lambda waiting: waiting.on_appended(1),
-    lambda waiting: waiting.on_high_watermark(1),
-    lambda waiting: waiting.on_too_few_replicas(),
-    lambda waiting: waiting.on_resigned(),
+    lambda purgatory: purgatory.on_readable(1, 1),
+    lambda purgatory: purgatory.on_appended(1),
+    lambda purgatory: purgatory.on_high_watermark(1),
+    lambda purgatory: purgatory.on_too_few_replicas(),
+    lambda purgatory: purgatory.on_resigned(),
 ]
 
 
 @pytest.mark.parametrize("event", EVENTS)
 async def test_s87_one_event_answers_some_in_each_turn(event: Any) -> None:
     """A thousand consumers wait at one partition, and a record comes."""
-    partition: Any = SimpleNamespace(waiting=Waiting())
+    partition: Any = SimpleNamespace(purgatory=Purgatory())
     many = 3 * WOKEN_PER_TURN + 1
-    fetches = [WaitingFetch([partition], 1).enough for _ in range(many)]
-    followers = [WaitingFetch([partition], 1, hurry=lambda _: None).enough for _ in range(many)]
-    appends = [partition.waiting.for_offset(1, needs_replicas=True) for _ in range(many)]
+    fetches = [DelayedFetch([partition], 1).enough for _ in range(many)]
+    followers = [DelayedFetch([partition], 1, hurry=lambda _: None).enough for _ in range(many)]
+    appends = [partition.purgatory.for_offset(1, needs_replicas=True) for _ in range(many)]
 
     def answered() -> int:
         return sum(answer.done() for answer in (*fetches, *followers, *appends))
 
-    event(partition.waiting)
+    event(partition.purgatory)
     counts = [0, answered()]
-    event(partition.waiting)  # answers nobody twice
+    event(partition.purgatory)  # answers nobody twice
     while counts[-1] > counts[-2]:
         await asyncio.sleep(0)
         counts.append(answered())
@@ -86,59 +86,59 @@ async def test_a_fetch_lets_go_of_its_partitions_however_it_ends() -> None:
         fetch, partitions = fetch_of(100)
         end(fetch)
         await asyncio.sleep(0)
-        assert not any(partition.waiting.fetches for partition in partitions)
+        assert not any(partition.purgatory.fetches for partition in partitions)
 
 
 async def test_a_late_deadline_does_nothing() -> None:
     fetch, partitions = fetch_of(1)
-    partitions[0].waiting.on_readable(1, 0)
+    partitions[0].purgatory.on_readable(1, 0)
     fetch.finish()
     assert fetch.enough.done()
 
 
 async def test_appends_are_answered_as_the_high_watermark_passes_them_in_whatever_order_they_came() -> None:
-    waiting = Waiting()
-    answers = {offset: waiting.for_offset(offset, needs_replicas=True) for offset in (5, 3, 9, 4)}
-    waiting.on_high_watermark(4)
+    purgatory = Purgatory()
+    answers = {offset: purgatory.for_offset(offset, needs_replicas=True) for offset in (5, 3, 9, 4)}
+    purgatory.on_high_watermark(4)
     assert {offset for offset, answer in answers.items() if answer.done()} == {3, 4}
-    waiting.on_high_watermark(9)
+    purgatory.on_high_watermark(9)
     assert {answer.result() for answer in answers.values()} == {ErrorCode.NONE}
 
 
 async def test_too_few_replicas_end_those_who_need_them_and_resigning_ends_the_others() -> None:
-    waiting = Waiting()
-    producer = waiting.for_offset(1, needs_replicas=True)
-    coordinator = waiting.for_offset(1, needs_replicas=False)
-    waiting.on_too_few_replicas()
+    purgatory = Purgatory()
+    producer = purgatory.for_offset(1, needs_replicas=True)
+    coordinator = purgatory.for_offset(1, needs_replicas=False)
+    purgatory.on_too_few_replicas()
     assert producer.result() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert not coordinator.done()
-    waiting.on_resigned()
+    purgatory.on_resigned()
     assert coordinator.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert not waiting.appends
+    assert not purgatory.appends
 
 
 async def test_an_answer_that_is_there_needs_no_deadline_and_one_that_is_late_is_harmless() -> None:
     timers: Any = Timers()
     assert no_longer_than(1.0, ErrorCode.NONE, timers) is ErrorCode.NONE
     assert timers.set == []
-    waiting = Waiting()
-    first, second = (waiting.for_offset(1, needs_replicas=True) for _ in range(2))
+    purgatory = Purgatory()
+    first, second = (purgatory.for_offset(1, needs_replicas=True) for _ in range(2))
     for answer in (first, second):
         no_longer_than(1.0, answer, timers)
     timers.set[0][1]()
-    waiting.on_high_watermark(1)
+    purgatory.on_high_watermark(1)
     timers.set[1][1]()
     assert first.result() is ErrorCode.REQUEST_TIMED_OUT
     assert second.result() is ErrorCode.NONE
 
 
 async def test_appends_that_nobody_waits_for_any_more_are_forgotten() -> None:
-    waiting = Waiting()
-    kept = waiting.for_offset(7, needs_replicas=True)
+    purgatory = Purgatory()
+    kept = purgatory.for_offset(7, needs_replicas=True)
     for _ in range(3 * APPENDS_BEFORE_LOOK):
-        waiting.for_offset(8, needs_replicas=True).cancel()
-    assert len(waiting.appends) <= APPENDS_BEFORE_LOOK + 1
-    waiting.on_high_watermark(7)
+        purgatory.for_offset(8, needs_replicas=True).cancel()
+    assert len(purgatory.appends) <= APPENDS_BEFORE_LOOK + 1
+    purgatory.on_high_watermark(7)
     assert kept.result() is ErrorCode.NONE
 
 

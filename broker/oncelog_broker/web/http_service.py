@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog_broker.web.http_listener import HttpListener
 
 
-class Telling:
+class HttpService:
     """Of one broker."""
 
     def __init__(self) -> None:
@@ -35,21 +35,21 @@ class Telling:
         self.times = RequestTimes()
         self.listener = await serve_http(address, node_id, self._readiness, lambda: self._parts, host)
 
-    def does(self, what: str) -> None:
-        """What the broker does instead of serving."""
+    def report_doing(self, what: str) -> None:
+        """What the broker report_doing instead of serving."""
         self._readiness.doing = what
 
     def begin(self, services: Observed, connections: Connections, dispatcher: Dispatcher) -> None:
         """The broker serves: it is ready, unless something of what it has is not."""
         if self.times is not None:
-            from oncelog_broker.web.serving import begin_to_tell
+            from oncelog_broker.web.serving import start_metrics
 
-            self._parts = begin_to_tell(self._readiness, services, connections, dispatcher, self.times)
+            self._parts = start_metrics(self._readiness, services, connections, dispatcher, self.times)
         self._readiness.doing = None
 
     def stop(self) -> None:
         """Stop serving metrics, as the broker stops; health is still served."""
-        self.does("the broker stops")
+        self.report_doing("the broker stops")
         parts, self._parts = self._parts, None
         if parts is not None:
             parts.loop.stop()

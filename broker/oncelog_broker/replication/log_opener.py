@@ -66,7 +66,7 @@ class _Lane:
         return taken
 
 
-class HostedLogs:
+class LogOpener:
     """Makes and deletes logs for `Replicas`. To be used on the event loop."""
 
     def __init__(
