@@ -1,7 +1,7 @@
-"""What a follower does with the leader's answer to its fetch, for one partition. No I/O but that of the log.
+"""How a follower applies the leader's Fetch response to one partition. No I/O but the log's.
 
-An answer counts only if the replica still is where it was when it asked: in that leader epoch, with that end of its
-log. Whatever came in between (another leader, a truncation) makes it worthless, however it was delayed.
+A response counts only if the replica is still where it was when it sent the fetch: same leader epoch, same log end
+offset. After another election or a truncation, a response to the earlier fetch is ignored, however late it comes.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from oncelog_protocol.messages.fetch import FetchResponse
 PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData
 
 
-class CutAt(NamedTuple):
-    """Give up what lies behind this offset: the leader does not have it."""
+class TruncateTo(NamedTuple):
+    """Truncate the log to `offset`: the leader does not have the records from there on."""
 
     offset: int
 
 
-class BeginAt(NamedTuple):
-    """Give up everything, and go on from here: what lies before is no longer at the leader."""
+class RestartAt(NamedTuple):
+    """Delete the whole log and restart at `offset`: the leader has deleted all earlier records."""
 
     offset: int
 
 
 def position_of(replica: Replica) -> FetchPosition:
-    """What the replica says when it asks for more."""
+    """The fields of the replica's next fetch."""
     log = replica.log
     return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.noted_start_offset)
 
 
 def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
-    """Whether an answer to that question is one to what the replica would ask now."""
+    """Whether a response to a fetch at `asked` still fits the replica."""
     here = position_of(replica)
     return (
         not replica.leads
@@ -47,21 +47,22 @@ def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
     )
 
 
-def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> CutAt | BeginAt | None:
-    """Take the leader's answer, to what the replica `is_still_at`; what is to be done about its log first, which waits
-    for the disk.
+def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> TruncateTo | RestartAt | None:
+    """Append the records of a response to a replica that `is_still_at` its position. Returns the truncation to do
+    first, if any, which waits for the disk.
 
-    Raises KafkaError: the leader's, OFFSET_OUT_OF_RANGE included where the leader has not said enough to go on; or what
-    Replica.append_as_follower raises.
+    Raises KafkaError: the leader's error, including an OFFSET_OUT_OF_RANGE that names no log start to restart at; or an
+    error of Replica.append_as_follower.
     """
     log = replica.log
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and log.log_end_offset < answer.log_start_offset:
-        return BeginAt(answer.log_start_offset)
+        return RestartAt(answer.log_start_offset)
     if answer.error_code:
         raise KafkaError(ErrorCode.of(answer.error_code))
     diverging = answer.diverging_epoch
     if diverging is not None:
-        return CutAt(truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset))
+        end = truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset)
+        return TruncateTo(end)
     replica.append_as_follower(
         memoryview(answer.records or b""),
         leader_epoch=asked.leader_epoch,
@@ -71,9 +72,9 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Cut
     return None
 
 
-def cut(replica: Replica, wanted: CutAt | BeginAt) -> None:
-    """Change the log so; it waits for the disk. Raises KAFKA_STORAGE_ERROR."""
-    if isinstance(wanted, CutAt):
+def cut(replica: Replica, wanted: TruncateTo | RestartAt) -> None:
+    """Truncate or restart the log; waits for the disk. Raises KAFKA_STORAGE_ERROR."""
+    if isinstance(wanted, TruncateTo):
         replica.log.truncate_to(wanted.offset)
     else:
         replica.log.truncate_fully_and_start_at(wanted.offset)

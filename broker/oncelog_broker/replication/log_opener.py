@@ -1,11 +1,10 @@
-"""The logs that come to a broker and leave it, a few at a time, for each data directory in the order of the requests.
+"""Opens, creates and deletes partition logs in worker threads, in request order per data directory.
 
-Making a log or moving it away waits for the disk several times. So a worker thread does it, one for each data
-directory, and who asked is told on the event loop, between requests. A disk that hangs holds up the logs of its own
-directory alone. A topic that is deleted and made again waits for its turn like any other: both are done in that order,
-whatever directory the new log is made in.
+Creating a log or renaming its directory waits for the disk several times. One worker thread per data directory does it;
+results are delivered on the event loop between requests. A hanging disk delays only the logs of its own directory.
+Deleting a topic and creating it again happen in that order, whichever directory the new log gets.
 
-A deletion that failed is tried again: before the next log of that name is opened, and from time to time until then.
+A failed deletion is retried from time to time, and before the next log of that name is opened.
 """
 
 from __future__ import annotations
@@ -29,18 +28,19 @@ from oncelog_protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 5.0
-"""When a log is tried again for which no file descriptor was left, and the first time one that could not be deleted."""
+"""Seconds before the next attempt to open a log for which no file descriptor was left, and before the first retry of a
+failed deletion."""
 MAX_DELETION_REST_SECONDS: Final = 60.0
-"""A log that could not be deleted rests twice as long after each attempt, up to this."""
+"""The longest wait between two attempts to delete a log; it doubles up to this."""
 LOGS_AT_A_TIME: Final = 64
-"""Logs whose change is begun, or told of, before other work gets its turn: two milliseconds of the event loop. Each
-time costs a way to the worker thread and back, and a fetch of each follower that is told of more."""
+"""Logs whose change is started or reported before other work runs: two milliseconds of the event loop. Each batch costs
+a round trip to the worker thread, and a fetch by each follower that gets new partitions."""
 PLACED_AT_A_TIME: Final = 500
-"""Changes whose data directory is found before other work gets its turn."""
+"""Changes whose data directory is determined before other work runs."""
 
 
 class UnwantedLog(NamedTuple):
-    """A log that is to be deleted."""
+    """A log to delete."""
 
     key: TopicPartition
 
@@ -50,7 +50,7 @@ Opened = list[tuple[WantedLog, PartitionLog | KafkaError]]
 
 
 class _Lane:
-    """The logs of one data directory that wait to be opened or deleted."""
+    """The queued changes of one data directory."""
 
     def __init__(self) -> None:
         self.asked: deque[WantedLog | UnwantedLog] = deque()
@@ -58,7 +58,7 @@ class _Lane:
         self.work: asyncio.Task[None] | None = None
 
     def take(self, kind: type[Change]) -> list[Change]:
-        """Take the next changes of one kind."""
+        """Dequeue the next changes, all of one kind, at most LOGS_AT_A_TIME."""
         taken: list[Change] = []
         while self.asked and len(taken) < LOGS_AT_A_TIME and isinstance(change := self.asked[0], kind):
             taken.append(change)
@@ -67,7 +67,7 @@ class _Lane:
 
 
 class LogOpener:
-    """Makes and deletes logs for `Replicas`. To be used on the event loop."""
+    """Opens, creates and deletes logs for `Replicas`. Use it on the event loop."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class LogOpener:
         is_wanted: Callable[[WantedLog], bool],
         on_opened: Callable[[Opened], None],
     ) -> None:
-        """`on_opened` is told of every log that was asked for: the log, or why it cannot be had. `is_wanted` says
-        whether a log still is that was asked for some time ago."""
+        """`on_opened` receives each requested log, or the error that prevented it. `is_wanted` says whether a log
+        requested some time ago is still wanted."""
         self._logs = logs
         self._tasks = tasks
         self._is_wanted = is_wanted
@@ -86,14 +86,14 @@ class LogOpener:
         self._placing: asyncio.Task[None] | None = None
         self._lanes = {path: _Lane() for path in logs.data_directories()}
         self._lane_of: dict[TopicPartition, _Lane] = {}
-        """Of the logs that have a change in a lane: the next change of one of them waits there, too."""
+        """For each log with queued changes, the lane they are in: its next change queues there too."""
         self._pending: Counter[TopicPartition] = Counter()
         self._undeleted: dict[TopicPartition, float] = {}
-        """Logs that could not be deleted, and how long each rests before the next attempt, in seconds."""
+        """Log -> seconds before the next attempt to delete it, for logs whose deletion failed."""
         self._threads = ThreadPoolExecutor(max(1, len(self._lanes)), "logs")
 
     def is_pending(self, key: TopicPartition) -> bool:
-        """Whether a change of this log was asked for and is not done: what it is now says nothing."""
+        """Whether a change of this log is queued or running; its present state then means nothing."""
         return self._pending[key] > 0 or key in self._undeleted
 
     def open(self, wanted: WantedLog) -> None:
@@ -103,11 +103,11 @@ class LogOpener:
         self._ask(wanted)
 
     def delete(self, key: TopicPartition) -> None:
-        """Queue a log to be deleted. A failure is logged and retried; the next start would set the log aside."""
+        """Queue a log for deletion. A failure is logged and retried; the next startup would treat the log as stray."""
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:
-        """The end of a log is cut, whose deletion may have waited for that."""
+        """Wake deletions that wait for a truncation of their log to end."""
         for lane in self._lanes.values():
             lane.is_cut.set()
 
@@ -142,7 +142,8 @@ class LogOpener:
     def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
         if isinstance(change, WantedLog):
             return place(change.key)
-        return self._logs.place_of(change.key) or next(iter(self._lanes))  # where there is none, nothing is to be done
+        # no directory: the deletion has nothing to do
+        return self._logs.place_of(change.key) or next(iter(self._lanes))
 
     async def _work_off(self, lane: _Lane) -> None:
         while lane.asked:
@@ -155,7 +156,7 @@ class LogOpener:
         opening = self._logs.begin_opening(wanted)
         try:
             await in_thread(opening.run, self._threads)
-        finally:  # also when the broker stops meanwhile: they must be closed with the others
+        finally:  # also during shutdown: opened logs must be closed with the others
             results = self._logs.finish_opening(opening)
             self._are_done(wanted)
         opened, later = [], []
@@ -167,13 +168,13 @@ class LogOpener:
         self._on_opened(opened)
         if later:
             logger.error(
-                "too many open files, tried again later: raise the limit (ulimit -n)",
+                "too many open files, retried later: raise the limit (ulimit -n)",
                 extra={"partition": later[0].name, "others": len(later) - 1, "seconds": RETRY_SECONDS},
             )
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
     async def _delete_some(self, unwanted: list[UnwantedLog], lane: _Lane) -> None:
-        # Whoever cuts the end of one finds its files by their names, which may soon be those of another log.
+        # A truncation in a thread finds its files by name, and the name may soon belong to another log: wait for it.
         while any(self._logs.is_truncating(log.key) for log in unwanted):
             lane.is_cut.clear()
             await lane.is_cut.wait()
@@ -195,7 +196,7 @@ class LogOpener:
         self._undeleted[key] = seconds
         if known is None:
             logger.error(
-                "log not deleted, tried again later",
+                "log not deleted, retried later",
                 extra={"partition": f"{key[0]}-{key[1]}", "reason": error, "seconds": seconds},
             )
         asyncio.get_running_loop().call_later(seconds, self._delete_again, key)

@@ -1,15 +1,16 @@
-"""Logs whose disk failed come back without a restart: opened again from time to time, until that succeeds.
+"""Reopens logs of this broker that went offline with a disk failure, without a restart; tries from time to time.
 
-Only where nobody counts on them: the replica has left the ISR, and another one leads. What it held above its last fsync
-is given up (`LogManager.begin_return`) and fetched again, so it does not matter what the failed disk has kept of it. A
-replica that others count on, or the only one, stays offline until the operator starts the broker again: what it
-acknowledged is nowhere else.
+Only if no other broker relies on them: the replica has left the ISR, and another replica leads. Records above the last
+fsync are discarded (`LogManager.begin_return`) and fetched again, so what the failed disk kept of them does not matter.
+A replica in the ISR, or the only one, stays offline until the operator restarts the broker: the records it acknowledged
+exist nowhere else.
 
-A log that could not be made is tried again in the same way, whoever leads: nothing of it was there. It may be made in
-another data directory then (`log/directories/directory_choice.py`).
+A log that could not be created is retried likewise, whoever leads, since it never had records. It may be created in
+another data directory (`log/directories/directory_choice.py`).
 
-Nor may anybody come to count on it by what it has said before: so the controller is asked for a new leader epoch first
-(`Replica.may_begin_again`). In Kafka, where only a restart brings a log back, the new broker epoch does that.
+No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. So
+the controller is asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart brings a log
+back, and the new broker epoch has this effect.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 FIRST_REST_SECONDS: Final = 1.0
-"""The wait before the first attempt to open an offline log; it doubles before each further attempt."""
+"""Seconds before the first attempt to reopen an offline log; doubled before each further attempt."""
 MAX_REST_SECONDS: Final = 60.0
 NAMES_IN_A_LINE: Final = 10
-"""How many partitions one log message names."""
+"""Partitions named in one log line."""
 LOGS_PER_LOOK: Final = 100
-"""How many logs one look tries to open."""
+"""Logs that one check tries to reopen."""
 
 
 class OfflineLogRecovery:
-    """Opens the offline logs of one broker again."""
+    """Reopens the offline logs of one broker."""
 
     def __init__(
         self,
@@ -42,21 +43,21 @@ class OfflineLogRecovery:
         ask_for_new_epochs: Callable[[Collection[tuple[str, int]]], None],
         host: Host,
     ) -> None:
-        """`ask_for_new_epochs` sends one request to the controller and returns; the new leader epochs come with the
+        """`ask_for_new_epochs` sends one request to the controller and returns; the new leader epochs arrive with the
         image."""
         self._replicas = replicas
         self._ask_for_new_epochs = ask_for_new_epochs
         self._clock = host.clock
         self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
-        """How long each rests before the next attempt, and until when: monotonic, in seconds."""
+        """Partition -> (seconds before the next attempt, monotonic time of that attempt)."""
 
     def start(self) -> None:
-        """From now on; ends with the broker's tasks."""
+        """Check from time to time, until the broker's tasks end."""
         self._tasks.every("logs that come back", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Try those again that have rested."""
+        """Try to reopen the logs whose wait is over."""
         now, before, tried = self._clock.monotonic(), self._resting, 0
         self._resting = {}
         told: list[tuple[str, int]] = []
@@ -77,6 +78,6 @@ class OfflineLogRecovery:
             self._resting[key] = seconds, until
         if opened:
             names = " ".join(opened[:NAMES_IN_A_LINE])
-            logger.info("offline logs are opened or made again", extra={"count": len(opened), "partitions": names})
+            logger.info("reopening offline logs", extra={"count": len(opened), "partitions": names})
         if told:
             self._ask_for_new_epochs(told)

@@ -1,14 +1,15 @@
-"""Who waits at a partition: appends for the high watermark, fetches for bytes, both no longer than to a deadline.
+"""The purgatory of a partition: requests that wait for the high watermark (acks=all appends), for bytes (fetches) or
+for the low watermark (DeleteRecords), each until a deadline.
 
-Each waits as an answer (`runtime/answers.py`); cancelling it is how the partition is told that nobody waits any more.
-An append costs one subtraction for each waiting fetch, which is read once, when it has enough. What a waiting append
-costs is a place in a heap, until the high watermark passes it.
+Each waiting request is an answer (`runtime/answers.py`); cancelling the answer removes the request. An append costs one
+subtraction per waiting fetch, and a fetch is read once, when it has enough bytes. A waiting append is an entry in a
+heap until the high watermark passes it.
 
-Each answer sets off work in the next turn of the loop: a fetch is read, an answer is written. So where many come at
-once, WOKEN_PER_TURN of them come in each turn (S87).
+Completing an answer causes work in the next turn of the event loop (a read or a socket write). When one event completes
+many answers, only WOKEN_PER_TURN complete in each turn (S87).
 
-Followers wait here as consumers do, but for what is appended; consumers wait for what is replicated. A follower is also
-told soon where the high watermark is, since it may have to lead from there.
+A follower's fetch completes when records are appended, a consumer's when they are replicated. A follower also learns of
+a new high watermark soon, since it may become leader from there.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
-"""With so many waiting appends we look for those that nobody waits for any more: their deadline was earlier."""
+"""The purgatory drops completed appends when it holds this many: their deadlines have passed."""
 WOKEN_PER_TURN: Final = 32
-"""Purgatory fetches, or appends, that one event answers in one turn of the loop."""
+"""At most this many waiting fetches, or appends, complete in one turn of the event loop for one event."""
 NEWS_SECONDS: Final = 0.01
-"""How long a follower that is to know of a higher high watermark, or of a new partition, waits for records to come with
-it: with one answer for each, a sparse producer would cost two."""
+"""Seconds for which the news of a higher high watermark or a new partition waits in a follower's fetch for records to
+go with it; without the wait a sparse producer would cause two responses per record."""
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
-"""How much later the next one can be told, for each partition that is read for it: some fifty times what that costs."""
+"""Additional seconds until a follower's next early response, for each partition that the fetch reads: about fifty times
+the cost of reading one."""
 
 
 class Purgatory:
-    """All who wait at one partition. `ErrorCode` answers: NONE, or what has become of the append."""
+    """The requests that wait at one partition. Answers are error codes: NONE, or why the append or deletion failed."""
 
     __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
 
@@ -44,16 +46,17 @@ class Purgatory:
         self.fetches: set[DelayedFetch] = set()
         self.replica_fetches: set[DelayedFetch] = set()
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
-        """A heap of (next offset, number, whether too few replicas end it, answer)."""
+        """A heap of (next offset, sequence number, whether an ISR below min.insync.replicas fails it, answer)."""
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
         """(offset, answer)."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
     def for_offset(self, next_offset: int, *, needs_replicas: bool) -> asyncio.Future[ErrorCode]:
-        """NONE when the high watermark has reached `next_offset`; NOT_LEADER_OR_FOLLOWER if this broker resigns before.
+        """NONE when the high watermark reaches `next_offset`; NOT_LEADER_OR_FOLLOWER if this broker stops leading
+        before.
 
-        With `needs_replicas` NOT_ENOUGH_REPLICAS_AFTER_APPEND, as soon as too few are in sync.
+        With `needs_replicas`, NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
             self.appends = [entry for entry in self.appends if not entry[3].done()]
@@ -64,21 +67,21 @@ class Purgatory:
         return answer
 
     def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
-        """NONE when nobody in sync holds records before `offset`; NOT_LEADER_OR_FOLLOWER if this broker resigns
-        before."""
+        """NONE when every in-sync replica has deleted the records before `offset`; NOT_LEADER_OR_FOLLOWER if this
+        broker stops leading before."""
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.deletions.append((offset, answer))
         return answer
 
     def on_low_watermark(self, low_watermark: int) -> None:
-        """The logs of all replicas in sync begin there, or later."""
+        """Complete the deletions up to `low_watermark`, the lowest log start offset of the in-sync replicas."""
         for offset, answer in self.deletions:
             if offset <= low_watermark:
                 _end(answer, ErrorCode.NONE)
         self.deletions = [entry for entry in self.deletions if not entry[1].done()]
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Everything below is replicated."""
+        """Complete the appends below `high_watermark`: they are replicated."""
         if not self.appends or self.appends[0][0] > high_watermark:
             return
         ended = []
@@ -87,7 +90,8 @@ class Purgatory:
         _end_all(ended, ErrorCode.NONE)
 
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
-        """So many bytes more can be read, and so many of them by those who read what is committed only."""
+        """Count newly readable bytes for the waiting fetches: `new_bytes` for read_uncommitted, `stable_bytes` for
+        read_committed."""
         if self.fetches:
             _finish_all(
                 fetch
@@ -96,24 +100,25 @@ class Purgatory:
             )
 
     def on_appended(self, new_bytes: int) -> None:
-        """So many bytes are there for followers to fetch."""
+        """Count `new_bytes` that followers can fetch now."""
         if self.replica_fetches:
             _finish_all(fetch for fetch in tuple(self.replica_fetches) if fetch.on_readable(new_bytes))
 
     def on_news(self) -> None:
-        """The high watermark or the log start has moved: there is nothing to fetch in it, but followers are to know."""
+        """Hurry the followers' fetches: the high watermark or log start offset has moved, without new records."""
         for fetch in self.replica_fetches:
             fetch.hurry()
 
     def on_too_few_replicas(self) -> None:
-        """Fewer are in sync than min.insync.replicas."""
+        """Fail the appends that need replicas: the ISR is smaller than min.insync.replicas."""
         ended = [answer for _, _, needs_replicas, answer in self.appends if needs_replicas]
         self.appends = [entry for entry in self.appends if not entry[2]]
         heapify(self.appends)
         _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
-        """This broker leads no more. What becomes of the appends is not known; the fetches will find out."""
+        """Complete everything, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, as their outcome
+        is unknown; fetches are read again and get their error then."""
         appends, self.appends = self.appends, []
         deletions, self.deletions = self.deletions, []
         _end_all(
@@ -136,7 +141,7 @@ def _finish_all(fetches: Iterable[DelayedFetch]) -> None:
 
 
 def _in_turns(calls: Iterator[Callable[[], None]]) -> None:
-    """Some of them now, the rest in the next turns of the loop."""
+    """Run WOKEN_PER_TURN calls now, and the rest in the following turns of the event loop."""
     for number, call in enumerate(calls, 1):
         call()
         if number == WOKEN_PER_TURN:
@@ -145,36 +150,38 @@ def _in_turns(calls: Iterator[Callable[[], None]]) -> None:
 
 
 def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlines) -> Answer[ErrorCode]:
-    """The same answer, REQUEST_TIMED_OUT if it is not there in so many seconds."""
+    """The same answer, or REQUEST_TIMED_OUT after `seconds`."""
     if isinstance(answer, asyncio.Future):
         deadlines.unless_done(answer, seconds, partial(_end, answer, ErrorCode.REQUEST_TIMED_OUT))
     return answer
 
 
 class NewsPace:
-    """When followers are told what brings no records: soon, but again only when reading all their partitions for it has
-    become a small part of the time. Else followers keep a leader busy that gets a thousand partitions, one by one."""
+    """Paces early responses to followers that carry no records, so that reading partitions for them takes a small part
+    of the leader's time. Without it, the followers of a leader that gets a thousand partitions one by one keep it busy.
+    """
 
     def __init__(self) -> None:
         self._not_before: dict[int, float] = {}
-        """Follower -> when it can be told the next time, monotonic seconds."""
+        """Follower id -> monotonic seconds before which it gets no further early response."""
 
     def seconds(self, follower_id: int, partitions: int, now: float) -> float:
-        """How long a fetch of so many partitions that is to tell waits for more to come. Counts as told."""
+        """Return how many seconds a fetch of this many partitions waits before its early response, and count that
+        response."""
         at = max(now + NEWS_SECONDS, self._not_before.get(follower_id, 0.0))
         self._not_before[follower_id] = at + partitions * NEWS_SECONDS_PER_PARTITION
         return at - now
 
 
 class Readable(Protocol):
-    """A partition, as far as those who wait for its records need it."""
+    """A partition, as far as waiting fetches need it."""
 
     purgatory: Purgatory
 
 
 class DelayedFetch:
-    """One fetch that waits at its partitions for `missing_bytes` more, at least 1. `enough` comes once: when they are
-    there, when a partition is led no more, or with `finish`."""
+    """A fetch that waits for `missing_bytes` (at least 1) more bytes in its partitions. `enough` completes once: when
+    the bytes are there, when this broker stops leading one of the partitions, or with `finish`."""
 
     __slots__ = ("_hurry", "_missing_bytes", "_partitions", "enough", "read_committed")
 
@@ -186,9 +193,10 @@ class DelayedFetch:
         read_committed: bool = False,
         hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
-        """`hurry` is a replica's: called once, when the fetch should not wait to the end of its time for the bytes."""
+        """`hurry` makes it a follower's fetch: called once, when the fetch should be answered soon although bytes are
+        missing."""
         self.read_committed = read_committed
-        """Whether it reads up to the last stable offset only, so that it waits for that one to advance."""
+        """Whether it reads up to the last stable offset only, and so waits for the LSO to advance."""
         self._partitions = partitions
         self._missing_bytes = missing_bytes
         self._hurry = hurry
@@ -198,20 +206,19 @@ class DelayedFetch:
         self.enough.add_done_callback(self._leave)
 
     def on_readable(self, new_bytes: int) -> bool:
-        """`new_bytes` more can be read from one of the partitions. Whether that makes enough, for the first time: then
-        the caller has it `finish`."""
+        """Count `new_bytes` more readable bytes. True when that first makes enough: the caller then calls `finish`."""
         missed = self._missing_bytes
         self._missing_bytes = missed - new_bytes
         return missed > 0 >= self._missing_bytes
 
     def hurry(self) -> None:
-        """There is something to be told, which can wait for more a little."""
+        """Ask for an early response, which may still wait a little for records."""
         hurry, self._hurry = self._hurry, _has_hurried
         if hurry is not None:
             hurry(self)
 
     def finish(self) -> None:
-        """Wait no more; harmless when that has happened already (a late deadline)."""
+        """Complete `enough`; does nothing the second time (a late deadline)."""
         if not self.enough.done():
             self.enough.set_result(None)
 
@@ -222,4 +229,4 @@ class DelayedFetch:
 
 
 def _has_hurried(_: DelayedFetch) -> None:
-    """Once is enough."""
+    """Replaces `hurry` after its first call."""

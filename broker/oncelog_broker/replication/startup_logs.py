@@ -1,8 +1,8 @@
-"""Topics that are taken over from the logs in the data directories, since no metadata store knows them.
+"""Topics that a new cluster adopts from the logs in its data directories, because no metadata store knows them.
 
-Their logs say nothing of their settings. Where those are known (Apache Kafka's own metadata lists the topic) the topic
-keeps exactly these. Else it gets `retention.ms=-1` and `retention.bytes=-1` as its own: by the defaults, records that
-settings had kept would be deleted within minutes. Internal topics always get what their coordinators need.
+A log does not contain the settings of its topic. If Apache Kafka's own metadata lists the topic, the topic keeps those
+settings. Otherwise it gets `retention.ms=-1` and `retention.bytes=-1`, since the default retention would delete its
+records within minutes. Internal topics always get the settings that their coordinators need.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from oncelog_broker.runtime.disk import Disk
 logger = logging.getLogger(__name__)
 
 ADOPTED_PRODUCER_IDS: Final = 2**40
-"""Producer ids up to here may be in use in logs that another cluster wrote: ours begin above, since an id that is given
-out twice makes two producers one. Nobody has initialised that many producers."""
+"""Producer ids up to this may be in use in logs of another cluster; new ids start above it, because one id for two
+producers would mix up their sequences. No cluster has initialised that many producers."""
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of a topic whose own settings are not known: all records are kept."""
+"""Settings of an adopted topic whose own settings are unknown: keep all records."""
 EPOCH_LEAP: Final = 1000
-"""Added to the leader epochs of a cluster that had other members and is founded again: they may have led with higher
-epochs than the logs here have. No epoch is given out twice if there were fewer elections than this."""
+"""Added to the leader epochs when a cluster that had other members is founded again: those members may have led with
+epochs above those in the logs here. No epoch is reused if there were fewer elections than this."""
 MAX_PARTITIONS: Final = 100_000
-"""Partitions of a topic whose missing partitions are created: the name of a directory may have any number."""
+"""A topic with a partition number from here on gets no empty logs for its missing partitions: any number can be in a
+directory name."""
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 
 Needed = Callable[[str], Mapping[str, str]]
-"""The settings that a topic of this name needs as its own: those of internal topics."""
+"""The settings that a topic of this name must have; empty except for internal topics."""
 
 
 def found_logs(
@@ -44,8 +45,8 @@ def found_logs(
     *,
     is_refounded: bool = False,
 ) -> FoundLogs:
-    """What the data directories hold, if this broker is the first of a cluster. `is_refounded`: of one that had other
-    members. Raises OSError."""
+    """The logs in the data directories, for the first broker of a cluster. `is_refounded`: the cluster had other
+    members before. Raises OSError."""
     topics = found_topics(logs, directories, disk, needed)
     highest = highest_producer_id(logs) if topics else -1
     return FoundLogs(logs.cluster_id, topics, highest, EPOCH_LEAP if is_refounded else 0)
@@ -54,13 +55,13 @@ def found_logs(
 def found_topics(
     logs: LogManager, directories: Iterable[str], disk: Disk, needed: Needed | None = None
 ) -> tuple[FoundTopic, ...]:
-    """The topics that have a log here, with the settings that they are to have. OSError."""
+    """The topics with a log here, with their future settings. Raises OSError."""
     known: dict[str, dict[str, str]] = {}
     for directory in directories:
         known |= read_topics(disk, directory)
     epochs: dict[str, dict[int, int]] = {}
     topic_ids: dict[str, bytes | None] = {}
-    for topic, partition in logs.partitions():  # those that cannot be opened, too: they stay offline
+    for topic, partition in logs.partitions():  # also logs that cannot be opened: they stay offline
         epochs.setdefault(topic, {})[partition] = -1
         topic_ids[topic] = topic_ids.get(topic) or logs.topic_id(topic, partition)
     for log in logs.logs():
@@ -74,21 +75,24 @@ def found_topics(
 
 
 def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
-    """Add missing partitions below the highest one: clients would wait for their leaders for ever."""
+    """Add missing partitions below the highest one; without a leader, their clients would wait for ever."""
     if max(partitions) >= MAX_PARTITIONS:
-        logger.error("a partition's number is too high to be one", extra={"topic": topic, "partition": max(partitions)})
+        logger.error(
+            "a partition number is too high: missing partitions of the topic are not created",
+            extra={"topic": topic, "partition": max(partitions)},
+        )
         return
     gaps = [partition for partition in range(max(partitions)) if partition not in partitions]
     if gaps:
         logger.error(
-            "no log of some partitions of a topic that is taken over: they begin empty",
+            "an adopted topic lacks the logs of some partitions: they start empty",
             extra={"topic": topic, "partitions": ",".join(map(str, gaps))},
         )
         partitions.update(dict.fromkeys(gaps, -1))
 
 
 def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | None) -> dict[str, str]:
-    """The settings of a topic that is taken over. `known`: those that it had, None where nobody knows."""
+    """The settings of an adopted topic. `known`: its previous settings, None if unknown."""
     of_its_own = NO_SETTINGS if needed is None else needed(topic)
     if known is None and not of_its_own:
         return dict(KEEP_ALL)
@@ -96,7 +100,7 @@ def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | No
 
 
 def highest_producer_id(logs: LogManager) -> int:
-    """Return the producer id above which the new cluster begins. Logs that were taken over before may have ids above
-    the constant."""
+    """Return the producer id above which the new cluster allocates. Logs adopted earlier may have ids above
+    ADOPTED_PRODUCER_IDS."""
     known = max((log.producers.state.highest_id(MAX_KNOWN_ID) for log in logs.logs()), default=-1)
     return max(ADOPTED_PRODUCER_IDS, known + UNKNOWN_IDS)

@@ -1,7 +1,8 @@
-"""Logs that belong to nothing: of topics that are no more (a deletion was cut short), or of an older one of that name.
+"""Renames stray logs at startup: logs whose topic was deleted (the deletion was interrupted), or re-created with
+another id.
 
-Or the metadata store is older than the logs: restored from a backup, or without the end of its write-ahead log. It
-cannot know, so nothing is deleted, and an operator is told what to look for.
+The metadata store may also be older than the logs: restored from a backup, or without the end of its write-ahead log.
+The two cases look the same, so no records are deleted, and the log line tells the operator what to check.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ logger = logging.getLogger(__name__)
 def set_strays_aside(
     logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, keeps_left_over: bool
 ) -> None:
-    """At the start of a broker. `store` names the metadata store; `keeps_left_over`: it does not know what this broker
-    had, since it is new to it, or older than its logs."""
+    """Rename the stray logs of a starting broker. `store` names the metadata store in messages. `keeps_left_over`: the
+    store does not know the earlier assignments of this broker, because the store is new or older than the logs."""
     unknown = 0
     reasons: dict[TopicPartition, str] = {}
     for name, index in logs.partitions():
         topic = image.topic(name)
         topic_id = logs.topic_id(name, index)
         if name in image.unreadable_topics:
-            continue  # what it is, and whether this is its log, nobody knows yet
+            continue  # metadata unreadable: the topic, and whether this log is its, is unknown for now
         if topic is None:
             reason = "no such topic"
             unknown += 1
@@ -36,8 +37,8 @@ def set_strays_aside(
         elif topic_id not in (None, topic.topic_id):
             reason = "the topic is a newer one of the same name"
         elif keeps_left_over and broker_id not in topic.partitions[index].replicas:
-            # It may be all that there is. Where a reassignment took it away, `replicas` deletes it.
-            reason = "others hold it, by a metadata store that is new to this broker or older than its logs"
+            # This may be the only copy. If a reassignment removed it, `Replicas` deletes it.
+            reason = "assigned to other brokers, by a metadata store that is new to this broker or older than its logs"
         else:
             continue
         reasons[name, index] = reason
@@ -45,7 +46,7 @@ def set_strays_aside(
     for (name, index), reason in reasons.items():
         moved = logs.set_aside(name, index)
         extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
-        logger.warning("log of no topic set aside", extra=extra)
+        logger.warning("stray log set aside", extra=extra)
     if unknown:
         logger.error(
             "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "

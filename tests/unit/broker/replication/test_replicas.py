@@ -357,7 +357,7 @@ class Fetching:
     def forget(self, partition: Partition) -> None:
         self.forgotten += 1
 
-    def begin_anew(self, partition: Partition) -> None:
+    def restart_log(self, partition: Partition) -> None:
         self.begun_anew.append(partition)
 
     def hears(self, partition: Partition) -> bool:
