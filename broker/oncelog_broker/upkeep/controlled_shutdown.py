@@ -1,7 +1,8 @@
-"""A broker that is told to stop first sees to it that nobody misses it: others lead what it leads (ControlledShutdown).
+"""Controlled shutdown: before this broker stops, other brokers take over the partitions that it leads
+(ControlledShutdown).
 
-Until then it serves on. Where nobody else is in sync it waits for somebody who is, for some time. What is left then is
-without a leader until it comes back, or another one does.
+It serves requests until then. For a partition without another in-sync replica it waits some time for one. A partition
+still led then has no leader until this broker or another in-sync replica is back.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SHOWN_SECONDS: Final = 5.0
-"""How long the image may take to show who leads now: until then clients would not be sent there."""
+"""Seconds that the image may take to show the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
-"""Asks the controller, wherever it is. Raises PeerUnavailable."""
+"""Sends ControlledShutdown to the controller. Raises PeerUnavailable."""
 Place = tuple[str, int]
 """Topic and partition."""
 
@@ -39,7 +40,7 @@ class Patience(NamedTuple):
 
 
 class ControlledShutdown:
-    """Of one broker."""
+    """Runs the controlled shutdown of one broker."""
 
     def __init__(self, broker_id: int, metadata: MetadataCache, ask: Ask, patience: Patience) -> None:
         self._broker_id = broker_id
@@ -48,7 +49,8 @@ class ControlledShutdown:
         self._patience = patience
 
     async def prepare(self) -> bool:
-        """Have others lead; whether they do. Cancelled, the broker may stop all the same."""
+        """Move leadership to other brokers. Returns whether all is moved. If cancelled, the broker may stop all the
+        same."""
         for attempt in range(1, self._patience.attempts + 1):
             await self._wait_for(lambda image: can_be_asked(image, self._broker_id), self._patience.backoff_seconds)
             asked_in = self._metadata.image
@@ -62,16 +64,20 @@ class ControlledShutdown:
             if attempt == self._patience.attempts:
                 break
             if remaining:
-                logger.info("others cannot lead yet what this broker leads", extra={"count": len(remaining)})
+                logger.info(
+                    "waiting for in-sync replicas to take over the partitions led here", extra={"count": len(remaining)}
+                )
             await self._wait_for(
                 partial(is_worth_asking, asked_in, self._broker_id, remaining),
                 self._patience.backoff_seconds,
             )
-        logger.warning("stopping though nobody else can lead what this broker leads")
+        logger.warning(
+            "stopping as the only in-sync replica of some partitions: they have no leader until this broker is back"
+        )
         return False
 
     async def _attempt(self, image: ClusterImage) -> Collection[Place] | None:
-        """What is still led; None where the controller did not say."""
+        """The partitions still led here; None if the controller gave no answer."""
         from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest
 
         me = image.brokers.get(self._broker_id)
@@ -79,11 +85,11 @@ class ControlledShutdown:
         try:
             response = await self._ask(request)
         except PeerUnavailable as error:
-            logger.warning("the controller does not answer", extra={"reason": error})
+            logger.warning("the controller does not answer ControlledShutdown", extra={"reason": error})
             return None
         if response.error_code:
             error_name = ErrorCode.of(response.error_code).name
-            logger.warning("the controller moves no leaders", extra={"error": error_name})
+            logger.warning("the controller refuses ControlledShutdown", extra={"error": error_name})
             return None
         return [(each.topic_name, each.partition_index) for each in response.remaining_partitions]
 
@@ -104,12 +110,12 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether there is a controller, or nobody left to ask for."""
+    """Whether there is a controller to ask, or no other broker left."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 
 def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]) -> bool:
-    """Whether the broker leads nothing with other replicas but what is `remaining`."""
+    """Whether the broker leads no partition with other replicas, except `remaining`."""
     left = frozenset(remaining)
     return not any(
         state.leader == broker_id and len(state.replicas) > 1 and (topic.name, index) not in left
@@ -120,8 +126,8 @@ def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]
 def is_worth_asking(
     before: ClusterImage, broker_id: int, remaining: Collection[Place] | None, image: ClusterImage
 ) -> bool:
-    """Whether the controller may have another answer by now than it had (`remaining`; None: it had no answer) at the
-    image `before`: it is another one, others are in sync that were not, or there is nobody left to ask for."""
+    """Whether the controller may answer differently now than at the image `before` (`remaining`; None: no answer):
+    there is a new controller, other replicas are in sync, or no other broker is left."""
     if image.controller_id not in (NO_CONTROLLER, before.controller_id) or not has_others(image, broker_id):
         return True
     for place in remaining or ():

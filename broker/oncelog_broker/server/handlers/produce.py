@@ -31,7 +31,7 @@ from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import heard_or_not
+from oncelog_broker.runtime.tasks import detached
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.refused_batches import Destination
@@ -98,7 +98,7 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
         answer = then(then(refused, produce.append_all), produce.when_replicated)
     if request.acks == 0 and isinstance(answer, Future):
         # Such a client may go as soon as it has sent all: that does not take it back.
-        return heard_or_not("produce with acks=0", answer)
+        return detached("produce with acks=0", answer)
     return answer
 
 

@@ -84,7 +84,7 @@ async def test_e49_a_periodic_task_that_a_disk_fails_has_no_stack_traces(caplog:
     await asyncio.sleep(0)
     await tasks.close()
     lines = [record.message for record in caplog.records]
-    assert lines == ["background task failed, and is tried again", "background task works again"]
+    assert lines == ["background task failed, retrying", "background task works again"]
     assert "Traceback" not in caplog.text
     assert caplog.records[-1].__dict__["failed_times"] == 25
 
