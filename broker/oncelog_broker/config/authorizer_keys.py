@@ -1,4 +1,4 @@
-"""The broker's keys about who may do what. `BROKER_KEYS` in `broker_keys` holds them, too."""
+"""The broker's authorization keys. `BROKER_KEYS` in `broker_keys` includes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STANDARD_AUTHORIZERS: Final = (
     "kafka.security.authorizer.AclAuthorizer",
     "StandardAuthorizer",
 )
-"""Names of Kafka's own authorizers, which all stand for ours."""
+"""The names of Kafka's authorizers; each selects ours."""
 
 
 def _are_principals(value: object) -> bool:

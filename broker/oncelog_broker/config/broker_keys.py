@@ -1,10 +1,8 @@
-"""The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
+"""The broker's configuration keys that have an effect, with Kafka's names and, unless the doc says so, defaults.
 
-The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
-in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`,
-that of the HTTP listener in `http_keys`;
-`BROKER_KEYS` here holds those, too.
-Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
+Further keys: `topic_defaults` (inherited by topics), `zookeeper_keys`, `leadership_keys`, `security_keys`,
+`authorizer_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's defaults are limits that Kafka
+leaves open, so that no client can exhaust memory or file descriptors.
 """
 
 from __future__ import annotations
@@ -564,11 +562,11 @@ BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }
-"""Every key declared above and in the modules beside this one, by name."""
+"""Every key declared above and in KEY_MODULES, by name."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "node.id": (BROKER_ID,),
     "log.dirs": (LOG_DIR,),
     "advertised.listeners": (LISTENERS,),
 }
-"""For keys that fall back to others: these, in order."""
+"""Key -> the keys that it falls back to, in order."""

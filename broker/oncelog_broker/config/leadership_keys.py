@@ -1,6 +1,6 @@
-"""The broker's keys about who leads: what a broker that stops does, and when preferred replicas lead again.
+"""The broker's keys about leadership: controlled shutdown, and elections of preferred leaders.
 
-`BROKER_KEYS` in `broker_keys` holds them, too.
+`BROKER_KEYS` in `broker_keys` includes them.
 """
 
 from __future__ import annotations

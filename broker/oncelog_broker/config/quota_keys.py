@@ -1,7 +1,7 @@
-"""The keys about quotas: how long a pause may be made up for, and how many connections may be made.
+"""The quota keys: the window of the token buckets, and the rates of new connections.
 
-What quotas clients have is no configuration: AlterClientQuotas sets them (`oncelog quotas`). `BROKER_KEYS` in
-`broker_keys` holds these, too. Names, defaults and allowed values are Kafka's.
+Quotas of clients are not configuration: AlterClientQuotas sets them (`oncelog quotas`). `BROKER_KEYS` in `broker_keys`
+includes these keys. Names, defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations

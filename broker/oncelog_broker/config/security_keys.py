@@ -1,7 +1,7 @@
-"""The keys about who may connect and how that is proved: TLS, SASL and what brokers use among each other.
+"""The authentication keys: TLS, SASL and the security between brokers.
 
-Those in `OF_LISTENERS` may be set for one listener alone, `listener.name.<name>.<key>`, those in `OF_MECHANISMS` also
-for one of its mechanisms, `listener.name.<name>.<mechanism>.<key>` (`overrides`).
+The keys in `OF_LISTENERS` may be set for one listener, `listener.name.<name>.<key>`, those in `OF_MECHANISMS` also for
+one of its mechanisms, `listener.name.<name>.<mechanism>.<key>` (`overrides`).
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ OF_MECHANISMS: Final[Mapping[str, ConfigKey[Any]]] = {
         OAUTHBEARER_ALLOW_UNSECURED,
     )
 }
-"""What one mechanism of one listener may have of its own."""
+"""The keys that may be set for one mechanism of one listener."""
 
 OF_LISTENERS: Final[Mapping[str, ConfigKey[Any]]] = {
     **OF_MECHANISMS,
@@ -262,4 +262,4 @@ OF_LISTENERS: Final[Mapping[str, ConfigKey[Any]]] = {
         )
     },
 }
-"""What one listener may have of its own."""
+"""The keys that may be set for one listener."""

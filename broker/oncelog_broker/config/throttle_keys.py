@@ -1,6 +1,6 @@
-"""The keys that throttle replication while partitions move (KIP-73): how fast, of brokers; which replicas, of topics.
+"""The keys of the replication throttle (KIP-73): rates of brokers, and lists of throttled replicas of topics.
 
-`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` hold them, too. Names and allowed values are Kafka's.
+`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` include them. Names and allowed values are Kafka's.
 """
 
 from __future__ import annotations
@@ -56,4 +56,4 @@ TOPIC_THROTTLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
         THROTTLED_REPLICAS,
     ),
 )
-"""They have no broker keys to fall back to."""
+"""Topic keys without broker keys to fall back to."""

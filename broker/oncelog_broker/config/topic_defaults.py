@@ -1,6 +1,6 @@
-"""The broker's keys that topics inherit: each is the fallback of a key in `topic_keys`, whose doc says what it means.
+"""The broker's keys that topics inherit: each is the fallback of a key in `topic_keys`, whose doc has its meaning.
 
-Names and defaults are Kafka's. Those that may change at run time do so for the whole cluster.
+Names and defaults are Kafka's. Dynamic ones change for the whole cluster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The configuration keys of topics, and what each falls back to where a topic does not set it.
+"""The configuration keys of topics, and the broker keys that each falls back to.
 
-A topic key takes its type and its default from its broker keys, in order: the first that is set holds, and the last
-always is. Keys without effect (`inert_topic_keys`) and those that name replicas (`throttle_keys`) have no broker keys.
-`log.retention.hours` and its like are converted to milliseconds.
-Source: Kafka's TopicConfig and its table of broker synonyms.
+A topic key takes its type and default from its broker keys, in order: the first that is set is effective, and the last
+always has a value. Keys without effect (`inert_topic_keys`) and lists of replicas (`throttle_keys`) have no broker
+keys. `log.retention.hours` and similar keys are converted to milliseconds. Source: Kafka's TopicConfig and its table of
+broker synonyms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 
 
 class BrokerSynonym(NamedTuple):
-    """A broker key that gives a topic key its value: as it is, or in minutes or hours (`unit_ms`)."""
+    """A broker key that a topic key falls back to; `unit_ms` converts minutes or hours."""
 
     key: ConfigKey[Any]
     unit_ms: int | None = None
@@ -34,7 +34,7 @@ class BrokerSynonym(NamedTuple):
 
 
 class TopicKey(NamedTuple):
-    """A topic's key, and the broker keys that hold where the topic does not set it: none for one without effect."""
+    """A topic key and the broker keys that it falls back to, in order; none for a key without effect."""
 
     key: ConfigKey[Any]
     synonyms: tuple[BrokerSynonym, ...]
@@ -171,4 +171,4 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         key=lambda it: it.key.name,
     )
 }
-"""Every key of a topic, by name, in alphabetical order."""
+"""Every topic key by name, in alphabetical order."""

@@ -1,4 +1,4 @@
-"""The broker's keys about ZooKeeper. `BROKER_KEYS` in `broker_keys` holds them, too."""
+"""The broker's ZooKeeper keys. `BROKER_KEYS` in `broker_keys` includes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog_broker.config.declared import (
 from oncelog_broker.config.secret import Secret
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""The older first."""
+"""In ascending order."""
 
 ZOOKEEPER_CONNECT = ConfigKey[str | None](
     "zookeeper.connect",

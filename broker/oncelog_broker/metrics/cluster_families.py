@@ -1,4 +1,5 @@
-"""Who leads what, what is missing, and what the controller sees: ReplicaManager, KafkaController, KafkaServer."""
+"""Leadership, offline and under-replicated partitions, and the controller's counts: ReplicaManager, KafkaController,
+KafkaServer."""
 
 from __future__ import annotations
 

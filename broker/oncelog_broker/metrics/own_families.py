@@ -1,4 +1,4 @@
-"""What only this broker knows: duplicates, gaps, fences, open transactions, markers, stalls of the loop."""
+"""Metrics that Kafka lacks: duplicates, gaps, fencing, open transactions, markers, stalls of the event loop."""
 
 from __future__ import annotations
 

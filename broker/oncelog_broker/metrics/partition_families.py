@@ -1,6 +1,6 @@
 """One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition.
 
-Partitions of topics that were never used are left out, unless something is wrong with them.
+Partitions of topics that were never used have none, unless something is wrong with them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
         for partition, ends_step in in_steps(source.led_used):
-            if partition.leads:  # it may have been given away since the scrape began
+            if partition.leads:  # it may have resigned since the scrape began
                 yield _sample(partition, value)
             elif ends_step:
                 yield None
 
 
 def _alarm(name: str, text: str, is_wrong: Callable[[Partition], bool]) -> None:
-    """Of an unused topic it is told where it is 1."""
+    """A gauge of 0 or 1; for unused topics reported only if 1."""
 
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:

@@ -1,6 +1,6 @@
-"""The process: CPU, memory, files, disk, and how much of the time its loop rests.
+"""The process: CPU, memory, files, disk, and the idle share of its event loop.
 
-Linux tells these in /proc; elsewhere the ones that are not known are left out.
+Linux provides these in /proc; elsewhere unknown ones are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE: Final = "How much of the time since the last scrape the broker's only thre
 
 
 def _of_process(kind: str, name: str, text: str, read: Callable[[], float]) -> None:
-    """Left out where `read` finds nothing."""
+    """A metric of the process, left out if `read` finds no value."""
     declare = families.counter if kind == "counter" else families.gauge
 
     @declare(name, text)

@@ -1,8 +1,8 @@
-"""What clients use of their quotas and how long they wait (Kafka's ClientQuotaManager), and how fast they connect.
+"""Quota usage and throttle times of clients (Kafka's ClientQuotaManager), and connection rates.
 
-Names and labels are those of Kafka's attributes by an exporter's rule
-`kafka.server<type=(.+), user=(.+), client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. All who share a quota are told
-together; a label is empty where they share it whatever that is. Who has no quota is not told.
+Names and labels are those of Kafka's attributes by the exporter rule `kafka.server<type=(.+), user=(.+),
+client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. Clients that share a quota are reported as one; a label is empty if they
+share the quota whatever its value. Clients without a quota are not reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUOTAS: Final = (
         "Partitions created and deleted a second",
     ),
 )
-"""Quota, Kafka's type, Kafka's attribute, its unit, and what that is."""
+"""(quota, Kafka's type, Kafka's attribute, unit, meaning)."""
 WHO: Final = (
     f"of those who have a quota of it, all who share it together. With empty labels: beyond {MAX_NAMED} that "
     f"were set by name and {MAX_OTHERS} others."

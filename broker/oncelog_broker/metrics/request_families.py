@@ -1,8 +1,8 @@
-"""How many requests there are and how long they take: kafka.network:type=RequestMetrics, and connections.
+"""Request counts and durations: kafka.network:type=RequestMetrics, and connections.
 
-Quantiles are of the latest thousand requests of each API that were timed, which is every eighth. A request that is
-answered at once has only a total: its local time. Kafka's stages that this broker does not have are not told: it has no
-queues of requests and responses.
+Quantiles are of the latest thousand timed requests of each API; every eighth request is timed. A request answered at
+once has only a total: its local time. Kafka's stages for queued requests and responses are left out, as this broker has
+no such queues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STAGES: Final = (
 
 
 def kafka_name(api_key: int) -> str:
-    """PRODUCE -> Produce, END_TXN -> EndTxn: as Kafka's metrics name APIs."""
+    """PRODUCE -> Produce, END_TXN -> EndTxn: the API names in Kafka's metrics."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
 
 
@@ -45,7 +45,7 @@ def _declare(stage: str, kafkas: str, text: str) -> None:
 
 
 def _shown(quantile: float) -> str:
-    """0.5 -> 0.50, as jmx_exporter makes it of 50thPercentile."""
+    """0.5 -> 0.50, as jmx_exporter derives it from 50thPercentile."""
     return f"{quantile:.2f}" if round(quantile, 2) == quantile else str(quantile)
 
 

@@ -1,7 +1,7 @@
-"""What goes in and out, by topic: kafka.server:type=BrokerTopicMetrics.
+"""Traffic by topic: kafka.server:type=BrokerTopicMetrics.
 
-A sample without the label `topic` is of all topics together, as in Kafka: dashboards ask for topic!="" or topic="".
-Topics that were never used have none, as in Kafka.
+A sample without the label `topic` is the sum of all topics, as in Kafka: dashboards select topic!="" or topic="".
+Unused topics have no samples, as in Kafka.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNTERS: Final = (
     ("totalfetchrequests", "fetches", "Partitions in answers to consumers."),
     ("failedfetchrequests", "failed_fetches", "Partitions that were answered with an error."),
 )
-"""Name in Kafka, counter in `TopicTraffic`, meaning."""
+"""(name in Kafka, counter in `TopicTraffic`, meaning)."""
 
 
 def _declare(kafkas: str, ours: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""docs/metrics.md, of the declarations; `make reference` writes it."""
+"""Generates docs/metrics.md from the declared metrics; `make reference` writes it."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ def table_of(families: list[Family]) -> str:
 
 
 def document() -> str:
-    """The page."""
+    """The page's text."""
     sections = [f"## {title}\n\n{table_of(families.declared)}\n" for title, families in SECTIONS]
     return "\n".join([INTRODUCTION, *sections])

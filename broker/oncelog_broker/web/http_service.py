@@ -1,4 +1,4 @@
-"""What a broker tells over HTTP from its start to its stop; nothing of it is loaded where nobody has asked for it."""
+"""The HTTP service of a broker, from its start to its stop; imports its parts only if a listener is configured."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class HttpService:
-    """Of one broker."""
+    """The HTTP service of one broker."""
 
     def __init__(self) -> None:
         self.listener: HttpListener | None = None
-        """None: nobody listens."""
+        """None without a configured listener."""
         self.times: RequestTimes | None = None
-        """Where it is noted how long requests take."""
+        """The durations of requests; None without a listener."""
         self._readiness = Readiness()
         self._parts: Parts | None = None
-        """What metrics are read from, while the broker serves."""
+        """The source of the metrics, while the broker serves."""
 
     async def listen(self, address: str, node_id: int, host: Host) -> None:
-        """Answer from now on. Raises InvalidConfig, OSError."""
+        """Start listening. Raises InvalidConfig, OSError."""
         from oncelog_broker.observability.request_times import RequestTimes
         from oncelog_broker.web.serving import serve_http
 
@@ -36,11 +36,11 @@ class HttpService:
         self.listener = await serve_http(address, node_id, self._readiness, lambda: self._parts, host)
 
     def report_doing(self, what: str) -> None:
-        """What the broker report_doing instead of serving."""
+        """Set what the broker is doing instead of serving, for readiness checks."""
         self._readiness.doing = what
 
     def begin(self, services: Observed, connections: Connections, dispatcher: Dispatcher) -> None:
-        """The broker serves: it is ready, unless something of what it has is not."""
+        """Serve metrics, and report the broker ready unless a condition fails."""
         if self.times is not None:
             from oncelog_broker.web.serving import start_metrics
 
@@ -48,7 +48,7 @@ class HttpService:
         self._readiness.doing = None
 
     def stop(self) -> None:
-        """Stop serving metrics, as the broker stops; health is still served."""
+        """Stop serving metrics; health is still served."""
         self.report_doing("the broker stops")
         parts, self._parts = self._parts, None
         if parts is not None:
