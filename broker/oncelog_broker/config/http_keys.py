@@ -17,9 +17,9 @@ HTTP_LISTENER = ConfigKey[str | None](
     "http.listener",
     ConfigType.STRING,
     None,
-    "Where metrics (/metrics) and health (/health/live, /health/ready) are told over HTTP: host:port, or a port alone, "
-    "which is then one of 127.0.0.1; port 0 is any free port, 0.0.0.0 every interface. Nobody logs in there, and "
-    "nothing is encrypted. Not set: nowhere. No key of Kafka's.",
+    "The address of the HTTP listener for metrics (/metrics) and health checks (/health/live, /health/ready): "
+    "host:port, or a port on 127.0.0.1; port 0 is any free port, 0.0.0.0 every interface. It has no authentication "
+    "and no encryption. Not set: no listener. Not a key of Kafka's.",
     not_empty(),
     Importance.MEDIUM,
 )

@@ -39,7 +39,7 @@ LOG_SEGMENT_BYTES = ConfigKey[int](
     "log.segment.bytes",
     INT,
     1024**3,
-    "Default of segment.bytes. Kafka 4 allows no less than 1 MiB; we keep the 14 bytes of before.",
+    "Default of segment.bytes. Kafka 4 allows no less than 1 MiB; we allow 14 bytes, as older releases of Kafka.",
     at_least(14),
     HIGH,
     CLUSTER_WIDE,
@@ -133,7 +133,7 @@ LOG_FLUSH_SCHEDULER_INTERVAL_MS = ConfigKey[int](
     "log.flush.scheduler.interval.ms",
     LONG,
     LONG_MAX,
-    "How often flush.ms is looked at, and its default.",
+    "How often logs are checked for flush.ms, and its default.",
     at_least(0),
     HIGH,
 )

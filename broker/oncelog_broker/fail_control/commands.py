@@ -1,4 +1,4 @@
-"""What the control is asked for, in JSON, and what it answers. Pure.
+"""The JSON of a command to the fail control, and of its response. Pure.
 
 {"point": "EndTxn.answer", "drop": true, "times": 1, "transactional_id": "billing"}
 """
@@ -21,7 +21,7 @@ FIELDS: Final = frozenset({"point", "after", "times", *ACTIONS, *FILTERS})
 
 
 class BadCommand(Exception):
-    """It cannot be done; the message says what can."""
+    """The command cannot be executed; the message says which commands can."""
 
 
 class Command(NamedTuple):
@@ -33,7 +33,7 @@ class Command(NamedTuple):
 
 
 def command_of(fields: Any) -> Command:
-    """Raises BadCommand."""
+    """Parse a command. Raises BadCommand."""
     if not isinstance(fields, dict):
         raise BadCommand("an object is expected")
     if unknown := fields.keys() - FIELDS:
@@ -52,7 +52,7 @@ def command_of(fields: Any) -> Command:
         raise BadCommand(f"{point.name} cannot {asked[0]} after it")
     times = fields.get("times", 1)
     if times is not None and (not _is_int(times) or not 1 <= times <= MAX_TIMES):
-        raise BadCommand(f"times is a number from 1 to {MAX_TIMES}, or null: until it is taken back")
+        raise BadCommand(f"times is a number from 1 to {MAX_TIMES}, or null: until it is deleted")
     return Command(point.name, action, is_after, times, _filters(point, fields))
 
 
@@ -101,7 +101,7 @@ def _names(names: Any) -> str:
 
 
 def described(fault: Fault) -> dict[str, Any]:
-    """A fault, as the control shows it."""
+    """A fault in the control's JSON."""
     action = fault.action
     value = {Kind.DELAY: action.delay_ms, Kind.REFUSE: action.error}.get(action.kind, True)
     return {
@@ -116,5 +116,5 @@ def described(fault: Fault) -> dict[str, Any]:
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """All points, as the control shows them."""
+    """All points in the control's JSON."""
     return [point._asdict() for point in CATALOGUE.values()]

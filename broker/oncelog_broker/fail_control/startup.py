@@ -1,4 +1,4 @@
-"""What a test asks of `oncelog serve` beside a broker: to end with it, and to take orders to fail."""
+"""The options of `oncelog serve` for tests: end with the parent process, and serve the fail control."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from oncelog.cli.running import Failure
 
 
 class StartupOptions:
-    """Made before the broker's modules are imported: their fail points are marked then."""
+    """The test options of a starting broker. Create it before the broker's modules are imported, as fail points are
+    marked then."""
 
     def __init__(self, *, stops_at_eof: bool, fail_control: str | None) -> None:
-        """`fail_control`: where orders are taken, [HOST:]PORT. Raises Failure."""
+        """`fail_control`: the address of the control, [HOST:]PORT. Raises Failure."""
         self._stops_at_eof = stops_at_eof
         self._control = None
         self.line: str | None = None
-        """For standard output, once `begin` has returned: where the control is."""
+        """The line for standard output with the control's address, after `begin`."""
         if fail_control is not None:
             from oncelog.fail_points.point import arm
 
@@ -29,7 +30,7 @@ class StartupOptions:
             self._control = HttpControl(faults, address)
 
     def begin(self, stop: asyncio.Event) -> None:
-        """In the loop that is to serve; `stop` is set at the end of standard input. Raises Failure."""
+        """Start in the loop of the broker; `stop` is set at the end of standard input. Raises Failure."""
         loop = asyncio.get_running_loop()
         if self._control is not None:
             try:
@@ -40,12 +41,12 @@ class StartupOptions:
             from oncelog_broker.runtime.parent import at_end_of_input
 
             def ended() -> None:
-                self.end()  # a broker that stands still by order would not hear of it
+                self.end()  # a paused broker could not react
                 loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)
 
     def end(self) -> None:
-        """No more orders; who stands still goes on."""
+        """Close the control; a paused broker is resumed."""
         if self._control is not None:
             self._control.close()

@@ -15,7 +15,7 @@ from oncelog_broker.metrics.source import Source
 families = Families()
 
 PAGE_BYTES: Final = resource.getpagesize()
-IDLE: Final = "How much of the time since the last scrape the broker's only thread for requests has rested, 0 to 1."
+IDLE: Final = "Idle share of the broker's request thread since the last scrape, 0 to 1."
 
 
 def _of_process(kind: str, name: str, text: str, read: Callable[[], float]) -> None:
@@ -55,7 +55,12 @@ def open_files(source: Source) -> Samples:
         yield Sample(NO_LABELS, source.open_files)
 
 
-_of_process("gauge", "process_max_fds", "The limit of these.", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+_of_process(
+    "gauge",
+    "process_max_fds",
+    "The limit of open file descriptors.",
+    lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+)
 _of_process(
     "gauge",
     "kafka_server_kafkaserver_linux_disk_read_bytes",

@@ -17,13 +17,13 @@ from oncelog_protocol.api import ApiKey
 families = Families()
 
 STAGES: Final = (
-    (TOTAL, "totaltimems", "Milliseconds from the request's frame to its answer on the way."),
-    (LOCAL, "localtimems", "Milliseconds until a request waits; of requests that wait."),
-    (REMOTE, "remotetimems", "Milliseconds that it waits: for replicas, for records, for long work."),
+    (TOTAL, "totaltimems", "Milliseconds from the received request to the response passed to the transport."),
+    (LOCAL, "localtimems", "Milliseconds of local work before a request waits; only requests that wait."),
+    (REMOTE, "remotetimems", "Milliseconds that a request waits: for replicas, for records, or for long work."),
     (
         SEND,
         "responsesendtimems",
-        "Milliseconds to encode and hand over the answer of a request that has waited.",
+        "Milliseconds to encode and pass on the response of a request that has waited.",
     ),
 )
 
@@ -53,7 +53,7 @@ for _stage in STAGES:
     _declare(*_stage)
 
 
-@families.counter("kafka_network_requestmetrics_requests_total", "Requests that have come whole.", "request", "version")
+@families.counter("kafka_network_requestmetrics_requests_total", "Requests received.", "request", "version")
 def requests(source: Source) -> Samples:
     for api_key, version, count in list(source.parts.dispatcher.requests()):
         yield Sample({"request": kafka_name(api_key), "version": str(version)}, count)
@@ -61,7 +61,7 @@ def requests(source: Source) -> Samples:
 
 @families.counter(
     "oncelog_requests_waited_total",
-    "Requests whose answer had to wait: for replicas, for records, for long work.",
+    "Requests whose response had to wait: for replicas, for records, or for long work.",
     "request",
 )
 def waited(source: Source) -> Samples:
@@ -75,7 +75,11 @@ def connection_count(source: Source) -> Samples:
         yield Sample({"listener": listener}, count)
 
 
-@families.gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", "delayedOperation")
+@families.gauge(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "Requests that wait in the purgatory, by the kind of operation.",
+    "delayedOperation",
+)
 def waiting(source: Source) -> Samples:
     appends = fetches = 0
     for number, partition in enumerate(source.led, 1):

@@ -15,14 +15,14 @@ families = Families()
 
 COUNTERS: Final = (
     ("messagesin", "messages_in", "Records appended by this broker as leader, transaction markers included."),
-    ("bytesin", "bytes_in", "Bytes of record batches that this broker has taken in as leader."),
-    ("bytesout", "bytes_out", "Bytes of record batches in answers to consumers."),
-    ("replicationbytesin", "replication_bytes_in", "Bytes of record batches fetched from leaders."),
-    ("replicationbytesout", "replication_bytes_out", "Bytes of record batches in answers to followers."),
+    ("bytesin", "bytes_in", "Bytes of record batches appended by this broker as leader."),
+    ("bytesout", "bytes_out", "Bytes of record batches in responses to consumers."),
+    ("replicationbytesin", "replication_bytes_in", "Bytes of record batches fetched from leaders (replication)."),
+    ("replicationbytesout", "replication_bytes_out", "Bytes of record batches in responses to followers."),
     ("totalproducerequests", "produces", "Batches appended by this broker as leader: a request may have several."),
     ("failedproducerequests", "failed_produces", "Batches that were refused, of partitions that this broker leads."),
-    ("totalfetchrequests", "fetches", "Partitions in answers to consumers."),
-    ("failedfetchrequests", "failed_fetches", "Partitions that were answered with an error."),
+    ("totalfetchrequests", "fetches", "Partitions in Fetch responses to consumers."),
+    ("failedfetchrequests", "failed_fetches", "Partitions in Fetch responses with an error."),
 )
 """(name in Kafka, counter in `TopicTraffic`, meaning)."""
 
