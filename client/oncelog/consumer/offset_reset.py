@@ -1,13 +1,13 @@
-"""Where partitions without a position begin: at what the group has committed, else by what was asked or the policy.
+"""Looks up the start of partitions without a position: the group's committed offset, else by seek or auto.offset.reset.
 
-Look-ups that ask different brokers do not wait for each other. One look-up is under way per broker at a time:
+Look-ups at different brokers run concurrently, one at a time per broker:
 
-    committed offsets  the group's coordinator, for all partitions that want theirs
-    ListOffsets        the leader of each partition
-    Metadata           any broker, for partitions whose leader is not known
+  committed offsets  the group's coordinator, for all partitions that need theirs
+  ListOffsets        the leader of each partition
+  Metadata           any broker, for partitions without a known leader
 
-A broker that hangs thus delays its own partitions alone (E54). Where such a partition gets another leader meanwhile,
-that one is asked, and the late answer of the previous leader is ignored.
+So a hanging broker delays its own partitions only (E54). If such a partition gets another leader meanwhile, that one is
+asked, and the late response of the previous leader is ignored.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ logger = logging.getLogger(__name__)
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 COORDINATOR: Final = -2
-"""Stands for the group's coordinator among the node ids of leaders; NO_NODE for a Metadata request to any broker."""
+"""Node id for the group's coordinator among those of leaders; NO_NODE for a Metadata request to any broker."""
 
 UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the answer to ListOffsets lacks the partition")
 
 ListOffsets = Callable[
     [int, Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, OffsetAndTimestamp | KafkaError]]
 ]
-"""(node id of the leader, timestamp of each partition) -> the answer or error of each. May raise for all of them."""
+"""(node id of the leader, timestamp of each partition) -> the offset or error of each. May raise for all of them."""
 Committed = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
 Sought = dict[TopicPartition, tuple[PartitionPosition, int]]
-"""What a look-up is for: each position, and its `seeks` when the look-up began."""
+"""The positions of a look-up, each with its `seeks` when the look-up began."""
 
 
 class OffsetReset:
-    """Looks up the positions of all partitions that have none. `committed` is None without a group.
+    """Looks up the positions of all partitions without one. `committed` is None without a group.
 
-    What cannot be found is an error of the partition, for poll to raise; what may be found later is looked up again,
-    after a backoff and a refresh of the metadata. `wake` is called after each look-up.
+    An offset that cannot be found is an error of the partition, for poll to raise; retriable failures are repeated
+    after a back-off and a metadata refresh. `wake` is called after each look-up.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class OffsetReset:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def look_up(self) -> None:
-        """Begin a look-up at each broker that is not busy with one and has partitions to be looked up."""
+        """Start a look-up at each idle broker that has partitions to look up."""
         wanted = self._positions.to_reset(asyncio.get_running_loop().time())
         if not wanted:
             return
@@ -94,7 +94,7 @@ class OffsetReset:
                 self._begin(node_id, self._find_offsets(node_id, sought))
 
     def task_for(self, position: PartitionPosition) -> asyncio.Task[None] | None:
-        """The look-up under way at the broker that has to be asked about `position`."""
+        """The outstanding look-up at the broker that must be asked about `position`."""
         return self._tasks.get(self._node_for(position))
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class OffsetReset:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _needs_broker(self, position: PartitionPosition) -> bool:
-        """Whether a broker has to be asked where `position` begins; if not, it has its offset or its error now."""
+        """Whether a broker must be asked for the start of `position`; if not, its offset or error is set."""
         if position.wants_committed and self._committed is None:
             position.has_no_committed()
         if position.wants_committed:
@@ -117,7 +117,7 @@ class OffsetReset:
         return position.fetch_offset is None and position.error is None
 
     def _timestamp_for(self, position: PartitionPosition) -> int | None:
-        """What to ask the leader for; None where neither the application nor auto.offset.reset says."""
+        """The timestamp to look up; None if neither the application nor auto.offset.reset gives one."""
         if position.reset_timestamp is not None:
             return position.reset_timestamp
         return RESET_TIMESTAMPS.get(self._config.auto_offset_reset)
@@ -151,10 +151,10 @@ class OffsetReset:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.has_no_committed()
-        self.look_up()  # of those of which nothing is committed: before the application polls
+        self.look_up()  # those without a committed offset: before the application polls
 
     async def _find_leaders(self, sought: Sought) -> None:
-        """Refresh the metadata once; partitions that have no leader then wait for the backoff."""
+        """Refresh the metadata once; partitions still without a leader then back off."""
         if any(self._metadata.cluster.partition(*partition) is None for partition in sought):
             try:
                 await self._metadata.try_refresh()
@@ -193,7 +193,7 @@ class OffsetReset:
                 self._failed(position, error)
 
     def _failed(self, position: PartitionPosition, error: KafkaError) -> None:
-        """Looked up again after the backoff; what does not pass by itself, once poll has raised it."""
+        """Back off; non-retriable errors are raised by poll first."""
         if error.retriable:
             self._metadata.request_refresh()
         else:
@@ -201,5 +201,5 @@ class OffsetReset:
         position.back_off(asyncio.get_running_loop().time(), self._config, self._rng)
 
     def _is_current(self, node_id: int, position: PartitionPosition, seeks: int) -> bool:
-        """Whether the application has not moved elsewhere meanwhile, nor another broker been asked."""
+        """Whether the position was neither moved nor looked up at another broker meanwhile."""
         return position.seeks == seeks and position.starting_from == node_id and self._positions.owns(position)

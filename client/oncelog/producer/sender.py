@@ -93,7 +93,7 @@ class Sender:
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._connect_errors: dict[int, str] = {}
         self._handle: asyncio.Handle | None = None
-        self._alarm = Timer(self._run)
+        self._timer = Timer(self._run)
         self._is_closed = False
 
     def wake(self) -> None:
@@ -104,12 +104,12 @@ class Sender:
     def wake_at(self, when: float) -> None:
         """Look at `when` (loop time) at the latest."""
         if not self._is_closed:
-            self._alarm.set(when)
+            self._timer.set(when)
 
     async def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        self._alarm.cancel()
+        self._timer.cancel()
         if self._handle is not None:
             self._handle.cancel()
         attempts = list(self._connecting.values())

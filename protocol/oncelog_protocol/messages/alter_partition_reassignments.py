@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): move replicas of partitions to other brokers (KIP-455). Served by the controller."""
+"""AlterPartitionReassignments (45): move replicas to other brokers (KIP-455). Served by the controller."""
 
 from __future__ import annotations
 
