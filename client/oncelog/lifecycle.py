@@ -1,4 +1,4 @@
-"""What is open for as long as an `async with` lasts."""
+"""The base class of clients that an `async with` starts and closes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Lifecycle(ABC):
-    """`start` when the block is entered, `close` when it is left, however that is."""
+    """Calls `start` on entering the block, and `close` on leaving it in any way."""
 
     @abstractmethod
     async def start(self) -> None: ...

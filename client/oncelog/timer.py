@@ -1,4 +1,4 @@
-"""One timer that can be set to ring earlier: what components use which wait for the earliest of many moments."""
+"""A timer that can be moved earlier, for components that wait for the earliest of many moments."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Calls `ring` once, at the earliest of the moments it was set to since it rang last.
+    """Calls `ring` once, at the earliest moment set since its last call.
 
-    The moment is kept here, since uvloop's handles for moments that have come do not tell theirs.
+    The moment is stored here, since uvloop's handles of past moments do not report theirs.
     """
 
     __slots__ = ("_handle", "_loop", "_ring", "_when")
@@ -21,7 +21,7 @@ class Timer:
         self._when = 0.0
 
     def set(self, when: float) -> None:
-        """Ring at `when` (loop time) or before."""
+        """Call at `when` (loop time) or before."""
         if self._handle is not None:
             if self._when <= when:
                 return
@@ -30,7 +30,7 @@ class Timer:
         self._handle = self._loop.call_at(when, self._due)
 
     def cancel(self) -> None:
-        """Do not ring, until it is set again."""
+        """Cancel, until it is set again."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

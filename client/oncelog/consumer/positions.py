@@ -33,8 +33,8 @@ class DoneWith(NamedTuple):
 class PartitionPosition:
     """One assigned partition.
 
-    - `fetch_offset`: offset of the next Fetch; None until a start is looked up: the committed offset if it
-      `wants_committed` and there is one, else `came_from` if known, else by `reset_timestamp` (None: auto.offset.reset).
+    - `fetch_offset`: of the next Fetch; None until a start is looked up: the committed offset if it
+      `wants_committed` and has one, else `came_from` if known, else by `reset_timestamp` (None: auto.offset.reset).
     - `failures`: responses in a row without a record; after each one it waits until `not_before` (loop time).
     - `preferred_replica`: a nearer replica, used until `preferred_until` (loop time).
     - `fetching_from`: the node of the outstanding Fetch; `starting_from`: that of the last look-up (`offset_reset`).
