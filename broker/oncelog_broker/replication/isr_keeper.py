@@ -1,4 +1,4 @@
-"""ISR shrink and expand for the partitions that this broker leads: proposes the removal of lagging replicas and the
+"""ISR shrink and ISR expand for the partitions that this broker leads: proposes the removal of lagging replicas and the
 return of replicas that have caught up.
 
 The controller decides (AlterPartition). One request is outstanding at a time, with all proposals so far. If no response
