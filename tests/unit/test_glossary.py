@@ -49,6 +49,11 @@ NEWCOMERS_WORDS: Final = {
     "accumulator": "client/oncelog/producer/accumulator.py",
     "delete horizon": "protocol/oncelog_protocol/records/batch.py",
     "fault injection": "fail_control/__init__.py",
+    "back-pressure": "server/net/memory_budget.py",
+    "reconcile": "controller/settling.py",
+    "controller": "controller/elector.py",
+    "PID block": "metadata/membership/producer_ids.py",
+    "generation": "coordinator/group/joining.py",
 }
 """A newcomer's word -> the module that a grep over names and docstrings must find."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
-from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.high_watermark import at_start, high_watermark_of_follower
 from oncelog_broker.replication.purgatory import Purgatory
@@ -111,7 +111,7 @@ class Replica:
         """Bytes that became stable: 0, or all unstable bytes (too many only ends a waiting fetch early)."""
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
         self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.log.last_stable_offset(self.high_watermark)
+        self._stable_offset = self.log.reader.last_stable_offset(self.high_watermark)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
         return unstable_bytes if self._stable_offset > before else 0
@@ -156,7 +156,7 @@ class Replica:
         if offset != self.high_watermark:
             self._move_high_watermark(offset, self._hidden_bytes)
         if self.log.log_start_offset < log_start_offset <= self.high_watermark:
-            self.log.delete_records_before(log_start_offset)
+            self.log.trimmer.delete_records_before(log_start_offset)
 
     def on_truncated(self) -> None:
         """Adjust the high watermark after a truncation, or after the log was restarted at another offset."""
@@ -175,7 +175,7 @@ class Replica:
     def last_stable_offset(self) -> int:
         """The last stable offset (LSO), below which a read_committed consumer may read: the high watermark, or the
         first offset of the oldest open transaction if lower (S50)."""
-        return self.log.last_stable_offset(self.high_watermark)
+        return self.log.reader.last_stable_offset(self.high_watermark)
 
     def upper_bound(self, isolation_level: int) -> int:
         """The offset below which a consumer may read (S50, S54)."""

@@ -97,7 +97,9 @@ class LogCleaner:
         for partition in list(self._replicas.partitions()):
             log = partition.log
             await pauses.here()
-            if not log.config.is_compacted or not log.may_be_changed or log in self._uncleanable or log in without:
+            if not log.config.is_compacted or not log.state.may_be_changed:
+                continue
+            if log in self._uncleanable or log in without:
                 continue
             try:
                 cleanable = cleanable_range_of(log, upper_bound=partition.last_stable_offset, now_ms=now_ms)
@@ -109,13 +111,13 @@ class LogCleaner:
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
         """Compact one log. Returns False if that failed; the log line says why."""
-        log, generation = partition.log, partition.log.generation
+        log, generation = partition.log, partition.log.trimmer.generation
         started = self._clock.monotonic()
 
         def is_as_it_was() -> bool:
             """Whether the log was not truncated meanwhile; otherwise the cleanable range is void, and newer records may
             be unsynced."""
-            return log.may_be_changed and log.generation == generation
+            return log.state.may_be_changed and log.trimmer.generation == generation
 
         try:
             # The records that the compaction relies on must be durable: markers that decide which records are dropped,
@@ -124,9 +126,9 @@ class LogCleaner:
             await flush(log)
             if not is_as_it_was():
                 return False
-            if log.cleaner_checkpoint is None:
+            if log.state.cleaner_checkpoint is None:
                 # Before any change: after a crash this distinguishes emptied segments from damaged ones.
-                log.cleaner_checkpoint = cleanable.first_dirty
+                log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
                 return False
@@ -136,7 +138,7 @@ class LogCleaner:
             clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
             if clean_up_to is None or not is_as_it_was():
                 return False
-            log.cleaner_checkpoint = clean_up_to
+            log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
             if is_as_it_was():  # otherwise the segment was being truncated while read, or belongs to another log

@@ -11,13 +11,15 @@ from tests.support.shared_tree import SharedTree
 from tests.support.storage import make_batch
 
 from oncelog_broker.controller.alter_partition import decide
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.machine import PartitionChange
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata import paths, payloads
-from oncelog_broker.metadata.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import payloads
+from oncelog_broker.metadata.model.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication import epoch_raiser
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.lost_epochs import epochs_above_store
@@ -29,7 +31,7 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.handlers.alter_partition import _proposals
+from oncelog_broker.server.replicas.alter_partition import _proposals
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -97,7 +99,7 @@ class Host:
         ((_, _, proposal),) = _proposals(request, 3)
         self.asked.append(proposal.log_epoch)
         view, state = ClusterView(), self.image.topics["orders"].partitions[0]
-        view.put_brokers({b: LiveBroker(b, 1) for b in (ME, OTHER)}, {}, {})
+        view.put_brokers(KnownBroker(b, 1) for b in (ME, OTHER))
         view.put_topic("orders", payloads.TopicAssignment(TOPIC_ID, {0: payloads.ReplicaAssignment((ME, OTHER))}))
         known = payloads.PartitionState(state.leader, state.leader_epoch, state.isr, 1)
         view.put_state(KEY, KnownState(known, state.partition_epoch, 1))

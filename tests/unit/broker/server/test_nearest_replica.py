@@ -11,8 +11,8 @@ from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served
 from tests.support.storage import make_batch
 
 from oncelog_broker.config.broker_keys import RACK_AWARE_SELECTORS, REPLICA_SELECTOR_CLASS
-from oncelog_broker.metadata.image import Broker, ClusterImage
-from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, IsolationLevel
@@ -177,7 +177,7 @@ async def test_of_what_it_does_not_have_it_says_nothing(served: Served, last_epo
 
 
 async def test_below_its_log_the_leader_has_to_be_asked(served: Served) -> None:
-    follow(served).log.delete_records_before(1)
+    follow(served).log.trimmer.delete_records_before(1)
     assert (await ask(served, fetch(0))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 

@@ -15,19 +15,21 @@ from tests.support.shared_tree import SharedTree, TreeSession
 from tests.support.storage import make_batch
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.controller.view import LiveBroker
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.identity.facts import Adoption
 from oncelog_broker.identity.note import NOTE_FILE, StoreKind, read_note
 from oncelog_broker.identity.refusals import Kind, StartRefused
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata import founding, paths
-from oncelog_broker.metadata.founding import UNKNOWN_STORE
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, Topic
-from oncelog_broker.metadata.image import PartitionState as ShownState
-from oncelog_broker.metadata.metadata_copy import FILE, PREVIOUS_FILE, Node, encode_copy
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership import founding
+from oncelog_broker.metadata.membership.founding import UNKNOWN_STORE
+from oncelog_broker.metadata.membership.registration import Membership, register_broker
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, Topic
+from oncelog_broker.metadata.model.image import PartitionState as ShownState
+from oncelog_broker.metadata.model.metadata_copy import FILE, PREVIOUS_FILE, Node, encode_copy
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
@@ -40,9 +42,8 @@ from oncelog_broker.metadata.payloads import (
     parse_store_identity,
     parse_topic,
 )
-from oncelog_broker.metadata.reader import read_image
-from oncelog_broker.metadata.registration import Membership, register_broker
-from oncelog_broker.metadata.store import ConnectionLost
+from oncelog_broker.metadata.model.reader import read_image
+from oncelog_broker.metadata.stores.store import ConnectionLost
 from oncelog_broker.replication.startup_logs import ADOPTED_PRODUCER_IDS, EPOCH_LEAP, KEEP_ALL
 from oncelog_broker.replication.stray_logs import set_strays_aside
 from oncelog_broker.runtime.clock import ManualClock
@@ -313,7 +314,7 @@ async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeep
     assert identity.replaces == (lost.store_id if how == "a new disk is first" else UNKNOWN_STORE)
     state = (await member.image()).partition("orders", 0)
     assert state is not None
-    assert LiveBroker(1, member.membership.broker_epoch).epoch > state.written
+    assert not KnownBroker(1, member.membership.broker_epoch).is_steady_since(state.written)
     await member.end()
 
 

@@ -12,7 +12,7 @@ from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.handlers.delete_records import handle
+from oncelog_broker.server.records.delete_records import handle
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 
@@ -38,8 +38,8 @@ class OneLeader:
         log = SimpleNamespace(
             config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
             log_start_offset=5,
-            noted_start_offset=0,
-            delete_records_before=lambda offset: offset,
+            state=SimpleNamespace(durable_start_offset=0),
+            trimmer=SimpleNamespace(delete_records_before=lambda offset: offset),
         )
         return SimpleNamespace(high_watermark=10, log=log, is_alone=True)
 

@@ -1,0 +1,278 @@
+"""The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
+
+Implementations: `embedded.py` (one broker, one local file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in
+one process, for tests). The same tests run against all (`tests/unit/broker/metadata/test_store_contract.py`), so a
+caller may rely on what is said here:
+
+- A node has data, a `version` (0 at creation, one more with every set) and a `czxid` (id of the write that created it,
+  growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
+- A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
+- `multi` happens wholly or not at all; all that it creates has one czxid.
+- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. Whoever
+  must know does `sync`, reads, and decides by something that no other writer can have written: the session that owns
+  an ephemeral node, a random id. Where there is no such thing, the write counts as not ours (S1).
+- Within a session the tree never goes back in time, and a session begins with a write of its own: what is read in it is
+  never older than its beginning.
+- While the connection is broken, everything fails with `ConnectionLost` at once; nothing of it is done in a later
+  session.
+- All callbacks are plain functions, called in the event loop. They must not raise, and must be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+ANY_VERSION = -1
+"""As the expected version: whatever the node's version is."""
+MAX_REQUEST_BYTES = 900_000
+"""Of one write, paths and data and overhead. A ZooKeeper server drops who sends more than 1 MiB (jute.maxbuffer)."""
+
+
+class MetadataError(Exception):
+    """Any failure of a metadata store. `path` is the node in question, "" when there is none."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class NoNode(MetadataError):
+    """The node, or for a create its parent, does not exist."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "no such node")
+
+
+class NodeExists(MetadataError):
+    """The node to be created exists already."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "the node exists already")
+
+
+class BadVersion(MetadataError):
+    """The node's version is not the expected one: somebody else wrote it. ZooKeeper does not say what it is."""
+
+    def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
+        found = "another one" if actual is None else f"{actual}"
+        super().__init__(path, f"expected version {expected}, but it is {found}")
+
+
+class NotEmpty(MetadataError):
+    """The node to be deleted has children."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "the node has children")
+
+
+class NoChildrenForEphemerals(MetadataError):
+    """The parent of the node to be created is ephemeral."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "an ephemeral node has no children")
+
+
+class RequestTooLarge(MetadataError):
+    """More than MAX_REQUEST_BYTES in one write: ZooKeeper would drop the connection, again and again. `path` is the
+    node that takes the most of it. Nothing was written, and trying again does not help."""
+
+
+class StoreUnavailable(MetadataError):
+    """The store did not answer. For a write: nobody knows whether it happened."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """The connection broke; the session may still live, and a later try may succeed."""
+
+
+class SessionExpired(StoreUnavailable):
+    """The session is over, and our ephemeral nodes are gone. A later try succeeds in a session that the store has begun
+    since, never in a closed store."""
+
+
+class AccessDenied(StoreUnavailable):
+    """The store does not let us: what is asked for is protected for another identity. Of a write nothing has happened,
+    and nothing will until somebody changes that."""
+
+
+class SessionState(Enum):
+    """What the broker may believe about its session."""
+
+    CONNECTED = "connected"
+    """The lease holds: our ephemeral nodes stand, so nobody has taken our place."""
+    IN_DOUBT = "in doubt"
+    """The lease has ended (`lease_until`): the session may be over or not. Nothing is led, nothing is torn down."""
+    LOST = "lost"
+    """The session is over: somebody else may be controller or leader by now. ZooKeeper's store begins another session
+    by itself, and says CONNECTED when it has."""
+
+
+class SessionKey(NamedTuple):
+    """What proves to a store that a session is ours."""
+
+    session_id: int
+    password: bytes
+
+
+class Stat(NamedTuple):
+    """What the store knows of a node beside its data."""
+
+    version: int
+    czxid: int
+    mzxid: int
+    """Id of the write that last set it. Of a node that is older than the process, the embedded store knows only that
+    it was not after the last write before the process began."""
+    ephemeral_owner: int = 0
+    """The session that the node ends with; 0 for a persistent one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fails the multi unless the node exists with this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Creates the node; its parent must exist, possibly by an earlier operation of the same multi."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Replaces the node's data if its version is the expected one."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Deletes the childless node if its version is the expected one."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Check | Create | Set | Delete
+WatchCallback = Callable[[str], None]
+SessionCallback = Callable[[SessionState], None]
+Unsubscribe = Callable[[], None]
+
+
+class MetadataStore(Protocol):
+    """A tree of versioned nodes with one session (see the module). Every async method may raise StoreUnavailable."""
+
+    @property
+    def session(self) -> SessionState:
+        """The state of the session now."""
+
+    @property
+    def session_id(self) -> int:
+        """What `Stat.ephemeral_owner` is of nodes that this session made."""
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        """With it a later process can end this session; None where sessions end with their process."""
+
+    @property
+    def last_zxid(self) -> int:
+        """Id of the latest write that the store has shown us. Of a session that has begun it is never lower than of any
+        write that was done before: the session's beginning is a write."""
+
+    @property
+    def session_timeout(self) -> float:
+        """How long a session may outlive its process, in seconds."""
+
+    async def end_session(self, key: SessionKey) -> None:
+        """End a session that another process began, with its ephemeral nodes; one that is over already is none.
+
+        StoreUnavailable where that takes longer than the session lasts.
+        """
+
+    @property
+    def lease_until(self) -> float:
+        """The end of this session's lease, on `Clock.uptime`: before it, no other process can have taken over this
+        broker's id. Compare it at each use, as the timer that reports IN_DOUBT may be late: a process may have been
+        stopped in between.
+        """
+
+    async def sync(self) -> None:
+        """Return when reads show at least what stood when this was called, whoever wrote it. An ensemble that is
+        just changing its leader may answer too early: only a write of our own proves that nothing is hidden."""
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        """Data and stat of a node. NoNode."""
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """`get` for many nodes in one go, one after the other in the order asked; None for a node that does not exist.
+        Not a snapshot: those that are named later may be read as they are later."""
+
+    async def exists(self, path: str) -> Stat | None:
+        """The stat of a node, None if there is no such node."""
+
+    async def children(self, path: str) -> list[str]:
+        """The names (not paths) of a node's children, sorted. NoNode."""
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Replace a node's data. NoNode, BadVersion."""
+
+    async def create(self, path: str, data: bytes = b"", ephemeral: bool = False, make_parents: bool = False) -> Stat:
+        """Create a node, and with `make_parents` its missing ancestors (empty, persistent).
+
+        NodeExists, NoNode (the parent), NoChildrenForEphemerals.
+        """
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete a childless node. NoNode, BadVersion, NotEmpty."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """Do all operations, in order, or none; the stat of each node that was created or set, None for the others.
+
+        Raises the error of the first that cannot be done, with its path; RequestTooLarge.
+        """
+
+    def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
+        """Call `callback` with the path of each node at or beneath `path` that is created, set or deleted from now on.
+
+        The callback says only that the caller should read that path again: several changes may come as one call.
+        Called with `path` itself, it means that anything beneath may have changed (after a reconnect). The path need
+        not exist. A change is told before the await of the write that made it returns.
+        """
+
+    def watch_session(self, callback: SessionCallback) -> Unsubscribe:
+        """Call `callback` with each new state of the session."""
+
+    async def close(self) -> None:
+        """End the session: our ephemeral nodes go. Writes that were started are finished first. May be repeated."""
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that ZooKeeper would refuse: ValueError, since only a bug can produce one."""
+    if path == "/":
+        return
+    if not path.startswith("/"):
+        raise ValueError(f"a node's path starts with '/': {path!r}")
+    if "\0" in path or any(name in ("", ".", "..") for name in path[1:].split("/")):
+        raise ValueError(f"not a legal node path: {path!r}")
+
+
+def check_operation(operation: Operation) -> None:
+    """As `check_path`; and nobody writes the root."""
+    check_path(operation.path)
+    if operation.path == "/" and not isinstance(operation, Check):
+        raise ValueError("the root is not to be written")
+
+
+def parent_of(path: str) -> str:
+    """The path of the node above; "/" is its own parent."""
+    return path.rpartition("/")[0] or "/"

@@ -1,0 +1,320 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and gets only what changed.
+
+Pure: requests in, plans out, both in steps, since either may be about tens of thousands of partitions. A session
+remembers, for each partition, what the client last asked and what it was last told. The epoch counts the requests of a
+session, so that a lost or repeated request is noticed.
+
+    session id  epoch   meaning
+    0           -1      no session: everything is asked, everything is answered
+    any         0       make a session (and close the one named)
+    id          -1      close the session; everything is asked and answered
+    id          n > 0   incremental: the n-th request since the session was made
+
+The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
+finds no room fetches without one, which costs bytes but no correctness. One whose session outgrows the bounds is told
+that it is not known, as if it had been evicted. Each follower keeps its one session: those take no room from clients,
+nor clients from them.
+
+A session belongs to whoever made it. It holds the names of topics, and its epoch is its owner's place in it: for
+anybody else there is no session of that id (E57), and ids cannot be guessed from other ids.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+
+PartitionRequest = FetchRequest.FetchTopic.FetchPartition
+TopicResponse = FetchResponse.FetchableTopicResponse
+PartitionResponse = TopicResponse.PartitionData
+Endpoints = Sequence[FetchResponse.NodeEndpoint]
+
+FIRST_TOPIC_ID_VERSION: Final = 13
+"""From this version of Fetch on topics are named by their ids."""
+NO_SESSION: Final = 0
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+MAX_EPOCH: Final = 2**31 - 1
+MAX_SESSION_ID: Final = 2**31 - 1
+MAX_SESSION_PARTITIONS: Final = 10_000
+"""In one session: as many as a broker is planned for."""
+MAX_CACHED_PARTITIONS: Final = 100_000
+"""In all sessions together; each costs some 500 bytes."""
+PARTITIONS_PER_STEP: Final = 100
+"""Some 0.1 ms."""
+EVICTION_SECONDS: Final = 120.0
+"""A session that rested this long gives its slot to a new one (min.incremental.fetch.session.eviction.ms)."""
+
+
+class TopicName(NamedTuple):
+    """A topic as the request names it: by name before v13, by id from then on."""
+
+    name: str
+    topic_id: bytes
+
+
+class Wanted(NamedTuple):
+    """One partition to be read."""
+
+    topic: TopicName
+    request: PartitionRequest
+
+
+class _Cached:
+    """One partition of a session. `high_watermark` and `log_start_offset`: as last told, -1 before that."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def update_sent(self, answer: PartitionResponse) -> bool:
+        """Whether the client must be told; then this is what it was told last."""
+        if answer.error_code:
+            self.high_watermark = -1  # whatever comes next is news
+            return True
+        if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
+            return True
+        told = (self.high_watermark, self.log_start_offset)
+        self.high_watermark, self.log_start_offset = answer.high_watermark, answer.log_start_offset
+        return bool(answer.records) or told != (answer.high_watermark, answer.log_start_offset)
+
+
+Key = tuple[TopicName, int]
+Named = dict[Key, _Cached]
+"""The partitions that a request names, in its order."""
+
+
+class FetchSession:
+    """What one client fetches. Invariant: `epoch` is what its next incremental request must carry."""
+
+    __slots__ = ("by_id", "epoch", "last_used", "owner", "partitions", "session_id")
+
+    def __init__(self, session_id: int, named: Named, *, by_id: bool, now: float, owner: object = None) -> None:
+        self.session_id = session_id
+        self.owner = owner
+        self.by_id = by_id
+        self.epoch = 1
+        self.last_used = now
+        self.partitions: OrderedDict[Key, _Cached] = OrderedDict(named)
+
+    def update(self, named: Named, forgotten: Iterable[Key]) -> None:
+        """Take in what an incremental request changes."""
+        for key, new in named.items():
+            cached = self.partitions.setdefault(key, new)
+            cached.wanted = new.wanted
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+
+class FetchPlan:
+    """What one request reads, and how its answer is made of what was read."""
+
+    __slots__ = ("_incremental", "_session", "wanted")
+
+    def __init__(self, wanted: list[Wanted], session: FetchSession | None, *, incremental: bool) -> None:
+        self.wanted = wanted
+        self._session = session
+        self._incremental = incremental
+
+    def has_news(self, answers: list[PartitionResponse]) -> bool:
+        """Whether one of the `answers` says another high watermark than the session was told last."""
+        session = self._session
+        if session is None or not self._incremental:
+            return True
+        return any(
+            cached is not None and cached.high_watermark != answer.high_watermark
+            for cached, answer in (
+                (session.partitions.get((wanted.topic, wanted.request.partition)), answer)
+                for wanted, answer in zip(self.wanted, answers, strict=True)
+            )
+        )
+
+    def response(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> FetchResponse:
+        """The answer; `answers` in the order of `wanted`, `endpoints` of the leaders that they name."""
+        topics: dict[TopicName, TopicResponse] = {}
+        self._tell(self.wanted, answers, topics)
+        return self._response(topics, endpoints)
+
+    def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
+        """As `response`, of more than PARTITIONS_PER_STEP."""
+        topics: dict[TopicName, TopicResponse] = {}
+        for start in range(0, len(answers), PARTITIONS_PER_STEP):
+            end = start + PARTITIONS_PER_STEP
+            self._tell(self.wanted[start:end], answers[start:end], topics)
+            yield None
+        return self._response(topics, endpoints)
+
+    def _response(self, topics: dict[TopicName, TopicResponse], endpoints: Endpoints) -> FetchResponse:
+        session_id = NO_SESSION if self._session is None else self._session.session_id
+        return FetchResponse(session_id=session_id, responses=list(topics.values()), node_endpoints=list(endpoints))
+
+    def _tell(
+        self, some: list[Wanted], answers: list[PartitionResponse], topics: dict[TopicName, TopicResponse]
+    ) -> None:
+        session = self._session
+        for wanted, answer in zip(some, answers, strict=True):
+            if session is not None and not self._is_told(session, wanted, answer):
+                continue
+            topic = topics.get(wanted.topic)
+            if topic is None:
+                name, topic_id = wanted.topic
+                topic = topics[wanted.topic] = TopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            topic.partitions.append(answer)
+
+    def _is_told(self, session: FetchSession, wanted: Wanted, answer: PartitionResponse) -> bool:
+        key = (wanted.topic, wanted.request.partition)
+        cached = session.partitions.get(key)
+        if cached is None:
+            return True
+        is_news = cached.update_sent(answer)
+        if answer.records:
+            session.partitions.move_to_end(key)  # what gave data waits its turn: the others come first next time
+        return is_news or not self._incremental
+
+
+class FetchSessions:
+    """All fetch sessions of a broker. Invariant: `_cached_partitions` are in them."""
+
+    def __init__(self, slots: int, *, max_partitions: int = MAX_CACHED_PARTITIONS) -> None:
+        self._slots = slots
+        self._max_partitions = max_partitions
+        self._cached_partitions = 0
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._of_followers: dict[int, FetchSession] = {}
+        """By broker."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(
+        self,
+        request: FetchRequest,
+        *,
+        by_id: bool,
+        now: float,
+        follower: int | None = None,
+        owner: object = None,
+    ) -> Steps[FetchPlan]:
+        """What `request` is to read. `by_id`: it names topics by id; `now` is monotonic, in seconds; `owner`: the
+        principal that asks.
+
+        Sessions change in the last step only.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        is_incremental = request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH)
+        if (
+            follower is None
+            and is_incremental
+            and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
+        ):
+            self._give_up(request.session_id, owner)  # before any of them is looked at
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        named: Named = {}
+        number = 0
+        for topic in request.topics:
+            name = TopicName(topic.topic, topic.topic_id)
+            for partition in topic.partitions:  # of one that is named twice the last counts, as in Kafka
+                named[name, partition.partition] = _Cached(Wanted(name, partition))
+                number += 1
+                if number % PARTITIONS_PER_STEP == 0:
+                    yield None
+        if not is_incremental:
+            if request.session_id != NO_SESSION:
+                self._give_up(request.session_id, owner)
+            session = None
+            if request.session_epoch == INITIAL_EPOCH and named:
+                session = self._create(named, by_id=by_id, now=now, follower=follower, owner=owner)
+            return FetchPlan([cached.wanted for cached in named.values()], session, incremental=False)
+        session = self._continued(request, by_id=by_id, follower=follower, owner=owner)
+        forgotten = [
+            (TopicName(topic.topic, topic.topic_id), index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        before = len(session.partitions)
+        session.update(named, forgotten)
+        session.last_used = now
+        if follower is not None:
+            return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
+        self._cached_partitions += len(session.partitions) - before
+        self._sessions.move_to_end(session.session_id)
+        if not self._fits(session, now):
+            self._close(session.session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
+
+    def _continued(self, request: FetchRequest, *, by_id: bool, follower: int | None, owner: object) -> FetchSession:
+        session = self._sessions.get(request.session_id) if follower is None else self._of_followers.get(follower)
+        if session is None or session.session_id != request.session_id or session.owner != owner:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if request.session_epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        return session
+
+    def _create(
+        self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
+    ) -> FetchSession | None:
+        """A new session; None where those in use leave no slot, or no room for its partitions."""
+        if follower is not None:
+            session = self._of_followers[follower] = FetchSession(
+                self._new_id(), named, by_id=by_id, now=now, owner=owner
+            )
+            return session
+        if len(named) > MAX_SESSION_PARTITIONS:
+            return None
+        while len(self._sessions) >= self._slots or self._cached_partitions + len(named) > self._max_partitions:
+            if not self._evict(now):
+                return None
+        session_id = self._new_id()
+        session = self._sessions[session_id] = FetchSession(session_id, named, by_id=by_id, now=now, owner=owner)
+        self._cached_partitions += len(session.partitions)
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = secrets.randbelow(MAX_SESSION_ID) + 1
+            if session_id not in self._sessions:
+                return session_id
+
+    def _fits(self, session: FetchSession, now: float) -> bool:
+        """Whether `session`, as it has become, is within the bounds, if need be once others that rest are evicted."""
+        if len(session.partitions) > MAX_SESSION_PARTITIONS:
+            return False
+        while self._cached_partitions > self._max_partitions:
+            if not self._evict(now):
+                return False
+        return True
+
+    def _give_up(self, session_id: int, owner: object) -> None:
+        """Close the session that a client names, if it is that client's."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.owner == owner:
+            self._close(session_id)
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._cached_partitions -= len(session.partitions)
+
+    def _evict(self, now: float) -> bool:
+        """Free the slot of the session that rested longest, if it did so long enough."""
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used < EVICTION_SECONDS:
+            return False
+        self._close(oldest.session_id)
+        return True
