@@ -139,9 +139,9 @@ def test_a_new_leader_epoch_forgets_what_followers_had(partition: Partition) -> 
     partition.on_follower_fetch(THIRD, 1)
     assert partition.high_watermark == 0, "the second has not fetched in this epoch"
     assert (partition.epoch_start_offset, partition.messages_in_epoch) == (1, 0)
-    assert not partition.shows_all_that_was_shown
+    assert not partition.high_watermark_caught_up
     partition.on_follower_fetch(SECOND, 1)
-    assert partition.shows_all_that_was_shown
+    assert partition.high_watermark_caught_up
 
 
 def test_an_older_leader_epoch_or_state_changes_nothing(partition: Partition) -> None:
@@ -214,7 +214,7 @@ async def test_records_are_deleted_everywhere_when_no_replica_in_sync_begins_ear
         append(partition)
     for other in (SECOND, THIRD):
         partition.on_follower_fetch(other, 3, log_start_offset=0)
-    partition.log.delete_records_before(2)
+    partition.log.trimmer.delete_records_before(2)
     deleted = partition.deleted_everywhere(2)
     assert isinstance(deleted, asyncio.Future)
     partition.on_follower_fetch(SECOND, 3, log_start_offset=2)

@@ -59,7 +59,7 @@ def test_records_are_deleted_with_the_leaders_once_they_are_replicated(replica: 
 def test_the_high_watermark_of_a_start_lies_within_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)
-    log.delete_records_before(1)
+    log.trimmer.delete_records_before(1)
     for checkpointed, expected in ((0, 1), (2, 2), (7, 3)):
         replica = Replica("orders", bytes(16), 0, log, broker_id=THIS, high_watermark=checkpointed)
         assert replica.high_watermark == expected
@@ -68,7 +68,7 @@ def test_the_high_watermark_of_a_start_lies_within_the_log(tmp_path: Path) -> No
 
 def test_truncation_takes_the_high_watermark_back(replica: Replica) -> None:
     take(replica, 0, 1, 2, high_watermark=3)
-    replica.log.truncate_to(1)
+    replica.log.trimmer.truncate_to(1)
     replica.on_truncated()
     assert replica.high_watermark == 1
 

@@ -4,17 +4,16 @@ import stat
 
 import pytest
 
-from oncelog_broker.metadata.membership import incarnation
 from oncelog_broker.metadata.membership.incarnation import (
     SESSION_FILE,
     Predecessor,
     Trace,
-    boot_id,
     is_log_tail_kept,
     leave_trace,
     read_trace,
 )
 from oncelog_broker.metadata.stores.store import ConnectionLost, SessionKey
+from oncelog_broker.runtime import disk
 from oncelog_broker.runtime.disk import RealDisk
 
 KEY = SessionKey(0x1F00000000000001, bytes(range(16)))
@@ -51,9 +50,9 @@ def test_the_end_of_the_logs_is_sure_after_a_clean_stop_or_in_the_same_boot(trac
 
 
 def test_a_system_without_a_boot_id_has_none(monkeypatch, tmp_path):
-    assert boot_id() == boot_id()
-    monkeypatch.setattr(incarnation, "BOOT_ID", tmp_path / "none")
-    assert boot_id() == ""
+    assert RealDisk().boot_id() == RealDisk().boot_id()
+    monkeypatch.setattr(disk, "BOOT_ID_FILE", str(tmp_path / "none"))
+    assert RealDisk().boot_id() == ""
 
 
 class Store:

@@ -45,4 +45,4 @@ async def test_drained_when_the_last_one_is_gone(connections: Connections) -> No
 
 
 async def test_without_rates_nobody_is_turned_away(connections: Connections) -> None:
-    assert not connections.turns_away(None, HOST, "PLAINTEXT")  # type: ignore[arg-type]
+    assert not connections.refuse_if_over_rate(None, HOST, "PLAINTEXT")  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def fill(served: Served, *timestamps: int) -> None:
 )
 async def test_what_timestamps_stand_for(served: Served, timestamp: int, found: tuple[int, ...]) -> None:
     fill(served, NOW, NOW, NOW + 9, NOW + 5)
-    served.partitions[0].log.delete_records_before(1)
+    served.partitions[0].log.trimmer.delete_records_before(1)
     assert await ask(served, timestamp) == [found]
 
 
