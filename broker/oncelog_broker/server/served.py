@@ -70,7 +70,8 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.CREATE_TOPICS, 2, 7),
         _served(ApiKey.DELETE_TOPICS, 1, 6),
         _served(ApiKey.DELETE_RECORDS, 0, 2),
-        _served(ApiKey.INIT_PRODUCER_ID, 0, 5),
+        # Version 6 only with transaction.two.phase.commit.enable: `handlers/api_versions` leaves it out.
+        _served(ApiKey.INIT_PRODUCER_ID, 0, 6),
         _served(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
         _served(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
         _served(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
