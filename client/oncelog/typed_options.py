@@ -92,6 +92,10 @@ class ProducerOptions(ClientOptions, total=False):
     transaction_timeout_ms: int
     """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
     bounds it."""
+    two_phase_commit: bool
+    """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
+    broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the
+    transactional id."""
     tracing: Tracing | bool | None
     """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of what is sent and of transactions, and W3C trace
     context in the headers of records. It needs the extra `otel`."""
