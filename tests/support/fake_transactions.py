@@ -283,9 +283,9 @@ class FakeCoordinator:
     @answer.register
     def _(self, request: DescribeTransactionsRequest, version: int, refusal: ErrorCode | None = None) -> Any:
         (transactional_id,) = request.transactional_ids
-        found = self.transactions[transactional_id]
+        found = self.transactions.get(transactional_id, Transaction(-1))
         state = DescribeTransactionsResponse.TransactionState(
-            error_code=0,
+            error_code=0 if transactional_id in self.transactions else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
             transactional_id=transactional_id,
             transaction_state=found.state,
             transaction_timeout_ms=60_000 if found.has_timeout else 2**31 - 1,

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
-from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES, TRANSACTION_TWO_PHASE_COMMIT_ENABLE
 from oncelog_broker.metadata.cache import MetadataCache
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
@@ -31,7 +31,7 @@ from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.receiving import SIZE
 from oncelog_broker.server.routes import NewRoute, Route
-from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_broker.server.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
@@ -66,6 +66,7 @@ class Dispatcher:
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
         self._warned_hosts: set[str] = set()
+        self._two_phase_commit = services.config[TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
@@ -128,6 +129,9 @@ class Dispatcher:
         key = api_key << 16 | version
         route = self._routes.get(key)
         if route is None:
+            served = SERVED.get(api_key)
+            if served is not None and version > highest_version(served, two_phase_commit=self._two_phase_commit):
+                raise MalformedMessage(f"api key {api_key} version {version} is not served")
             route = self._routes[key] = Route(api_key, version)
             route.times = None if self._times is None else self._times.of(api_key)
         return route

@@ -79,7 +79,12 @@ class PreparedTransactions:
 
     async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
         """Raises ProducerFenced if the transaction is still open: another process has taken it over, and ends it."""
-        known = await self._describe(prepared.transactional_id)
+        try:
+            known = await self._describe(prepared.transactional_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return  # it has expired, so nothing is open
+            raise
         if known.state == ONGOING and (known.producer_id, known.producer_epoch) == prepared.producer:
             raise ProducerFenced(
                 ErrorCode.PRODUCER_FENCED,

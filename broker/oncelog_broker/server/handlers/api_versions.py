@@ -13,7 +13,7 @@ from typing import Final
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.metadata import feature_levels
 from oncelog_broker.server.context import AnyContext
-from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -25,19 +25,17 @@ FEATURES: Final[tuple[tuple[str, int, int], ...]] = (("transaction.version", 0, 
 """Name, lowest level that we know, level in force. From transaction.version 2 on clients use transactions V2 (T6)."""
 FEATURES_EPOCH: Final = 0
 """Of what is in force: clients see nothing of it change. At least 0, or clients take the features for unknown."""
-LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
-"""The highest version of InitProducerId that is advertised without transaction.two.phase.commit.enable (S120)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What a client may call itself and its version (KIP-511): they become metric names."""
 
 
 @cache
 def served_versions(
-    shows_zero: bool = True, level: int | None = None, has_two_phase_commit: bool = False
+    shows_zero: bool = True, level: int | None = None, two_phase_commit: bool = False
 ) -> ApiVersionsResponse:
     """Returns the answer to every well-formed request. `shows_zero`: the client can read features whose lowest level is
     0; `level`: for brokers, the level in force (`feature_levels`), which also adds the APIs that only brokers use;
-    `has_two_phase_commit`: transaction.two.phase.commit.enable."""
+    `two_phase_commit`: transaction.two.phase.commit.enable."""
     features, levels = FEATURES, [(name, known) for name, _, known in FEATURES]
     if level is not None:
         features += ((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST),)
@@ -48,9 +46,7 @@ def served_versions(
             ApiVersionsResponse.ApiVersion(
                 api_key=served.key,
                 min_version=served.advertised_low,
-                max_version=served.versions.high
-                if has_two_phase_commit or served.key is not ApiKey.INIT_PRODUCER_ID
-                else LAST_INIT_BEFORE_TWO_PHASE_COMMIT,
+                max_version=highest_version(served, two_phase_commit=two_phase_commit),
             )
             for served in SERVED.values()
             if level is not None or not served.is_for_brokers
@@ -89,5 +85,5 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
     level = feature_levels.level_in_force(context.services.image) if is_in_cluster else None
-    has_two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
-    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level, has_two_phase_commit)
+    two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
+    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level, two_phase_commit)
