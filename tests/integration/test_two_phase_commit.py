@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from foreign_clients import eventually
 from raw_client import RawClient
 from raw_transactions import RawTransactions, content, is_stable
 from test_examples import Example
+from warm_commands import run_oncelog_text
 
 from oncelog import Admin, PreparedTransaction, Producer
 from oncelog.errors import FatalError, KafkaError, ProducerFenced, UnsupportedVersion
@@ -226,6 +229,42 @@ def test_s121_an_operator_ends_it_by_hand(two_phase: BrokerProcess, client: RawC
                 await admin.transactions.commit(names[1])
 
     asyncio.run(by_hand())
+    for name, end in zip(names, ("commit", "abort"), strict=True):
+        eventually(lambda: is_stable(client, name), "the markers are written")  # noqa: B023
+        assert content(client, name) == ["data", end]
+
+
+def test_s121_commands_show_it_and_ask_before_they_end_it(
+    two_phase: BrokerProcess, client: RawClient, topic: str
+) -> None:
+    names = [f"{topic}-commit", f"{topic}-abort"]
+    for name in names:
+        client.create_topic(name)
+        asyncio.run(prepared_one(two_phase.address, name))
+    timed = RawTransactions(client, f"{topic}-timed")
+    timed.take_over()
+    client.create_topic(topic)
+    assert timed.add(topic) == ErrorCode.NONE
+
+    def oncelog(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = run_oncelog_text("txns", *arguments, "--bootstrap-server", two_phase.address)
+        assert done.returncode == code, done.stderr
+        return done
+
+    listed = json.loads(oncelog("list", "--transactional-id-pattern", f"{topic}-.*", "--output", "json").stdout)
+    assert {each["transactional_id"]: each["timeout_ms"] for each in listed} == {
+        names[0]: "none",
+        names[1]: "none",
+        timed.transactional_id: 60_000,
+    }
+    assert all(each["duration_ms"] >= 0 for each in listed)
+    for command, name in (("commit", names[0]), ("fence", names[1])):
+        assert "There is nobody to ask: use --yes" in oncelog(command, name, code=1).stderr
+    assert [content(client, name) for name in names] == [["data"], ["data"]]
+    assert oncelog("commit", names[0], "--yes").stderr == f"committed {names[0]}\n"
+    assert oncelog("fence", names[1], "--yes").stderr == f"fenced {names[1]}\n"
+    assert oncelog("fence", timed.transactional_id).stderr == f"fenced {timed.transactional_id}\n"
+    assert "has no open transaction" in oncelog("commit", names[0], "--yes", code=1).stderr
     for name, end in zip(names, ("commit", "abort"), strict=True):
         eventually(lambda: is_stable(client, name), "the markers are written")  # noqa: B023
         assert content(client, name) == ["data", end]

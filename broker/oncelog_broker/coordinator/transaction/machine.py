@@ -77,6 +77,11 @@ class TransactionMachine:
         """How many are ongoing: begun, and not decided."""
         return len(self._begun)
 
+    @property
+    def open_without_timeout(self) -> int:
+        """How many of these have no timeout: only their owner, or an operator, ends them (S120)."""
+        return sum(not self._transactions[transactional_id].has_timeout for transactional_id in self._begun)
+
     def oldest_seconds(self) -> float:
         """How long the oldest of them has been open; 0 where none is."""
         return max(0.0, self._monotonic() - min(self._begun.values())) if self._begun else 0.0

@@ -58,6 +58,7 @@ def test_s120_a_two_phase_transaction_never_times_out(driver: TransactionDriver)
     assert granted == Granted(producer(0))
     assert driver.metadata.timeout_ms == NO_TIMEOUT_MS
     driver.add(granted.producer, P0, version=V2)
+    assert (driver.machine.open_transactions, driver.machine.open_without_timeout) == (1, 1)
     driver.advance(LONGER_THAN_ANY_TIMEOUT_SECONDS)
     assert driver.abort_timed_out() == []
     driver.reload()
@@ -78,6 +79,7 @@ def test_s120_the_next_plain_owner_has_a_timeout_again(driver: TransactionDriver
     new = driver.init()
     assert driver.metadata.timeout_ms == TIMEOUT_MS
     driver.add(new)
+    assert (driver.machine.open_transactions, driver.machine.open_without_timeout) == (1, 0)
     driver.advance(TIMEOUT_MS / 1000 + 1)
     assert driver.abort_timed_out() == [TXN]
 
