@@ -27,9 +27,9 @@ from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.open_files import OPEN_FILES
-from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.securities import Securities
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
@@ -54,7 +54,7 @@ class SocketServer:
         self.securities = Securities(config, is_clustered=is_clustered)
         self.connections = Connections(
             _limits(config, divide_descriptors(config)),
-            TurnBudget(host.clock.monotonic),
+            LoopBudget(host.clock.monotonic),
             ConnectionRates(config, host.clock),
         )
         self._listeners = Listeners(host, self.connections)

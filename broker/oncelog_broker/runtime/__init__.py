@@ -8,6 +8,6 @@ again and again from filling the log, `addresses` has one spelling for each addr
 read what a broker makes.
 
 How work and waiting are written down: `answers` a value that is there or comes later, `steps` long work as a generator,
-`slices` which runs it between everything else, `turns` how much may be done in one turn of the loop. `garbage` keeps
-full collections short.
+`slices` runs it in slices, `round_robin` gives those that wait their slices in turn, `loop_budget` bounds what is done
+in one turn of the loop. `garbage` keeps full collections short.
 """

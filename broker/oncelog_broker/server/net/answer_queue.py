@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_broker.server.net.connection_state import Hold, Lifecycle
 from oncelog_broker.server.net.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
 from oncelog_broker.server.net.memory_budget import Holding
-from oncelog_broker.server.net.turn_scheduler import TurnScheduler
 from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORTION_BYTES, WriteBuffer
 from oncelog_protocol.wire_writers import Buffer
 
@@ -69,7 +69,7 @@ class AnswerQueue:
         "memory",
     )
 
-    def __init__(self, limits: Limits, address: str, scheduler: TurnScheduler, lifecycle: Lifecycle) -> None:
+    def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
         """`scheduler` is shared by all connections. `lifecycle`: of this connection; `Hold.ANSWERS_FULL` is put
         here while so much is outstanding that no further request may be handled."""
         self.memory = Holding(limits.answers, address)

@@ -84,6 +84,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_is_watched",
         "_lifecycle",
         "_loop",
+        "_loop_budget",
         "_may_be_large",
         "_memory_retry",
         "_reading_paused",
@@ -91,7 +92,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_throttled_since",
         "_throttled_until",
         "_transport",
-        "_turn",
         "_unthrottle",
         "_without_memory_since",
         "cached_header",
@@ -120,7 +120,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
-        self._turn = connections.turn
+        self._loop_budget = connections.budget
         self._lifecycle = Lifecycle()
         self._received = ReceiveBuffer(connections.limits, "")
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
@@ -233,7 +233,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         if not self._lifecycle.holds:
             self._handle_frames()
-            if self._received.is_amid_frame and not self._lifecycle.holds and not self._turn.is_left():
+            if self._received.is_amid_frame and not self._lifecycle.holds and not self._loop_budget.claim():
                 # The loop would read on for as long as something comes: others have their turn first.
                 self._pause_reading()
                 self._wait_for_next_turn()
@@ -286,7 +286,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
                 self._wait_for_memory()
                 return
-            if received.end - received.begin > LARGE_REQUEST_BYTES and not (self._may_be_large or self._turn.is_left()):
+            is_large = received.end - received.begin > LARGE_REQUEST_BYTES
+            if is_large and not (self._may_be_large or self._loop_budget.claim()):
                 lifecycle.put(Hold.LARGE_REQUEST)
                 self._connections.large_requests.join(self)
                 return
@@ -308,7 +309,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 raise
             if received.begin == received.end or lifecycle.holds:
                 return
-            if not self._turn.is_left():
+            if not self._loop_budget.claim():
                 self._wait_for_next_turn()
                 return
 
@@ -321,7 +322,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lifecycle.lift(Hold.TURN)
         self._go_on()
 
-    def take_turn(self) -> bool:
+    def take_slice(self) -> bool:
         """It is this connection's turn among those with large requests."""
         self._lifecycle.lift(Hold.LARGE_REQUEST)
         self._may_be_large = True
