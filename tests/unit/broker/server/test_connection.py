@@ -326,6 +326,17 @@ async def test_a_connection_that_has_ended_is_closed_again_without_harm() -> Non
     assert wire.connection._unthrottle is None
 
 
+async def test_what_comes_in_the_same_turn_waits_for_the_next_one_when_its_time_is_spent() -> None:
+    wire = Wire()
+    wire.connections.budget.claim()
+    wire.turn_seconds = 2.0
+    wire.receive(frame(b"1" * 8) + frame(b"2" * 8))
+    wire.receive(frame(b"3" * 8))
+    assert wire.dispatcher.frames == [b"1" * 8]
+    await asyncio.sleep(0)
+    assert wire.dispatcher.frames[:2] == [b"1" * 8, b"2" * 8]
+
+
 async def test_a_closed_connection_handles_nothing_more() -> None:
     wire = Wire()
     wire.connection._handle = lambda connection, frame: connection.close("for this test")  # type: ignore[assignment]

@@ -209,6 +209,19 @@ async def test_requests_wait_while_unread_answers_take_the_memory_and_who_does_n
     await until(lambda: wire.dispatcher.frames == [b"A" * 8])
 
 
+async def test_nothing_is_read_while_memory_is_waited_for_whatever_else_goes_on() -> None:
+    wire = Wire(queued_max_response_bytes=1_000_000)
+    slow = wire.connection
+    unread(wire, 900_000)
+    wire.connection, wire.transport = wire.connect()
+    wire.receive(frame(b"A" * 8))
+    assert wire.transport.paused
+    wire.connection.resume_writing()
+    assert wire.transport.paused, "the client is no longer slow, and still there is no memory for an answer"
+    for connection in (slow, wire.connection):
+        connection.connection_lost(None)
+
+
 async def test_a_slow_reader_goes_on_while_nobody_waits_for_its_memory() -> None:
     wire = Wire(queued_max_response_bytes=1_000_000)
     unread(wire, 300_000)
