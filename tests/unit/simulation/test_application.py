@@ -8,8 +8,8 @@ from examples.simulated_service.billing import bill, bill_carelessly, order_of
 from oncelog_simulation.application import Service, check_service
 
 SEEDS = range(16, 46)
-"""The first one finds it today. What a seed plays changes with each turn of the loop that the broker takes more or less,
-so others follow: about one in fifteen finds it."""
+"""The first one finds it today. A seed plays something else when the broker takes one turn of the loop more or less, so
+others follow: about one in fifteen finds it."""
 
 
 def test_a_service_that_is_right_passes() -> None:
