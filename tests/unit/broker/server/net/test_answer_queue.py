@@ -9,7 +9,8 @@ import pytest
 from tests.support.served import Wire
 
 from oncelog_broker.runtime.disk import RealDisk
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.runtime.loop_budget import LoopBudget
+from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_broker.server.net.answer_queue import (
     MAX_OUTSTANDING_ANSWERS,
     SCATTER_BYTES,
@@ -17,8 +18,8 @@ from oncelog_broker.server.net.answer_queue import (
     coalesce,
     heap_size_of,
 )
+from oncelog_broker.server.net.connection_state import Hold, Lifecycle
 from oncelog_broker.server.net.limits import WRITE_HIGH_WATER_BYTES, Limits
-from oncelog_broker.server.net.turn_scheduler import TurnScheduler
 
 
 class Line(Wire):
@@ -38,8 +39,14 @@ class Asked:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits(100, 100, 1 << 20, -1, -1, 600.0)
         self.line = Line()
-        self.queue = AnswerQueue(self.limits, "127.0.0.1", TurnScheduler(TurnBudget(lambda: 0.0)))
+        self.lifecycle = Lifecycle()
+        self.queue = AnswerQueue(self.limits, "127.0.0.1", RoundRobin(LoopBudget(lambda: 0.0)), self.lifecycle)
         self.queue.open(self.line, lambda: None)
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether so little is outstanding that another request may be handled."""
+        return not self.lifecycle.holds & Hold.ANSWERS_FULL
 
     def reserve(self) -> tuple[asyncio.Future[None], object]:
         waits_for = asyncio.get_running_loop().create_future()
@@ -93,21 +100,21 @@ async def test_what_is_handled_together_leaves_together(asked: Asked) -> None:
 
 async def test_with_so_many_outstanding_no_further_request_is_handled(asked: Asked) -> None:
     slots = [asked.reserve()[1] for _ in range(MAX_OUTSTANDING_ANSWERS - 1)]
-    assert asked.queue.takes_more
+    assert asked.takes_more
     slots.append(asked.reserve()[1])
-    assert not asked.queue.takes_more
+    assert not asked.takes_more
     asked.queue.finish(slots[0])
-    assert asked.queue.takes_more
+    assert asked.takes_more
 
 
 async def test_ready_answers_behind_one_that_waits_are_back_pressure(asked: Asked) -> None:
     _, first = asked.reserve()
     asked.queue.put([bytes(WRITE_HIGH_WATER_BYTES)])
-    assert not asked.queue.takes_more
+    assert not asked.takes_more
     asked.queue.put([bytes(1)])
     assert asked.queue.memory.held == WRITE_HIGH_WATER_BYTES + 1 == asked.limits.answers.used
     asked.queue.finish(first)
-    assert asked.queue.takes_more
+    assert asked.takes_more
     assert asked.limits.answers.used == 0
 
 
@@ -117,14 +124,14 @@ async def test_a_client_that_does_not_read_holds_memory_until_it_does(asked: Ask
     asked.line.unread = len(answer)
     asked.queue.stall(now=10.0)
     assert asked.queue.unsent_heap_bytes == len(answer) == asked.limits.answers.used
-    assert not asked.queue.takes_more
+    assert not asked.takes_more
     assert asked.queue.sent == 0
     assert asked.queue.stalled_seconds(25.0) == 15.0
     asked.line.unread -= 1
     assert asked.queue.stalled_seconds(40.0) == 0.0, "it reads, slowly"
     asked.line.unread = 0
     asked.queue.flow()
-    assert (asked.queue.takes_more, asked.limits.answers.used) == (True, 0)
+    assert (asked.takes_more, asked.limits.answers.used) == (True, 0)
     assert asked.queue.sent == len(answer)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.limits import Limits
 
@@ -16,7 +16,7 @@ HOST = "10.0.0.1"
 
 @pytest.fixture
 def connections() -> Connections:
-    return Connections(Limits(2, 2, 1 << 20, -1, -1, 600.0), TurnBudget(lambda: 0.0))
+    return Connections(Limits(2, 2, 1 << 20, -1, -1, 600.0), LoopBudget(lambda: 0.0))
 
 
 def test_limits_count_exactly_the_connections_that_are_open(connections: Connections) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.support.served import Wire
 
-from oncelog_broker.runtime.turns import TurnBudget
-from oncelog_broker.server.net.turn_scheduler import TurnScheduler
+from oncelog_broker.runtime.loop_budget import LoopBudget
+from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_broker.server.net.write_buffer import WriteBuffer
 
 PORTION = 100
@@ -37,7 +37,7 @@ class Leaving:
     def __init__(self) -> None:
         self.line = Line()
         self.clear = 0
-        self.scheduler = TurnScheduler(TurnBudget(lambda: self.line.now))
+        self.scheduler = RoundRobin(LoopBudget(lambda: self.line.now))
         self.buffer = WriteBuffer(self.scheduler)
         self.buffer.open(self.line, self._on_clear, PORTION)
 
