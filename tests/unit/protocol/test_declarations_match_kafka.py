@@ -15,7 +15,7 @@ from tests.support.kafka_facts import DEFINITIONS, EMPTY_TEXT, ROOT, TABLE, Fact
 
 from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
-from oncelog_protocol.coordinator_records import consumer_offsets, transaction_state
+from oncelog_protocol.coordinator_records import consumer_groups, consumer_offsets, transaction_state
 from oncelog_protocol.messages import headers
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.schema import OWN_TAGS, ZERO_UUID, FieldSchema, fields_of, schema_of
@@ -35,6 +35,7 @@ DECLARED += [
     consumer_offsets.OffsetCommitValue,
     consumer_offsets.GroupMetadataKey,
     consumer_offsets.GroupMetadataValue,
+    *(message for name, message in vars(consumer_groups).items() if name.startswith("ConsumerGroup")),
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.ConsumerProtocolSubscription,
     transaction_state.TransactionLogKey,
