@@ -2,7 +2,7 @@
 
 The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
 in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`,
-that of the HTTP listener in `http_keys`;
+those about groups of the consumer protocol in `group_keys`, that of the HTTP listener in `http_keys`;
 `BROKER_KEYS` here holds those, too.
 Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
 """
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from oncelog_broker.config import (
     authorizer_keys,
+    group_keys,
     http_keys,
     leadership_keys,
     quota_keys,
@@ -556,6 +557,7 @@ KEY_MODULES: Final = (
     quota_keys,
     security_keys,
     authorizer_keys,
+    group_keys,
     http_keys,
 )
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {

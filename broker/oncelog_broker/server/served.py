@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.fail_points import point
+from oncelog_broker.metadata import feature_levels
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
@@ -26,6 +27,8 @@ class Served:
     advertised_low: int
     is_for_brokers: bool = False
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
+    first_level: int = 1
+    """Advertised where this level of `oncelog.version` is in force."""
 
     def load(self) -> Callable[..., Any]:
         """The handler: `handle(request, context)`; where the process is armed, with what tests do to its requests."""
@@ -39,10 +42,16 @@ class Served:
 
 
 def _served(
-    key: ApiKey, low: int, high: int, *, advertised_low: int | None = None, is_for_brokers: bool = False
+    key: ApiKey,
+    low: int,
+    high: int,
+    *,
+    advertised_low: int | None = None,
+    is_for_brokers: bool = False,
+    first_level: int = 1,
 ) -> Served:
     lowest = low if advertised_low is None else advertised_low
-    return Served(key, key.name.lower(), VersionRange(low, high), lowest, is_for_brokers)
+    return Served(key, key.name.lower(), VersionRange(low, high), lowest, is_for_brokers, first_level)
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -102,6 +111,8 @@ SERVED: Final[dict[int, Served]] = {
         _served(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
         _served(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
         _served(ApiKey.LIST_TRANSACTIONS, 0, 2),
+        _served(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }

@@ -2,8 +2,8 @@
 
 The key's version is the kind of the record. Groups have the kinds 3 (group epoch), 6 (assignment epoch), 4 (topics, by
 brokers before Kafka 4.1, only read here) and 16 (topics that a regular expression stands for); members have 5 (what a
-member said), 7 (what it is to have) and 8 (what it has). All values are version 0. A value of None takes the thing away.
-"""
+member said), 7 (what it is to have) and 8 (what it has). All values are version 0. A value of None takes the thing
+away."""
 
 from __future__ import annotations
 
