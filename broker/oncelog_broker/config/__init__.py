@@ -8,4 +8,4 @@ may have of their own (`overrides`; `listener_config` says which value holds), `
 `secret` is the value of a password, `references` gets values from files and the environment. `load` reads them at
 start-up from file, environment and command line into a `broker_config`, `resolve` says which value holds and where it
 came from, `stored` what holds in the place of a value in the metadata store that cannot be read, `alter` checks
-changes, `listeners` reads the addresses. """
+changes, `listeners` reads the addresses."""

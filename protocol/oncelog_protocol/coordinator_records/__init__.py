@@ -2,4 +2,4 @@
 
 `versioned` the version in front of each key and value, `consumer_offsets` the records of `__consumer_offsets` that are
 offsets and classic groups, `consumer_groups` those of groups of the consumer protocol, `transaction_state` those of
-`__transaction_state`. """
+`__transaction_state`."""

@@ -72,7 +72,7 @@ def join(step: ConsumerStep, asked: Join) -> None:
         epoch, target = maybe_assign(change)
         change.reconcile(epoch, target, owned, subscription_changed=changed)
         step.cancel_timer(TimerKind.JOIN, member_id)
-        step.effects.changes.append(lambda: _has_joined(step, member_id))
+        step.effects.changes.append(lambda: _note_asked(step, member_id, is_asked=False))
         step.start_session(change.member)
         step.start_timer(TimerKind.SYNC, member_id, change.member.rebalance_timeout_ms)
     assert change.member.classic is not None
@@ -192,13 +192,19 @@ def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> None:
-    """Serve a Heartbeat: REBALANCE_IN_PROGRESS where the member is to join again. Raises KafkaError as `_known`."""
+    """Serve a Heartbeat: REBALANCE_IN_PROGRESS where the member is to join again. Raises KafkaError as `_known`.
+
+    Unlike Kafka's, it also has the group assigned where that is due: there may be classic members alone.
+    """
     group = step.group
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)
     step.start_session(member)
+    change = MemberChange(step, member, member, None)
+    change.raise_group_epoch(is_needed=False)
+    epoch, _ = maybe_assign(change)
     code = ErrorCode.NONE
-    waits = member.state is MemberState.UNRELEASED and not group.waits_for_others(member)
-    if member.epoch < group.assignment_epoch or member.is_revoking or waits:
+    is_free_now = member.state is MemberState.UNRELEASED and not group.waits_for_others(member)
+    if member.epoch < epoch or member.is_revoking or is_free_now:
         code = ErrorCode.REBALANCE_IN_PROGRESS
         _ask_to_join(step, member)
     step.effects.reply(waiter, HeartbeatResponse(error_code=code))
@@ -207,13 +213,17 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
     """The member is answered REBALANCE_IN_PROGRESS: from the first time on it has its rebalance timeout to join."""
     if member.member_id not in step.group.asked_to_join:
-        step.group.asked_to_join.add(member.member_id)
+        step.effects.changes.append(lambda: _note_asked(step, member.member_id, is_asked=True))
         step.start_timer(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms)
 
 
-def _has_joined(step: ConsumerStep, member_id: str) -> None:
+def _note_asked(step: ConsumerStep, member_id: str, *, is_asked: bool) -> None:
     group = step.logged_group()
-    if group is not None:
+    if group is None:
+        return
+    if is_asked:
+        group.asked_to_join.add(member_id)
+    else:
         group.asked_to_join.discard(member_id)
 
 
