@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.support.consumer_groups import Client848, ConsumerDriver, Partitions, label_of, topic
+from tests.support.consumer_groups import REBALANCE_TIMEOUT_MS, Client848, ConsumerDriver, Partitions, label_of, topic
 from tests.support.examples import examples
 from tests.support.groups import Answer, state_of
 
@@ -26,9 +26,10 @@ TOPICS = st.sampled_from([("t",), ("t", "u"), ("u",), ("u", "v"), ()])
 
 
 class SlowClient(Client848):
-    """A client that reads on what it is to give up, until it is told to let go."""
+    """A client that reads on what it is to give up, until it is told to let go. After an error it says everything."""
 
     reads: Partitions = frozenset()
+    has_failed = False
 
     def join(self) -> Answer:
         self.reads = frozenset()
@@ -38,6 +39,11 @@ class SlowClient(Client848):
         """Or join, where it is no member as far as it knows."""
         if self.epoch <= 0:
             return self.join()
+        if self.has_failed:
+            said |= {
+                "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+                "subscribed_topic_names": list(self.topics or ()),
+            }
         return self.send(topic_partitions=self.driver.named_partitions(self.reads), **said)
 
     def idle(self) -> Answer:
@@ -45,6 +51,7 @@ class SlowClient(Client848):
 
     def believe(self, answer: Answer) -> Answer:
         super().believe(answer)
+        self.has_failed = answer.code is not ErrorCode.NONE
         fenced = answer.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
         self.reads = frozenset() if fenced or answer.code in FATAL else self.reads | self.owns
         return answer
@@ -111,6 +118,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         client = self.clients[number]
         if client.epoch <= 0:
             return
+        client.has_failed = True
         self.driver.consumer_heartbeat(
             member_id=client.member_id,
             member_epoch=client.epoch,

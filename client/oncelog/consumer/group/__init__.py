@@ -8,5 +8,12 @@ commits.py         committed offsets: stored, fetched, stored again every now an
 coordinator_connection.py  the way to the coordinator, wherever it is
 heartbeat.py       the one task: heartbeats, and whether the application still polls
 joining.py         from JoinGroup to an assignment
-coordinator.py     rebalances, as poll drives them: callbacks, joining, leaving
+holdings.py        what a member has: giving up and taking partitions, with commits and callbacks
+coordinator.py     rebalances of the classic protocol, as poll drives them: callbacks, joining, leaving
+
+Of the consumer protocol (KIP-848):
+
+epoch_heartbeat.py (pure) what its heartbeats say
+broker_assigned.py the member, as poll drives it: the broker assigns
+members.py         which of the two a consumer is
 """

@@ -7,6 +7,7 @@ classic group is told to join again."""
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.assignments import NO_TARGET, Target, at_epoch
@@ -26,6 +27,10 @@ from oncelog_protocol.consumer_protocol import (
 from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 logger = logging.getLogger(__name__)
+
+STATELESS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""Assignors whose user data nobody misses: the sticky ones keep in it what the broker knows. librdkafka sends what a
+member said in its subscription back in its assignment, which Kafka's broker takes for the state of a custom assignor."""
 
 
 def upgrade(classic: ClassicGroup, config: GroupConfig, topics: TopicView, effects: Effects) -> ConsumerGroup:
@@ -86,7 +91,7 @@ def _member(classic: ClassicGroup, member: Member, topics: TopicView) -> tuple[C
         assignment = decode_versioned(ConsumerProtocolAssignment, member.assignment) if member.assignment else None
     except MalformedMessage as error:
         raise _refused(classic, "because the embedded consumer protocol is malformed") from error
-    if assignment is not None and assignment.user_data:
+    if assignment is not None and assignment.user_data and protocol not in STATELESS:
         raise _refused(
             classic,
             "because an unsupported custom assignor is in use. Switch to a default assignor before the upgrade",

@@ -63,8 +63,7 @@ class ClassicClient:
         return self.joined
 
     def sync(self, assignments: dict[str, bytes] | None = None) -> Answer:
-        answer = self.driver.sync(self.joined.response, assignments, instance_id=self.instance_id)
-        return answer
+        return self.driver.sync(self.joined.response, assignments, instance_id=self.instance_id)
 
     def read(self, answer: Answer) -> None:
         assert answer.code is ErrorCode.NONE
@@ -149,11 +148,16 @@ def test_c13_where_groups_may_not_be_upgraded_they_stay_as_they_are(policy: str)
 
 
 def test_c13_state_of_a_custom_assignor_is_not_lost(driver: ConsumerDriver) -> None:
-    one = ClassicClient(driver)
-    one.join()
-    one.sync({one.member_id: assignment(0, user_data=b"mine")})
+    _, joined = driver.join_new(protocols=(("mine", subscription("t")),))
+    driver.sync(joined.response, {joined.response.member_id: assignment(0, user_data=b"mine")})
     assert driver.client().join().code is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.group.state is GroupState.STABLE
+
+
+def test_what_librdkafka_says_with_its_sticky_assignments_is_no_such_state(driver: ConsumerDriver) -> None:
+    _, joined = driver.join_new(protocols=(("cooperative-sticky", subscription("t")),))
+    driver.sync(joined.response, {joined.response.member_id: assignment(0, user_data=b"\0\0\0\1")})
+    assert driver.client().join().code is ErrorCode.NONE
 
 
 def test_groups_of_other_protocol_types_are_no_consumer_groups(driver: ConsumerDriver) -> None:
