@@ -20,7 +20,7 @@ from oncelog_broker.coordinator.group.consumer.heartbeat import Heartbeat
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.topic_view import TopicView
-from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.fail_points import point
-from oncelog_broker.metadata import feature_levels
+from oncelog_broker.metadata.membership import feature_levels
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
@@ -36,7 +36,7 @@ class Served:
         handler: Callable[..., Any] = module.handle
         if (faults := point.ACTIVE_FAULTS) is None:
             return handler
-        from oncelog_broker.server.faulty import FaultyHandler
+        from oncelog_broker.server.dispatch.faulty import FaultyHandler
 
         return FaultyHandler(self.key, handler, faults)
 

@@ -42,7 +42,7 @@ from oncelog_broker.coordinator.group.records import (
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import GroupTimer, Step, TimerKind
 from oncelog_broker.coordinator.group.topic_view import TopicView
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

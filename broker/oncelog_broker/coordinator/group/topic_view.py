@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, Topic
 
 HASH_BYTES: Final = 8
 

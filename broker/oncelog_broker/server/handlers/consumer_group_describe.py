@@ -12,14 +12,14 @@ from functools import partial
 from oncelog_broker.coordinator.group.consumer.change import preferred_assignor
 from oncelog_broker.coordinator.group.consumer.member import ConsumerMember
 from oncelog_broker.coordinator.group.machine import GroupMachine
-from oncelog_broker.metadata import feature_levels
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import level_in_force
-from oncelog_broker.server.named import once
-from oncelog_broker.server.services.groups import GroupContext
+from oncelog_broker.server.groups.services import GroupContext
+from oncelog_broker.server.request.context import level_in_force
+from oncelog_broker.server.request.duplicate_names import once
 from oncelog_protocol.acls import ResourceType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.consumer_group_describe import (

@@ -11,12 +11,12 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.patterns import check_topic_pattern
-from oncelog_broker.metadata import feature_levels
+from oncelog_broker.metadata.membership import feature_levels
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.context import TOPICS_PER_STEP, level_in_force
-from oncelog_broker.server.services.groups import GroupContext
+from oncelog_broker.server.groups.services import GroupContext
+from oncelog_broker.server.request.context import TOPICS_PER_STEP, level_in_force
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -1,0 +1,87 @@
+"""ApiVersions (18), v0-4: what this broker serves, and its features.
+
+Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1).
+An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.server.request.context import AnyContext, level_in_force
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.features import CONSUMER_GROUPS, TRANSACTIONS_V2
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+FIRST_SOFTWARE_NAME_VERSION: Final = 3
+FIRST_ZERO_FEATURE_VERSION: Final = 4
+FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
+    ("group.version", 0, CONSUMER_GROUPS, feature_levels.CONSUMER_GROUPS),
+    ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
+)
+"""Name, lowest and highest level that we know, and from which level of `oncelog.version` on the highest one is in
+force: before that it is the lowest. From transaction.version 2 on clients use transactions V2 (T6)."""
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (KIP-511): they become metric names."""
+
+
+@cache
+def served_versions(level: int, shows_zero: bool = True, is_for_brokers: bool = False) -> ApiVersionsResponse:
+    """The answer to every well-formed request. `level`: of `oncelog.version` (`feature_levels`). `shows_zero`: the
+    client can read features whose lowest level is 0. `is_for_brokers`: with that level, and with what brokers ask of
+    each other."""
+    features = [(name, low, high) for name, low, high, _ in FEATURES]
+    in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
+    if is_for_brokers:
+        features.append((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST))
+        in_force.append((feature_levels.FEATURE, level))
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
+            )
+            for served in SERVED.values()
+            if level >= served.first_level and (is_for_brokers or not served.is_for_brokers)
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=max_version)
+            for name, min_version, max_version in features
+            if min_version > 0 or shows_zero
+        ],
+        # It must not be negative, or clients take the features for unknown, and it rises with them.
+        finalized_features_epoch=level - feature_levels.LOWEST,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)
+            for name, known in in_force
+            if known > 0
+        ],
+    )
+
+
+@cache
+def unsupported_version() -> ApiVersionsResponse:
+    """The v0 answer to a version from the future: the error, and the range of ApiVersions itself."""
+    versions = SERVED[ApiKey.API_VERSIONS].versions
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=ApiKey.API_VERSIONS, min_version=versions.low, max_version=versions.high
+            )
+        ],
+    )
+
+
+def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsResponse:
+    if context.version >= FIRST_SOFTWARE_NAME_VERSION:
+        for text in (request.client_software_name, request.client_software_version):
+            if SOFTWARE_NAME.fullmatch(text) is None:
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    is_in_cluster = context.services.is_clustered and context.is_for_brokers
+    return served_versions(level_in_force(context), context.version >= FIRST_ZERO_FEATURE_VERSION, is_in_cluster)
