@@ -103,7 +103,7 @@ class Replicas:
         self._hosted = HostedLogs(logs, host.tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
-        self._waiting_followers: dict[int, set[WaitingFetch]] = {}
+        self._waiting_followers: dict[int, dict[WaitingFetch, None]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
         """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
@@ -134,9 +134,9 @@ class Replicas:
 
         It is answered early if that broker is to follow more partitions, so that it can soon fetch these.
         """
-        waiting = self._waiting_followers.setdefault(broker_id, set())
-        waiting.add(fetch)
-        fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
+        waiting = self._waiting_followers.setdefault(broker_id, {})
+        waiting[fetch] = None
+        fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
         """Whether this follower is about to ask for more than it does: it must not be kept waiting until then."""
@@ -236,7 +236,7 @@ class Replicas:
         log = self._logs.get(topic, index) if partition is None else partition.log
         if log is not None and log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is offline")
-        if partition is None or partition.log.is_truncating:
+        if partition is None or partition.log.state.is_truncating:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         return partition.log.latest_epoch, partition.log.log_end_offset
 
@@ -464,7 +464,7 @@ class Replicas:
             return
         self._doubted.discard(key)
         self._fetching.forget(partition)
-        if partition.log.is_truncating:
+        if partition.log.state.is_truncating:
             return  # `on_truncated` will be called
         partition.lead(
             role.leader_epoch,
@@ -496,7 +496,7 @@ class Replicas:
         self._doubted.discard(key)
         log = partition.log
         is_short = log.config.delete_retention_ms < WRITTEN_BACK_MS
-        was_compacted = log.config.is_compacted or log.cleaner_checkpoint is not None
+        was_compacted = log.config.is_compacted or log.state.cleaner_checkpoint is not None
         return is_short and was_compacted and not role.is_in_sync and not log.is_offline
 
     def on_truncated(self, partition: Partition) -> None:

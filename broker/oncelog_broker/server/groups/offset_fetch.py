@@ -133,7 +133,9 @@ def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> 
         answers = context.in_slices(_each(parts(topics, PARTITIONS), fetch_part))
         return then(then(answers, all_of), partial(_joined, context))
 
-    asked: Answer[Any] = _all_topics(group, context) if group.topics is None else _topics_once(group.topics, context)
+    asked: Answer[Any] = (
+        _all_topics(group, require_stable, context) if group.topics is None else _topics_once(group.topics, context)
+    )
     return then(asked, fetch)
 
 
@@ -161,8 +163,12 @@ def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[li
     return then(named, lambda named: context.in_slices(_topics(named.items())))
 
 
-def _all_topics(group: GroupRequest, context: GroupContext) -> Answer[list[TopicRequest] | KafkaError]:
-    """Where the group has offsets. A topic that is gone cannot be named to a client that wants ids."""
+def _all_topics(
+    group: GroupRequest, require_stable: bool, context: GroupContext
+) -> Answer[list[TopicRequest] | KafkaError]:
+    """Where the group has offsets; with `require_stable` also where an open transaction commits its first one, which
+    would else seem not to exist after the transaction was committed (S37). A topic that is gone cannot be named to a
+    client that wants ids."""
     group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image
 
@@ -174,7 +180,12 @@ def _all_topics(group: GroupRequest, context: GroupContext) -> Answer[list[Topic
 
     def query(machine: GroupMachine) -> Named | KafkaError:
         machine.check_fetch(group_id, member_id, epoch)
-        return list(machine.offsets.of_group(group_id).items())
+        offsets = machine.offsets
+        named: dict[str, Collection[int]] = dict(offsets.of_group(group_id))
+        if require_stable:
+            for topic, partitions in offsets.pending_only(group_id).items():
+                named[topic] = [*named.get(topic, ()), *partitions]
+        return list(named.items())
 
     def failed(error: KafkaError) -> Named | KafkaError:
         return error
