@@ -324,7 +324,13 @@ def test_the_partitions_of_a_member_that_was_killed_go_to_the_others(tmp_path: P
     with BrokerProcess(tmp_path / "data", settings) as broker:
         create(broker.address, topic)
         members = Group(broker.address, "g")
-        wanted = {"library": "confluent", "address": broker.address, "topic": topic, "group": "g", "protocol": "consumer"}
+        wanted = {
+            "library": "confluent",
+            "address": broker.address,
+            "topic": topic,
+            "group": "g",
+            "protocol": "consumer",
+        }
         process = subprocess.Popen(
             [sys.executable, str(MEMBER), json.dumps(wanted)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

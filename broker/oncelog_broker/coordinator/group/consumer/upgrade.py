@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 STATELESS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Assignors whose user data nobody misses: the sticky ones keep in it what the broker knows. librdkafka sends what a
-member said in its subscription back in its assignment, which Kafka's broker takes for the state of a custom assignor."""
+member said in its subscription back in its assignment, which Kafka's broker takes for state of a custom assignor."""
 
 
 def upgrade(classic: ClassicGroup, config: GroupConfig, topics: TopicView, effects: Effects) -> ConsumerGroup:
