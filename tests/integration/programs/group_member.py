@@ -1,7 +1,7 @@
 """A consumer group member in a process of its own, for tests that kill it: `python group_member.py '{...}'`.
 
 Arguments, as JSON: library (kafka-python, aiokafka, confluent), address, topic, group, strategy, session_ms,
-instance_id.
+instance_id, protocol ("consumer" for KIP-848; then the broker has the strategy and the session timeout).
 Each line of its output is an event with the machine's monotonic time, which all processes share:
 
     gained / lost   partitions that it may read from now on / that it reads no more (told before they are given up)
@@ -57,11 +57,16 @@ def run_confluent(wanted: dict[str, Any]) -> None:
         "group.id": wanted["group"],
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": wanted["session_ms"],
-        "heartbeat.interval.ms": HEARTBEAT_MS,
-        "partition.assignment.strategy": wanted["strategy"],
         "topic.metadata.refresh.interval.ms": 500,
     }
+    if wanted.get("protocol") == "consumer":
+        settings["group.protocol"] = "consumer"
+    else:
+        settings |= {
+            "session.timeout.ms": wanted["session_ms"],
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": wanted["strategy"],
+        }
     if wanted.get("instance_id"):
         settings["group.instance.id"] = wanted["instance_id"]
     consumer = Consumer(settings)

@@ -50,13 +50,13 @@ async def test_releases_with_a_common_level_join(
 ) -> None:
     await register(store, 2, other)
     await check_levels(store, 1)
-    monkeypatch.setattr(feature_levels, "HIGHEST", 2)
+    monkeypatch.setattr(feature_levels, "HIGHEST", 3)
     await check_levels(store, 1)
 
 
 @pytest.mark.parametrize(
     ("lowest", "other", "words"),
-    [(2, OLD, "broker 2 knows oncelog.version up to level 1"), (1, {FEATURE: (2, 3)}, "from level 2 on")],
+    [(2, OLD, "broker 2 knows oncelog.version up to level 1"), (1, {FEATURE: (3, 4)}, "from level 3 on")],
 )
 async def test_a_release_without_a_common_level_does_not_join(
     store: EmbeddedStore,

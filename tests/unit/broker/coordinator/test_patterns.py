@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from oncelog_broker.coordinator.transaction import patterns
-from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
+from oncelog_broker.coordinator import patterns
+from oncelog_broker.coordinator.patterns import IdPattern, InvalidPattern
 from oncelog_broker.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
