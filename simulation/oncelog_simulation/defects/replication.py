@@ -52,9 +52,9 @@ DEFECTS: Final = (
     Defect(
         "cut-to-high-watermark",
         "a follower cuts its log to its own high watermark, as Kafka did before KIP-101",
-        "oncelog_broker.replication.following",
-        "        return CutAt(truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset))\n",
-        "        return CutAt(min(replica.high_watermark, log.log_end_offset))\n",
+        "oncelog_broker.replication.fetch_response",
+        "        return TruncateTo(end)\n",
+        "        return TruncateTo(min(replica.high_watermark, log.log_end_offset))\n",
         WRITES,
         100,
     ),
