@@ -34,7 +34,7 @@ BOUND_ON_PURPOSE = {
 @pytest.mark.parametrize(
     "touch",
     [
-        lambda: open("/etc/hostname"),  # noqa: SIM115 - it is not opened
+        lambda: open("/etc/hostname"),  # noqa: SIM115
         lambda: os.stat("/"),
         lambda: os.listdir("/"),
         lambda: socket.socket(),
