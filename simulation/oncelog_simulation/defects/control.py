@@ -43,9 +43,9 @@ DEFECTS: Final = (
     Defect(
         "bounce-not-seen",
         "a leader that was registered anew since its election counts as one that was there all the time",
-        "oncelog_broker.controller.known_broker",
-        "        return NOT_REGISTERED != self.epoch <= written\n",
-        "        return self.epoch != NOT_REGISTERED\n",
+        "oncelog_broker.controller.election",
+        "        return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)\n",
+        "        return known is not None and broker in self.replicas and known.is_live\n",
         WRITES,
         60,
     ),
