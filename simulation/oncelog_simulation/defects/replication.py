@@ -52,11 +52,12 @@ DEFECTS: Final = (
     Defect(
         "cut-to-high-watermark",
         "a follower cuts its log to its own high watermark, as Kafka did before KIP-101",
-        "oncelog_broker.replication.following",
-        "        return CutAt(truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset))\n",
-        "        return CutAt(min(replica.high_watermark, log.log_end_offset))\n",
-        WRITES,
+        "oncelog_broker.replication.fetch_response",
+        "        return TruncateTo(end)\n",
+        "        return TruncateTo(min(replica.high_watermark, log.log_end_offset))\n",
+        ("writer-1", "writer-2", "reader-committed"),
         100,
+        ("isolation", "isolation from all", "pause", "partition"),
     ),
     Defect(
         "cut-by-number",
@@ -100,7 +101,8 @@ DEFECTS: Final = (
         "oncelog_broker.replication.partition",
         "        return self.high_watermark >= self.epoch_start_offset\n",
         "        return True\n",
-        WRITES,
-        60,
+        ("writer-1", "writer-2", "payer-1", "ends-watcher"),
+        100,
+        ("kill", "stop", "session ends"),
     ),
 )

@@ -34,7 +34,7 @@ BOUND_ON_PURPOSE = {
 @pytest.mark.parametrize(
     "touch",
     [
-        lambda: open("/etc/hostname"),  # noqa: SIM115
+        lambda: open("/etc/hostname"),  # noqa: SIM115 - nothing is opened
         lambda: os.stat("/"),
         lambda: os.listdir("/"),
         lambda: socket.socket(),

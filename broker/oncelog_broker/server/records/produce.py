@@ -3,8 +3,9 @@
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
 are appended before the answer. With acks=all the answer waits until the replicas in sync have the records, and the next
 request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
-when too few are left in sync. acks=0 has no answer at all, and an error then closes the connection (T17), which is all
-that such a client can notice. Internal topics are not for clients to write.
+when too few are left in sync. Where acks=all waits: in the purgatory of the partition (`replication/purgatory.py`).
+acks=0 has no answer at all, and an error then closes the connection (T17), which is all that such a client can notice.
+Internal topics are not for clients to write.
 Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v10 who leads beside
 NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
@@ -27,11 +28,11 @@ from oncelog_broker.coordinator.transaction.verification import check_in_transac
 from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.replication.verification_guards import Guard
-from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import heard_or_not
+from oncelog_broker.runtime.tasks import detached
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.refused_batches import Destination
 from oncelog_broker.server.records.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
@@ -59,7 +60,7 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """What the log, or the coordinator, says of a producer that another one has replaced."""
-PASSING: Final = frozenset(
+RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -98,7 +99,7 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
         answer = then(then(refused, produce.append_all), produce.when_replicated)
     if request.acks == 0 and isinstance(answer, Future):
         # Such a client may go as soon as it has sent all: that does not take it back.
-        return heard_or_not("produce with acks=0", answer)
+        return detached("produce with acks=0", answer)
     return answer
 
 
@@ -457,7 +458,7 @@ def _in_order(where: Destination, records: object, error: KafkaError, context: R
     if producer.producer_id < 0 or sequence < 0:
         return error
     refused, now = context.services.refused_batches, context.services.clock.monotonic()
-    if error.code in PASSING:
+    if error.code in RETRIABLE:
         refused.note(where, producer, sequence, error.code, now)
     elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         reason = refused.reason(where, producer, sequence, now)
