@@ -385,7 +385,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
                 for task in sorted(asyncio.all_tasks(self), key=hash):
                     with suppress(BaseException):  # of a `finally` that waits, or finds everything gone
-                        task.get_coro().close()  # type: ignore[union-attr]
+                        task.get_coro().close()
                 self._heap.clear()
                 for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
                     process.ready.clear()
