@@ -12,14 +12,14 @@ from typing import NamedTuple
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 NOT_YET = -1
-"""The time of what has not happened, the offset that nobody told."""
+"""The time of an event that has not happened, and an unknown offset."""
 
 
 ANY_PARTITION = -1
 
 
 class Place(NamedTuple):
-    """A partition. ANY_PARTITION: the one that the producer chooses, as long as nobody knows which."""
+    """A partition. ANY_PARTITION: chosen by the producer, and not yet known."""
 
     topic: str
     index: int = 0  # type: ignore[assignment]  # a tuple has a method of that name, which nobody asks of a place
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 
 class Outcome(Enum):
-    """What the client knows about something that it asked for."""
+    """What the client knows about the outcome of its request."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
@@ -69,11 +69,11 @@ class Send:
     offset: int = NOT_YET
     """As it was acknowledged."""
     made_of: Input | None = None
-    """Of each input there is to be one output, whoever made it, in the end."""
+    """The input of this output: each input must have exactly one output in the end, whoever made it."""
 
 
 class Input(NamedTuple):
-    """A record that a group has to process exactly once."""
+    """A record that a group must process exactly once."""
 
     group: str
     place: Place
@@ -82,7 +82,7 @@ class Input(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """What one consumer got of one partition from one seek on, in the order in which it got it."""
+    """The records that one consumer got from one partition after one seek, in order."""
 
     consumer: str
     place: Place
@@ -94,7 +94,7 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Of the offset of a group. Members commit forwards only, as far as they know; who resets it, anything."""
+    """A commit of a group's offset. Members only commit forwards, as far as they know; a reset may set any offset."""
 
     group: str
     place: Place
@@ -108,7 +108,7 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class OffsetRead:
-    """A committed offset, as it was asked for; -1: there is none."""
+    """A committed offset that was fetched; -1: there is none."""
 
     group: str
     place: Place
@@ -126,7 +126,7 @@ class StoredBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """One replica's log, and up to where it knows that all in sync have it."""
+    """The log of one replica, and its high watermark."""
 
     broker: int
     place: Place
