@@ -1,4 +1,4 @@
-"""`oncelog pipeline state`: what the sink has decided of each query, and how to go on where a start was refused."""
+"""`oncelog pipeline state`: shows the sink's decision for each query, and resets it if a start was refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS: Final = tuple(map(Column.headed, ("Query", "Batch", "Rows", "Transactio
 ONE_COLUMNS: Final = tuple(map(Column.headed, ("Partition", "Rows", "Transactional id", "Topic", "First offset")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Stream", "Topic", "Partition", "Start", "End")))
 TASK_TIMEOUT_MS: Final = 60_000
-"""Of no transaction: these commands write no rows."""
+"""The client requires it; these commands write no rows."""
 
 query_argument: Final = click.argument("query", type=parsed("QUERY", Query), metavar="QUERY")
 topic_option: Final = click.option(
@@ -120,7 +120,7 @@ def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...]
 
 
 def _last_offsets(checkpoint: Path) -> str:
-    """The text of the newest file of offsets; empty where there is none."""
+    """Return the text of the newest file of offsets; empty if there is none."""
     files = [each for each in (checkpoint / "offsets").glob("*") if each.name.isdecimal()]
     return max(files, key=lambda each: int(each.name)).read_text() if files else ""
 
@@ -128,7 +128,8 @@ def _last_offsets(checkpoint: Path) -> str:
 async def _plans(
     bootstrap: str, settings: tuple[tuple[str, str], ...], sources: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, Offsets, Mapping[TopicPartition, Move]]]:
-    """The stream of each source, where it was in all partitions, and what its newest plan moves. Raises KafkaError."""
+    """Return for each source its stream, its position in all partitions, and the offsets of its newest plan. Raises
+    KafkaError."""
     from oncelog import Admin
     from oncelog_pipeline.source.offsets import offsets_from, stream_from
     from oncelog_pipeline.source.plans import GROUP_PREFIX, plans_from
@@ -149,8 +150,10 @@ async def _plans(
 @bootstrap_option
 @topic_option
 @settings_option
-@click.option("--batch", "number", type=click.IntRange(min=-1), required=True, help="The last batch that is to count.")
-@click.option("--execute", is_flag=True, help="Do it. Without, only say what would happen.")
+@click.option(
+    "--batch", "number", type=click.IntRange(min=-1), required=True, help="The batch that becomes the last decided one."
+)
+@click.option("--execute", is_flag=True, help="Do it. Without it, only show what would happen.")
 def reset(
     query: Query,
     bootstrap: str,
@@ -214,7 +217,7 @@ def _row(query: str, found: State) -> tuple[object, ...]:
 
 
 async def _state_of(cluster: KafkaCluster, query: Query) -> State:
-    """Raises Failure where there is none."""
+    """Return the state of a query. Raises Failure if it has none."""
     found = await cluster.read_state(query)
     if found is None:
         raise Failure(f"there is no state of query {query.name}: oncelog pipeline state list names all that there are")

@@ -18,16 +18,16 @@ PREFIX: Final = "oncelog-spark-"
 STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
-"""Of the query's name of a batch write without a writeId; a unique name follows."""
+"""Prefix of the query's name of a batch write without a writeId; a unique name follows."""
 TURNS: Final = 4
-"""So many batches must pass while an attempt that has lost stands still, before it can be in the way of another."""
+"""How many batches must pass before the id of a paused, superseded attempt is used again."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Who writes: a streaming query by the id of its checkpoint, a batch job by its writeId, a writer inside
-    foreachBatch by both with a dot between them."""
+    """The name of a writer: the checkpoint's id for a streaming query, the writeId for a batch job, both joined by a
+    dot inside foreachBatch."""
 
     name: str
 
@@ -44,21 +44,24 @@ class Query:
         return PREFIX + self.name
 
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
-        """The transactional id of one attempt. Unique in its run but for attempts of one number in several attempts of
-        a stage, which Spark does not tell apart. Batches take turns with a few: a coordinator keeps each for days."""
+        """Return the transactional id of one attempt.
+
+        It is unique in its run, except for attempts of one number in several attempts of a stage, which Spark does not
+        tell apart. Batches reuse a few ids in turn, since a coordinator keeps each id for days.
+        """
         return f"{self.id}/{short(run)}/{partition}/{attempt}/{batch % TURNS}"
 
     def partition_id(self, partition: int) -> str:
-        """The transactional id, and group id, of a partition where each task writes by itself."""
+        """Return the transactional id, and group id, of a partition with per-task delivery."""
         return f"{self.id}/{partition}"
 
     @property
     def tasks_prefix(self) -> str:
-        """What all transactional ids of this query's tasks, and no others, begin with."""
+        """The prefix of the transactional ids of this query's tasks, and of no other ids."""
         return f"{self.id}/"
 
     def run_of(self, transactional_id: str) -> str | None:
-        """The run, shortened, whose task has this id; None for an id that is no task's of this query."""
+        """Return the (shortened) run whose task has this id; None if the id belongs to no task of this query."""
         if not transactional_id.startswith(self.tasks_prefix):
             return None
         parts = transactional_id.removeprefix(self.tasks_prefix).split("/")

@@ -14,10 +14,11 @@ _frozen_modules = 0
 
 
 def freeze_modules() -> None:
-    """Take what is there now out of all later collections; nothing where no module was imported since the last call.
+    """Exclude the existing objects from all later collections; do nothing if no module was imported since the last
+    call.
 
-    Reference counts still free these objects. Only cycles that are garbage at the moment of a call stay for ever; Spark
-    collects after each task, so there are few, and calls that freeze end with the imports.
+    Reference counts still free these objects. Only cycles that are garbage at the moment of a call stay for ever. They
+    are few: Spark collects after each task, and calls that freeze end with the imports.
     """
     global _frozen_modules
     if len(sys.modules) != _frozen_modules:

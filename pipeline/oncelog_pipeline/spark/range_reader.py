@@ -20,7 +20,7 @@ BATCHES_AT_ONCE: Final = 4
 
 
 class RangePartition(InputPartition):
-    """What Spark sends to a task: a range; `value` is None where there is nothing to read."""
+    """The range of one task, as Spark sends it; `value` is None if there is nothing to read."""
 
     value: OffsetRange | None
 
@@ -56,7 +56,7 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
                 gathered.add(part)
                 if gathered.is_full and (batch := gathered.take()) is not None:
                     ready.append(batch)
-            # Batches of one answer are decoded where they are, those of several have to be copied first.
+            # Batches of one fetch response are decoded in place; those of several would have to be copied first.
             if gathered.is_worth_a_batch and (batch := gathered.take()) is not None:
                 ready.append(batch)
             if len(ready) >= BATCHES_AT_ONCE:

@@ -1,7 +1,7 @@
 """The audit by producer, in Spark: each task reads ranges of offsets as chains, which are judged for each producer.
 
-Only headers of batches are looked at, aborted ones among them, and only chains are shuffled: of a topic in which all is
-right one for each producer and range, whatever its size.
+Only batch headers are read, those of aborted batches too, and only chains are shuffled. A topic without faults has one
+chain for each producer and range, whatever its size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAULT: Final = pa.schema(
 
 
 def audit(spark: SparkSession, bootstrap_servers: str, there: Extent, settings: Mapping[str, Any]) -> Verdict:
-    """Raises what Spark raises."""
+    """Run the audit. Raises what Spark raises."""
     least = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
     ranges = cut(there.earliest, there.latest, min_partitions=least)
     topics = sorted({partition.topic for partition in there.latest})
