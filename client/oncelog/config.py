@@ -147,6 +147,9 @@ class ClientConfig:
         return addresses
 
 
+DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 60_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
     """The options of a producer."""
@@ -193,9 +196,13 @@ class ProducerConfig(ClientConfig):
     default (S14)."""
     transactional_id: str | None = None
     """Enables transactions; a new producer with the same id fences the previous one."""
-    transaction_timeout_ms: int = 60_000
-    """The coordinator aborts a transaction that is open for longer; limited by transaction.max.timeout.ms of the
-    broker."""
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
+    bounds it."""
+    two_phase_commit: bool = False
+    """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
+    broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the
+    transactional id."""
     tracing: Tracing | bool | None = None
     """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, for spans of sends and transactions, and W3C trace context
     in record headers. Needs the extra `otel`."""
@@ -219,6 +226,13 @@ class ProducerConfig(ClientConfig):
                 raise ConfigError(f"transactional_id={self.transactional_id!r}: must not be empty")
             if self.enable_idempotence is False:
                 raise ConfigError("enable_idempotence=False: transactions (transactional_id) need idempotence")
+        elif self.two_phase_commit:
+            raise ConfigError("two_phase_commit=True: needs a transactional_id")
+        if self.two_phase_commit and self.transaction_timeout_ms != DEFAULT_TRANSACTION_TIMEOUT_MS:
+            raise ConfigError(
+                f"transaction_timeout_ms={self.transaction_timeout_ms}: with two_phase_commit=True transactions have no"
+                " timeout"
+            )
         obstacle = self._obstacle_to_idempotence()
         if obstacle and (self.enable_idempotence or self.transactional_id is not None):
             needed = "transactions need it" if self.transactional_id is not None else "idempotence needs it"

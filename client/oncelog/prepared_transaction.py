@@ -1,7 +1,8 @@
-"""A prepared transaction, which any process that knows these values can commit or abort. Pure.
+"""A transaction that its producer has handed over: a process that knows these four values can end it. Pure.
 
-EndTxn carries a transactional id, a producer id and an epoch, and no reference to the connection that wrote the
-records. So one process may write and another one decide later, as in two-phase commit (KIP-939), with any Kafka broker.
+EndTxn carries a transactional id, a producer id and an epoch, and nothing of the connection that wrote the records. So
+one process may write and another, later or elsewhere, decide, on any Kafka. Where the broker has two-phase commit
+(KIP-939, S120, S121), the transaction has no timeout, and the next owner of its transactional id keeps it open.
 """
 
 from __future__ import annotations
@@ -11,23 +12,32 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
+FIRST_INIT_WITH_TWO_PHASE_COMMIT: Final = 6
+"""InitProducerId from this version on can keep an open transaction (KIP-939)."""
 LAST_END_TXN_BEFORE_V2: Final = 4
 """EndTxn above this version implies transactions V2 (T6); a transaction must end in the version in which it began
 (T7)."""
 
 
 class PreparedTransaction(NamedTuple):
-    """All its records are written, and it is open until it is committed, aborted or times out.
+    """An open transaction whose records are all written. It stays open until a process ends it or its timeout is over.
 
-    `is_v2`: it began under transactions V2 (KIP-890). `Producer.prepare_transaction` returns it and
-    `admin.transactions.end` takes it; the caller may pickle it or write it as JSON.
+    `is_v2`: it was begun under transactions V2 (KIP-890). `Producer.prepare_transaction` returns it;
+    `Producer.complete_transaction` and `admin.transactions.end` take it. Store it as JSON (a list of four values) or
+    pickle it.
     """
 
     transactional_id: str
     producer_id: int
     epoch: int
     is_v2: bool
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """Producer id and epoch of its records, by which the coordinator knows the transaction."""
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
 
 class Ended(Enum):

@@ -19,6 +19,7 @@ from oncelog_broker.config.broker_keys import (
     GROUP_METADATA_MAX_BYTES,
     INTER_BROKER_LISTENER_NAME,
     REPLICA_SELECTOR_CLASS,
+    TRANSACTION_TWO_PHASE_COMMIT_ENABLE,
 )
 from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
@@ -201,6 +202,7 @@ class Served:
             config={
                 FETCH_MAX_BYTES: 1 << 20,
                 GROUP_METADATA_MAX_BYTES: 1 << 20,
+                TRANSACTION_TWO_PHASE_COMMIT_ENABLE: False,
                 INTER_BROKER_LISTENER_NAME: None,
                 SECURITY_INTER_BROKER_PROTOCOL: None,
                 REPLICA_SELECTOR_CLASS: None,

@@ -563,6 +563,15 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
     "transaction).",
     importance=LOW,
 )
+TRANSACTION_TWO_PHASE_COMMIT_ENABLE = ConfigKey[bool](
+    "transaction.two.phase.commit.enable",
+    BOOLEAN,
+    False,
+    "Whether producers with the right TWO_PHASE_COMMIT may have transactions without a timeout, and whether a producer "
+    "may take over an open transaction and end it (KIP-939). Set it on all brokers, when all have a release that knows "
+    "it. Readers with read_committed wait until somebody ends such a transaction: `oncelog txns list` shows them.",
+    importance=LOW,
+)
 
 KEY_MODULES: Final = (
     topic_defaults,

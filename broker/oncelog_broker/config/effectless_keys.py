@@ -132,7 +132,6 @@ _REFUSED: Final = {
 }
 _REFUSED_UNLESS_FALSE: Final = {
     "remote.log.storage.system.enable": "there is no tiered storage",
-    "transaction.two.phase.commit.enable": "a transaction ends by its timeout, however it was prepared",
 }
 _KRAFT_PREFIX: Final = "controller.quorum."
 

@@ -59,6 +59,18 @@ def transactions_open(source: Source) -> Samples:
     yield Sample(NO_LABELS, sum(machine.open_transactions for machine in machines))
 
 
+@families.gauge(
+    "oncelog_transactions_open_without_timeout",
+    "Of the open transactions, those of two-phase commit: only their application, or an operator, ends them.",
+)
+def open_without_timeout(source: Source) -> Samples:
+    found = 0
+    for machine in list(source.services.transactions.runtime.machines()):
+        found += machine.open_without_timeout
+        yield None
+    yield Sample(NO_LABELS, found)
+
+
 @families.gauge("oncelog_transactions_oldest_open_seconds", "Age of the oldest ongoing transaction; 0 without any.")
 def oldest_open(source: Source) -> Samples:
     oldest = 0.0

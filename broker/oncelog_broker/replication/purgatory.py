@@ -43,8 +43,9 @@ class Purgatory:
     __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
 
     def __init__(self) -> None:
-        self.fetches: set[DelayedFetch] = set()
-        self.replica_fetches: set[DelayedFetch] = set()
+        self.fetches: dict[DelayedFetch, None] = {}
+        self.replica_fetches: dict[DelayedFetch, None] = {}
+        """Both in order of arrival."""
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """A heap of (next offset, sequence number, whether an ISR below min.insync.replicas fails it, answer)."""
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
@@ -202,7 +203,8 @@ class DelayedFetch:
         self._hurry = hurry
         self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for partition in partitions:
-            (partition.purgatory.fetches if hurry is None else partition.purgatory.replica_fetches).add(self)
+            purgatory = partition.purgatory
+            (purgatory.fetches if hurry is None else purgatory.replica_fetches)[self] = None
         self.enough.add_done_callback(self._leave)
 
     def on_readable(self, new_bytes: int) -> bool:
@@ -224,8 +226,8 @@ class DelayedFetch:
 
     def _leave(self, _: asyncio.Future[None]) -> None:
         for partition in self._partitions:
-            partition.purgatory.fetches.discard(self)
-            partition.purgatory.replica_fetches.discard(self)
+            partition.purgatory.fetches.pop(self, None)
+            partition.purgatory.replica_fetches.pop(self, None)
 
 
 def _has_hurried(_: DelayedFetch) -> None:

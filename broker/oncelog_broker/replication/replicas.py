@@ -103,7 +103,7 @@ class Replicas:
         self._hosted = LogOpener(logs, host.tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
-        self._waiting_followers: dict[int, set[DelayedFetch]] = {}
+        self._waiting_followers: dict[int, dict[DelayedFetch, None]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
         """Logs that may have lost their ends in a power failure, until their role decides whether they are restarted.
@@ -135,9 +135,9 @@ class Replicas:
 
         It is answered early if that broker is to follow more partitions, so that it can fetch those soon.
         """
-        waiting = self._waiting_followers.setdefault(broker_id, set())
-        waiting.add(fetch)
-        fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
+        waiting = self._waiting_followers.setdefault(broker_id, {})
+        waiting[fetch] = None
+        fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
         """Whether this follower is about to fetch more partitions: until then its fetches must not wait long."""

@@ -70,6 +70,12 @@ class DiskTroubles:
         self._guard = threading.Lock()
         self._troubles: dict[_Key, _Trouble] = {}
 
+    def begin_anew(self, clock: Clock) -> None:
+        """Forget all troubles, and take the time from this clock: another run of a simulation begins."""
+        with self._guard:
+            self._clock = clock
+            self._troubles.clear()
+
     def note_failure(self, directory: str, what: str, error: BaseException) -> bool:
         """Note that `what` failed in a data directory. Returns whether to log it: True if it has not failed in the same
         way within QUIET_SECONDS, and for every error that is not a known disk error."""

@@ -15,6 +15,7 @@ quotas.py        quotas of users, client ids and addresses
 groups.py        consumer groups: `admin.groups`
 pending_offsets.py pending offsets of open transactions
 transactions.py  transactions: `admin.transactions`
+prepared.py      ends and keeps prepared transactions
 acls.py          ACLs: `admin.acls`
 admin.py         the public class
 """

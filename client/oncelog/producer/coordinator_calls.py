@@ -12,7 +12,15 @@ from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
-from oncelog.errors import AbortableError, KafkaError, ProducerFenced, error_for, fatal
+from oncelog.errors import (
+    AbortableError,
+    ErrorCode,
+    KafkaError,
+    ProducerFenced,
+    UnsupportedVersion,
+    error_for,
+    fatal,
+)
 from oncelog.metadata.coordinators import find_coordinator
 from oncelog.producer.transaction_errors import Meaning, meaning_of
 from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2, codes_of, worst
@@ -44,12 +52,14 @@ class CoordinatorCalls:
         self._nodes: dict[CoordinatorKey, int] = {}
         self.has_unanswered = False
 
-    async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool) -> R:
-        """Raises KafkaError: ProducerFenced, FatalError, AbortableError, and errors of finding the coordinator."""
+    async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool, at_least: int = 0) -> R:
+        """Send the request in version `at_least` or higher. Raises KafkaError: ProducerFenced, FatalError,
+        AbortableError, UnsupportedVersion, and what finding the coordinator raises."""
         name = type(request).__name__.removesuffix("Request")
         failures = 0
         while True:
             connection = await self.connection(coordinator, elsewhere=failures > 0)
+            _check_version(connection, request, at_least)
             try:
                 response = await self._send(connection, request, is_v2=is_v2)
             except KafkaError as error:
@@ -122,6 +132,17 @@ def _version_before_v2(connection: BrokerConnection, request: Request[R]) -> int
     highest = HIGHEST_BEFORE_V2.get(type(request))
     assert connection.versions is not None
     return None if highest is None else connection.versions.choose_at_most(type(request), highest)
+
+
+def _check_version(connection: BrokerConnection, request: Request[R], at_least: int) -> None:
+    """Raises UnsupportedVersion."""
+    assert connection.versions is not None
+    if at_least and (known := connection.versions.choose(type(request))) < at_least:
+        name = type(request).__name__.removesuffix("Request")
+        raise UnsupportedVersion(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the coordinator has {name} up to version {known}, not {at_least}",
+        )
 
 
 def _error(meaning: Meaning, error: KafkaError) -> KafkaError:

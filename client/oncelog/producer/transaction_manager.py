@@ -56,6 +56,8 @@ class TransactionManager:
     def begin(self, *, is_v2: bool) -> None:
         """Local only (S45). Raises InvalidTransactionState, and the fatal error if there was one."""
         self.check_usable()
+        if self.state is TransactionState.PREPARED_TRANSACTION:
+            raise InvalidTransactionState(f"complete, commit or abort the prepared transaction first: {self._told}")
         if self.state is not TransactionState.READY:
             raise InvalidTransactionState(f"a transaction begins when the last one has ended; this one: {self._told}")
         self._to(TransactionState.IN_TRANSACTION)
@@ -128,6 +130,13 @@ class TransactionManager:
         """InitProducerId returned an identity: all earlier transactions have ended."""
         self.session.identify(identity)
         self._ended()
+
+    def kept(self, identity: ProducerIdAndEpoch, *, is_v2: bool) -> None:
+        """InitProducerId has given an identity and kept an open transaction, which can only be ended (KIP-939)."""
+        self.session.identify(identity)
+        self._to(TransactionState.PREPARED_TRANSACTION)
+        self.is_v2 = is_v2
+        self._is_begun_at_broker = True
 
     def were_added(self, partitions: set[TopicPartition]) -> None:
         """The coordinator has added these partitions."""

@@ -80,13 +80,23 @@ def _(response: TxnOffsetCommitResponse) -> Iterator[ErrorCode]:
             yield ErrorCode.of(partition.error_code)
 
 
-def init_producer_id(transactional_id: str, timeout_ms: int, identity: ProducerIdAndEpoch) -> InitProducerIdRequest:
-    """`identity` is the present one, to go on after an error; NO_IDENTITY to initialise the id (S34)."""
+def init_producer_id(
+    transactional_id: str,
+    timeout_ms: int,
+    identity: ProducerIdAndEpoch,
+    *,
+    two_phase: bool = False,
+    keeps_open: bool = False,
+) -> InitProducerIdRequest:
+    """`identity` is the producer's, to go on after an error; NO_IDENTITY to take over (S34). `two_phase`: without a
+    timeout; `keeps_open`: an open transaction is not aborted (S120)."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
+        enable2_pc=two_phase,
+        keep_prepared_txn=keeps_open,
     )
 
 

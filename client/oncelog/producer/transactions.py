@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ProducerConfig
@@ -27,21 +27,32 @@ from oncelog.errors import (
     fatal,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from oncelog.prepared_transaction import PreparedTransaction
+from oncelog.prepared_transaction import FIRST_INIT_WITH_TWO_PHASE_COMMIT, PreparedTransaction
 from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
 from oncelog.producer.transaction_errors import is_forgotten
 from oncelog.producer.transaction_manager import OPEN, TransactionManager
+from oncelog.producer.transaction_states import TransactionState
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
+from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from oncelog.tracing.client_spans import ClientSpans
     from oncelog.tracing.transaction_span import TransactionSpan
 
 logger = logging.getLogger(__name__)
+
+
+TWO_PHASE_COMMIT_HINTS: Final = {
+    ErrorCode.UNSUPPORTED_VERSION: "set transaction.two.phase.commit.enable=true on all brokers, or do without"
+    " two_phase_commit and end the transaction with admin.transactions.end before its timeout",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "it needs the operations Write and TwoPhaseCommit on the"
+    " transactional id, and transaction.two.phase.commit.enable=true on all brokers",
+}
+"""What to do about an answer that says that this producer cannot have two-phase commit."""
 
 
 class _Ending(NamedTuple):
@@ -82,12 +93,15 @@ class Transactions:
         self._is_handed_over = False
         self._spans = spans
         self.span: TransactionSpan | None = None
-        """Of this transaction, or of the last one, where somebody traces them."""
+        """The span of this transaction, or of the last one; None without tracing."""
+        self.prepared: PreparedTransaction | None = None
+        """The transaction that this producer has prepared, or has found open when it started; None if it is over."""
 
     # what the user asks for
 
     async def initialise(self) -> None:
-        """Take over the transactional id: older producers with it are fenced, and their transaction is ended (S34).
+        """Take over the transactional id: older producers with it are fenced, and their open transaction is aborted
+        (S34), or kept with two_phase_commit (S121).
 
         Raises KafkaError; RequestTimedOut after max.block.ms.
         """
@@ -98,6 +112,9 @@ class Transactions:
         except TimeoutError:
             raise self._timed_out("the transactional id could not be taken over") from None
         except KafkaError as error:
+            if self._config.two_phase_commit and error.code in TWO_PHASE_COMMIT_HINTS:
+                hint = TWO_PHASE_COMMIT_HINTS[error.code]
+                error = type(error)(error.code, f"two_phase_commit=True: {error.message}: {hint}")
             raise self.manager.failed(fatal(error)) from None
 
     def begin(self) -> None:
@@ -190,8 +207,33 @@ class Transactions:
             return None
         self._is_handed_over = True
         if self.span is not None:
-            self.span.end("prepared")  # from here on it is somebody else's
-        return PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
+            self.span.end("prepared")  # from here on another process may end it
+        self.prepared = PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
+        return self.prepared
+
+    async def complete(self, stored: PreparedTransaction | None) -> bool | None:
+        """Commit the prepared transaction if it is the one that was `stored`, else abort it (S121).
+
+        Returns whether it was committed; None if no transaction is open. Raises ValueError for a transaction of another
+        transactional id; InvalidTransactionState in a transaction that is not prepared; FatalError; EndNotKnown after
+        max.block.ms: calling it again waits for the end.
+        """
+        if stored is not None and stored.transactional_id != self._id:
+            raise ValueError(
+                f"the transaction to complete is of transactional id {stored.transactional_id!r}, this producer has"
+                f" {self._id!r}"
+            )
+        if self._ending is not None:
+            commits = self._ending.commits
+        else:
+            self.manager.check_usable()
+            if self.manager.state is TransactionState.READY:
+                return None
+            if self.manager.state is not TransactionState.PREPARED_TRANSACTION or self.prepared is None:
+                raise InvalidTransactionState("only a prepared transaction is completed: prepare, commit or abort this")
+            commits = stored is not None and stored.producer == self.prepared.producer
+        await (self.commit() if commits else self.abort())
+        return commits
 
     async def commit(self) -> None:
         """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; EndNotKnown after
@@ -286,13 +328,28 @@ class Transactions:
                     ErrorCode.UNSUPPORTED_VERSION,
                     "the broker is older than Kafka 2.5: after this error only a new producer can go on",
                 )
-        request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
-        response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
+        two_phase = self._config.two_phase_commit
+        request = requests.init_producer_id(
+            self._id,
+            self._config.transaction_timeout_ms,
+            identity,
+            two_phase=two_phase,
+            keeps_open=two_phase and identity is NO_IDENTITY,
+        )
+        at_least = FIRST_INIT_WITH_TWO_PHASE_COMMIT if two_phase else 0
+        response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2, at_least=at_least)
         given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         if identity is not NO_IDENTITY and is_forgotten(identity, given):
             raise FatalError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the coordinator did not know {identity} any more")
         self._between_transactions()
-        self.manager.initialised(given)
+        if response.ongoing_txn_producer_id == NO_PRODUCER_ID:
+            self.manager.initialised(given)
+            return
+        self.manager.kept(given, is_v2=self._is_v2)
+        self._is_handed_over = True
+        self.prepared = PreparedTransaction(
+            self._id, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch, self._is_v2
+        )
 
     def _between_transactions(self) -> None:
         """Check whether the cluster has V2 now: only between transactions, since one must end as it began (T7)."""
@@ -415,6 +472,7 @@ class Transactions:
     async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
         """Get ready for the next transaction."""
         manager = self.manager
+        self.prepared = None
         # A request without a response may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or commit
         # old offsets with it. Under V2 the next epoch comes with the end of each transaction that was begun.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):

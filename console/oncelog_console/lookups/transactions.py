@@ -86,12 +86,14 @@ class OpenTransactionView:
 
     @property
     def ends_by_ms(self) -> int | None:
-        """When its coordinator aborts it at the latest."""
+        """When its coordinator aborts it at the latest; None where that is not known, or it has no timeout."""
         known = [h.explained.ends_by_ms for h in self.holds if h.explained and h.pins and h.explained.ends_by_ms]
         if known:
             return min(known)
         held = self.held
         if held is None or held.state != ONGOING or held.start_time_ms is None or self.hangs is not None:
+            return None
+        if not held.has_timeout:
             return None
         return held.start_time_ms + held.timeout_ms
 

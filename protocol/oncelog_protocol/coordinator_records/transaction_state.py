@@ -23,7 +23,8 @@ class TransactionLogKey:
 class TransactionLogValue:
     """What its coordinator knows of a transactional id.
 
-    v1: flexible; the producer ids before and after an exhausted epoch, and the version that the client works by.
+    v1: flexible; the producer ids before and after an exhausted epoch, the version that the client works by, and the
+    owner that has taken an open transaction over.
     """
 
     producer_id: int = int64()
@@ -36,6 +37,8 @@ class TransactionLogValue:
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()  # -1: none was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
+    # with next_producer_id, who may end the open transaction (KIP-939); -1: its own producer may
+    next_producer_epoch: int = int16("1+", tag=3, default=-1)
 
     @struct
     class PartitionsSchema:

@@ -150,6 +150,12 @@ INIT_FOR_ANY_TOPIC = _rule(
     refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 )
 INIT_TRANSACTION = _rule(ApiKey.INIT_PRODUCER_ID, WRITE, TRANSACTIONAL_ID, "with a transactional id")
+INIT_TWO_PHASE_COMMIT = _rule(
+    ApiKey.INIT_PRODUCER_ID,
+    AclOperation.TWO_PHASE_COMMIT,
+    TRANSACTIONAL_ID,
+    "transactions without a timeout (v6), beside WRITE",
+)
 EPOCH_OF_ALL = _rule(
     ApiKey.OFFSET_FOR_LEADER_EPOCH, CLUSTER_ACTION, CLUSTER, "all topics", "asks for the next", is_told=False
 )
