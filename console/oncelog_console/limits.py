@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# --- who asks
+# --- requests and clients
 
 MAX_CONNECTIONS: Final = 64
 """Connections open at a time, live tails included; a new one closes the longest idle one."""
@@ -23,7 +23,7 @@ MAX_TAILS: Final = 8
 TAIL_SECONDS: Final = 3600.0
 """How long one live tail lasts, in seconds; then the browser connects again, if the page is still open."""
 
-# --- what is asked of the cluster
+# --- requests to the cluster
 
 CALL_TIMEOUT_MS: Final = 8_000
 SHARED_SECONDS: Final = 1.5
@@ -50,7 +50,7 @@ METRICS_SECONDS: Final = 8.0
 MAX_METRICS_BYTES: Final = 4 * 1024 * 1024
 """The longest answer of one driver."""
 
-# --- what is shown
+# --- sizes of pages
 
 MAX_ROWS: Final = 500
 """Rows of a table."""

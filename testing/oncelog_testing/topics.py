@@ -25,7 +25,7 @@ def topic_name(test: str) -> str:
 
 
 def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str] | None]:
-    """The partitions and configs of a mark. Raises TypeError for invalid ones."""
+    """The partitions and configs of a topic mark. Raises TypeError for invalid arguments."""
     taken = ("partitions", "configs")
     if len(positional) > len(taken):
         raise TypeError(f"takes {' and '.join(taken)}, not {len(positional)} values")

@@ -70,7 +70,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
     member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
     ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
-    is a line with "-" in place of what there is not.
+    is a line with "-" for missing values.
     """
 
     async def command() -> list[GroupPositions]:

@@ -129,7 +129,7 @@ def set_(bootstrap: str, **options: Any) -> None:
 @entity_options
 @click.argument("names", metavar="[QUOTA]...", nargs=-1, type=click.Choice(tuple(KEYS)))
 def remove(bootstrap: str, names: Sequence[str], **named: Any) -> None:
-    """Remove these quotas of an entity, or all. What is less particular holds then.
+    """Remove these quotas of an entity, or all. The next less specific quota applies then.
 
     `oncelog quotas remove --user alice consumer-byte-rate`
     """

@@ -117,8 +117,8 @@ def execute(
 ) -> None:
     """Move partitions as the PLAN says, and wait until they have arrived.
 
-    Who is interrupted may look with `verify`, or call them back with `cancel`. A throttle is taken back in the end.
-    Ends with 1 if some did not arrive: somebody else has called them back, or moved them elsewhere.
+    If interrupted, check the progress with `verify`, or cancel with `cancel`. A throttle is removed in the end. The
+    exit code is 1 if another client has cancelled some reassignments, or moved partitions elsewhere.
     """
     plan = _parsed(from_json, plan_file)
 

@@ -52,7 +52,7 @@ class Security(NamedTuple):
     login: SaslLogin | None = None
 
     def tls_options(self, host: str) -> dict[str, Any]:
-        """For `create_connection`; `host` is the name as it was given, which the certificate must have."""
+        """For `create_connection`; `host` is the configured name, which the certificate must contain."""
         return {} if self.tls is None else {"ssl": self.tls, "server_hostname": host}
 
 

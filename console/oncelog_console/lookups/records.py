@@ -212,7 +212,7 @@ class _PartitionPage:
         await decoded(partial(self._take, stretch, budget))
 
     def _take(self, stretch: Stretch, budget: _Budget) -> None:
-        """One batch at least, and others as long as there is time."""
+        """Take the records of at least one batch, and of more while there is time."""
         for judged in stretch.batches:
             for record in records_of(self.partition.partition, judged, self.position):
                 self.position = record.offset + 1

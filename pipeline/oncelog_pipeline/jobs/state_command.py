@@ -162,12 +162,12 @@ def reset(
     number: int,
     execute: bool,
 ) -> None:
-    """Have batch N count as the last one that QUERY has decided. Stop the query first.
+    """Make batch N the last batch that QUERY has decided. Stop the query first.
 
-    A replay of batch N is passed over then, whatever it brings; later batches are written. So with the number of the
-    decided batch what was decided stands, and rows that only the replay has are skipped; with the number before it the
-    replay is written whole, and rows that were decided are there twice. What is decided and not ended yet is committed
-    before.
+    A replay of batch N is then skipped, whatever rows it has; later batches are written. So with the number of the
+    decided batch the decided rows stand, and rows that only the replay has are skipped. With the number before it the
+    whole replay is written, and the decided rows are duplicated. Decided transactions that are still open are
+    committed first.
     """
     from oncelog_pipeline.sink import exactly_once
     from oncelog_pipeline.sink.operations import TakenOver
@@ -195,11 +195,11 @@ def reset(
 @topic_option
 @settings_option
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
-    """Commit what was decided and is still open, as its driver died before it had committed all.
+    """Commit decided transactions that are still open, because their driver died before it had committed them all.
 
-    A query that is started again does this itself, if its transactions have not timed out by then; so this command is
-    for a query that stays down for longer than transaction.timeout.ms, and for batch writes without a writeId, of which
-    the next one does it, too. It is right at any time, also beside a query that runs.
+    A restarted query does this itself, unless its transactions have timed out. So this command is for a query that
+    stays down for longer than transaction.timeout.ms, and for batch writes without a writeId (the next such write does
+    it, too). It is safe at any time, also while a query runs.
     """
     from oncelog_pipeline.sink.orphans import finish_open
 

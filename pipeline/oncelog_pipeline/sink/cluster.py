@@ -288,8 +288,8 @@ class KafkaCluster(Lifecycle):
         return frozenset(each.transactional_id for each in listed)
 
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
-        """Only where open transactions are listed to this client: else nobody would find those of a driver that has
-        died before its decision, to abort them."""
+        """Does nothing unless this client may list open transactions: else no later run could find, and abort, the
+        transactions of a driver that died before its decision."""
         if not self._may_keep or not self._may_ask_durations:
             return list(transactions)
         return await _for_each(self._keep, transactions, ENDS_AT_A_TIME)

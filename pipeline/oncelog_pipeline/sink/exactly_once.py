@@ -5,20 +5,20 @@ commits the transactions that were decided, and aborts the others:
 
     a task     is this batch decided? -> write, flush, and leave the transaction open
     the driver are all open? -> keep them open without a timeout, where the brokers can (KIP-939) -> THE DECISION
-               -> commit each -> abort what other attempts left open (the sweep)
+               -> commit each -> abort the open transactions of other attempts (the sweep)
     a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
 
 Why it holds:
 
 - *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run became
   owner in between: so each state follows the previous one, as with compare-and-set. A run that has written its name
-  into the state has seen the last decision of all older runs. Only then it aborts what they left open.
+  into the state has seen the last decision of all older runs. Only then does it abort their open transactions.
 - *Decided means written.* A decision names only transactions that were flushed and open. The sweep does not abort
   them: it spares all runs except its own and those that are known to be over. Nor does their timeout, where it was
   taken from them before the decision.
 - *Not decided means aborted*, by the next sweep or by the timeout; by the next sweep alone, if the driver died between
   taking the timeouts away and the decision. A write without a writeId has no next run, so its transactions keep theirs.
-- *A replay* of a decided batch writes nothing except the partitions that are lost, and must bring the rows that were
+- *A replay* of a decided batch writes nothing except the partitions that are lost, and must have the rows that were
   decided. The state has the digests of the last batches, so rows under the number of another batch (the checkpoint was
   set back, or its last entry was torn) are refused, not skipped.
 

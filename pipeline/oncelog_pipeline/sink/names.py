@@ -1,11 +1,11 @@
-"""The names that a query goes by in the cluster. Pure.
+"""The names of a query in the cluster: transactional ids, groups, topic. Pure.
 
-    query                   oncelog-spark-QUERY                               its own transactional id, its group id
+    query                   oncelog-spark-QUERY                               its own transactional id and group id
     a task's transaction    oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN    RUN: eight characters of the run's id
-    a partition's           oncelog-spark-QUERY/PARTITION                     where each task writes by itself
+    a partition's           oncelog-spark-QUERY/PARTITION                     with per-task delivery
 
-All begin with `PREFIX`, so that one rule can give the rights. A query's name has no slash: so what begins with the
-name of one and a slash belongs to no other, and sweeping one can never touch another whose name goes on differently.
+All begin with `PREFIX`, so one ACL can grant the rights. A query's name has no slash: so an id that begins with the
+name and a slash belongs to this query, and a sweep never touches another query whose name begins with this name.
 """
 
 from __future__ import annotations

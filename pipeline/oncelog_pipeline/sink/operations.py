@@ -135,8 +135,8 @@ class Cluster(Protocol[P_co]):
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
         """Take the timeout from these transactions, if the brokers have two-phase commit (KIP-939).
 
-        Returns for each what `end` needs from now on; None if it is not open any more. Where the brokers do not offer
-        it, or this client lacks a right for it, each stays as it is, with its timeout.
+        Returns for each the value to pass to `end`; None if it is no longer open. Without two-phase commit, or without
+        the right to it, each transaction keeps its timeout.
         """
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:

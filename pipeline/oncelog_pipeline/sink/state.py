@@ -1,13 +1,13 @@
-"""What is decided of a query, and what a task tells its driver. Pure.
+"""The state of a query (its last decision), and a task's message to its driver. Pure.
 
 One record per query and decision, in a compacted topic with the query's id as the key. Its value is JSON:
 
     {"version": 1, "run": RUN, "batch": N, "txns": [{"id", "pid", "epoch", "v2", "part"}], "lost": [PART],
      "former": [RUN]}
 
-and of each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows:
-"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and of each lost partition that is known,
-"lost_digests": [[PART, ROWS, TOTAL]]. Where an operator has said that a replay of the batch may bring other rows:
+and for each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows:
+"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and, if known, of each lost partition,
+"lost_digests": [[PART, ROWS, TOTAL]]. If an operator allows a replay of the batch to have other rows:
 "may_differ": true. States without these fields were written by an older release, and are not compared.
 """
 

@@ -1,6 +1,6 @@
 """Offsets of many partitions, in the JSON of Spark's own Kafka connector: {"topic": {"0": 23, "1": -2}}. Pure.
 
-That a checkpoint holds them so means that it can be gone on with from one connector by the other.
+A checkpoint holds them in this form, so either connector can continue from a checkpoint of the other.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Spark's daemon has each worker call `gc.collect()` after each task, also after each plan and commit of a batch. That
 walks all objects of all imported modules: 40 to 60 ms of CPU on a slow core, in four processes for each micro-batch,
-while the next step of the batch needs the core. Objects that are frozen are passed over.
+while the next step of the batch needs the core. Frozen objects are skipped.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _sizes(column: Sequence[bytes], more: int) -> tuple[Iterable[bytes], list[in
 
 
 def _varints(numbers: Sequence[int]) -> dict[int, bytes]:
-    """Of each number what it is on the wire."""
+    """Return number -> varint."""
     small, different = _small_varints(), set(numbers)
     return {number: small[number] if number < TWO_BYTES else encode_varint(number) for number in different}
 

@@ -1,6 +1,6 @@
-"""What a history consists of. `at` and its like are steps of the history's own clock, which only orders events.
+"""The events of a history. `at` and similar fields are steps of the history's own clock, which only orders events.
 
-Whoever writes gives each record a value of its own: by its value a record is known wherever it turns up.
+Each written record must have a unique value, by which it is recognised in every log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Place(NamedTuple):
     """A partition. ANY_PARTITION: chosen by the producer, and not yet known."""
 
     topic: str
-    index: int = 0  # type: ignore[assignment]  # a tuple has a method of that name, which nobody asks of a place
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which is not needed here
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -33,7 +33,7 @@ class Outcome(Enum):
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """For certain: it was not done, and it never will be. A timeout is not that."""
+    """It was certainly not done, and never will be. A timeout is UNKNOWN instead."""
     UNKNOWN = "unknown"
 
 
@@ -43,7 +43,7 @@ class End(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Never ended, or the answer to its end is lost: all of it may be there, or nothing."""
+    """Never ended, or the response to its end was lost: all of it may be visible, or nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class Transaction:
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """A record that was given to a producer. One producer's are noted in the order in which it was given them."""
+    """A record that was given to a producer. The records of one producer are noted in the order of its sends."""
 
     producer: str
     place: Place
@@ -67,9 +67,9 @@ class Send:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = NOT_YET
-    """As it was acknowledged."""
+    """The acknowledged offset."""
     made_of: Input | None = None
-    """The input of this output: each input must have exactly one output in the end, whoever made it."""
+    """The input of this output: each input must have exactly one output in the end, from any producer."""
 
 
 class Input(NamedTuple):

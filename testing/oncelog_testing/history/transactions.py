@@ -1,8 +1,8 @@
-"""Transactions: what was sent in one, and the offsets that were committed with it, are there together or not at all.
+"""Checks transactions: their records and the offsets committed with them are visible together or not at all.
 
-Of an offset only those can tell who have asked for it: it is there if they were answered it and nobody else can have
-committed it. It is not there if they were answered a smaller one after the transaction had certainly taken effect; but
-for one that somebody may have committed after it, a member that was behind or whoever has reset the group.
+Committed offsets are known from OffsetFetch responses. The offset is visible if a response has it and no other commit
+can have set it. It is missing if a response has a smaller offset after the transaction had certainly taken effect,
+unless another commit (of a member that was behind, or a reset of the group) may have set that smaller one.
 """
 
 from __future__ import annotations

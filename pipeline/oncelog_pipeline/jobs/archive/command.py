@@ -34,8 +34,8 @@ def archive(
 ) -> None:
     """Write topics to Parquet, with all that their records have: keys, headers, timestamps, offsets.
 
-    What is committed now is archived, in folders by topic and partition. `oncelog pipeline restore` makes the topics
-    again. Plain output: topic, partitions, records, name of the topic.
+    It archives the records that are committed now, in folders by topic and partition. `oncelog pipeline restore` makes
+    the topics again. Plain output: topic, partitions, records, name of the topic.
     """
     with failing("stopped; the archive is not complete: delete it"):
         from oncelog_pipeline.jobs.archive import writing
@@ -84,7 +84,7 @@ def restore(
 ) -> None:
     """Make topics again from Parquet: all topics of an archive, or the named ones.
 
-    Keys, values, headers and timestamps are what they were, byte by byte, in the same partitions and the same order;
+    Keys, values, headers and timestamps are the same, byte by byte, in the same partitions and the same order;
     offsets are new. A topic that is there must have the same number of partitions, and be empty. Plain output: topic,
     partitions, records, name of what was restored.
     """

@@ -1,4 +1,4 @@
-"""What an archive says of each topic besides its records: what is needed to make it again and to see that all is there.
+"""The description of each topic in an archive, to create the topic again and to check that no record is missing.
 
     PATH/topic=orders/partition=0/*.parquet        or, by date, .../partition=0/date=2026-11-22/*.parquet
     PATH/_oncelog/                                  these, a line of JSON for each topic; written last

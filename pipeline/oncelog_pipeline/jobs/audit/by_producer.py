@@ -74,7 +74,7 @@ def _chains(
 
 
 def _read(bootstrap_servers: str, wanted: OffsetRange, settings: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-    """A loop of its own, which goes on whenever Spark wants more."""
+    """Yield batches of chains; the event loop runs only while Spark waits for the next one."""
     chains = read_chains(bootstrap_servers, wanted, settings=settings)
     with asyncio.Runner() as runner:
         while (some := runner.run(_next(chains))) is not None:

@@ -1,16 +1,16 @@
-"""What sequence numbers in a log say: whether it has all that a producer was told it has, and nothing twice. Pure.
+"""Finds lost and duplicate records of idempotent producers, by the sequence numbers in a log. Pure.
 
-A producer numbers its records for each partition: 0, 1, 2 ... and begins again at 0 with every epoch; brokers keep
-these numbers. So what one partition has of one producer, in the order of offsets, is
+A producer numbers its records for each partition: 0, 1, 2 ..., and begins again at 0 with every epoch; brokers store
+these numbers. In the order of offsets, the next batch of one producer in a partition is one of these:
 
-    right      each batch goes on where the one before ended, or begins a later epoch at 0
+    right      it continues the batch before it, or begins a later epoch at 0
     a gap      it begins later: records are missing
-    twice      it begins earlier: records are there again
-    a zombie   it has an epoch that was over already: a marker or a batch with a later one came before
+    twice      it begins earlier: records are duplicates
+    a zombie   its epoch is over: a marker or a batch with a later epoch came before
 
 A topic may be larger than any memory, so this is done in two steps. `Chains` joins the batches of a range of offsets
-for as long as they are right; it judges nothing, because it does not see what was before. `judged` goes through the
-chains of all ranges, of which there are few where little is wrong.
+while they are right; it reports no faults, because it does not see earlier batches. `judged` goes through the
+chains of all ranges, which are few if there are few faults.
 """
 
 from __future__ import annotations
