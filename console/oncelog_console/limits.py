@@ -9,7 +9,7 @@ from typing import Final
 MAX_CONNECTIONS: Final = 64
 """Connections open at a time, live tails included; a new one closes the longest idle one."""
 HEAD_SECONDS: Final = 20.0
-"""From when a connection is open, or its last answer complete, to when the next request is there."""
+"""From the opening of a connection, or the end of its last response, to a complete request head."""
 MAX_FORM_BYTES: Final = 256 * 1024
 FORM_SECONDS: Final = 10.0
 MAX_FORM_FIELDS: Final = 32

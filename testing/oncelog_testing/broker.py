@@ -134,7 +134,7 @@ class Broker:
         self._reap()
 
     def stop(self) -> None:
-        """In an orderly way. Raises TimeoutExpired."""
+        """Stop it in an orderly way. Raises TimeoutExpired."""
         with suppress(BrokerGone):  # its control may hang
             self._see_whether_it_crashes()
         self._is_touched = True

@@ -21,7 +21,7 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 120.0
-"""Until all brokers see each other, and until all replicas are in sync."""
+"""Time until all brokers see each other and all replicas are in sync."""
 POLL_SECONDS: Final = 0.1
 PORT_LATER: Final = 0
 SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
@@ -97,7 +97,7 @@ class Cluster:
         return [section for broker in self for section in broker.logged()]
 
     def until_whole(self) -> None:
-        """Until all see each other, and all replicas are in sync. Raises TimeoutError."""
+        """Wait until all brokers see each other, and all replicas are in sync. Raises TimeoutError."""
         deadline = time.monotonic() + WHOLE_SECONDS
         for number, broker in self.brokers.items():
             member = Member(number, broker.port)
@@ -182,7 +182,7 @@ class ClusterFault:
         return found
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Until it has happened in one of them. Raises NotStruck."""
+        """Wait until the fault has struck in one of the brokers. Raises NotStruck."""
         deadline = time.monotonic() + seconds
         while not self.struck:
             if time.monotonic() > deadline:

@@ -14,9 +14,9 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 ANSWER_SECONDS: Final = 60.0
 """For an answer of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
-"""For a fault to strike, by default."""
+"""Default time for a fault to strike."""
 CRASH_SECONDS: Final = 5.0
-"""From a kill -9 of itself, or an answer that breaks off, to its end."""
+"""From a kill -9 of the broker by itself, or a broken response, to the end of its process."""
 LONGEST_QUESTION_SECONDS: Final = 20.0
 """A longer wait is split into several requests."""
 
@@ -80,7 +80,8 @@ class Fault:
             return 1
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
-        """Until it has happened so often. Raises NotStruck. In a coroutine: `await asyncio.to_thread(fault.wait)`."""
+        """Wait until it has struck so many times. Raises NotStruck. In a coroutine: `await
+        asyncio.to_thread(fault.wait)`."""
         deadline = time.monotonic() + seconds
         while True:
             left = max(0.0, deadline - time.monotonic())

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 60.0
-"""Until all brokers see each other, and all replicas are in sync."""
+"""Time until all brokers see each other and all replicas are in sync."""
 CALL_SECONDS: Final = 120.0
 """How long a call waits for the brokers' thread to finish a start, a stop or a fault, in seconds. TimeoutError then."""
 MAX_CONNECTIONS: Final = "200"

@@ -94,9 +94,9 @@ class Replicas:
         self.lost_epochs = LostEpochs()
         """Partitions whose log knows a newer leader epoch than the image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """By topic, for topics that have or had a partition here."""
+        """Topic -> traffic, for topics that have or had a partition here."""
         self.traffic_of_deleted = TopicTraffic()
-        """Of deleted topics."""
+        """Traffic of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)

@@ -210,7 +210,7 @@ class Admin(Lifecycle):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All keys of each resource, or those named. Raises KafkaError, PartialFailure."""
+        """Return all keys of each resource, or the named ones. Raises KafkaError, PartialFailure."""
         return await of_configs.describe_configs(
             self._calls,
             resources,

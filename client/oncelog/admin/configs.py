@@ -18,7 +18,7 @@ async def describe_configs(
     include_synonyms: bool = False,
     include_documentation: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """All keys of each resource, or those named. Raises KafkaError, PartialFailure."""
+    """Return all keys of each resource, or the named ones. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest
 
     async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:

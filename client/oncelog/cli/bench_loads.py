@@ -24,11 +24,11 @@ AHEAD_SECONDS: Final = 0.01
 """A load with a rate pauses when it is this many seconds ahead."""
 
 LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for number in range(256))
-"""One for each byte."""
+"""A letter for each value of a byte."""
 
 
 def values(size: int, seed: int = 0) -> list[bytes]:
-    """Some of this size, the same in every run."""
+    """Random values of this size, the same in every run."""
     source = random.Random(seed)  # noqa: S311 - no secret
     count = max(1, min(VALUES, VALUES_BYTES // size)) if size else 1
     return [source.randbytes(size).translate(LETTERS) for _ in range(count)]

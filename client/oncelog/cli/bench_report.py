@@ -46,7 +46,7 @@ class Waits:
         return self.longest_seconds
 
     def bars(self) -> list[tuple[float, float, int]]:
-        """At most BARS of them: from, to (seconds), and how many waits."""
+        """Return a histogram of at most BARS bars: from, to (seconds), and the number of waits."""
         if not self._buckets:
             return []
         first, last = min(self._buckets), max(self._buckets)
@@ -122,6 +122,6 @@ def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
 
 
 def milliseconds(seconds: float) -> str:
-    """With three figures that count."""
+    """Format with three significant digits."""
     ms = seconds * 1000
     return f"{ms:.2f} ms" if ms < 10 else f"{ms:.1f} ms" if ms < 100 else f"{ms:,.0f} ms"

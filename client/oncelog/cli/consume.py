@@ -184,7 +184,8 @@ async def _seek(
 async def _print_records(
     consumer: Consumer, ends: dict[TopicPartition, int | None], wanted: Range, render: Render, output: BinaryIO
 ) -> None:
-    """Until every partition is at its end, or there were enough records. Raises KafkaError, BrokenPipeError."""
+    """Print records until every partition is at its end, or the wanted number is reached. Raises KafkaError,
+    BrokenPipeError."""
     left = wanted.count
     while await _drop_finished(consumer, ends):
         for partition, records in (await consumer.poll(POLL_MS, left)).items():

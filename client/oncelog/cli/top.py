@@ -207,7 +207,7 @@ def per_second(rate: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """As people read it: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Format for people: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
         return "-"
     if seconds < 9.95:
@@ -221,7 +221,7 @@ def duration(seconds: float | None) -> str:
 
 
 def plain_number(number: float | None) -> str:
-    """As programs read it: one decimal, nothing between the thousands."""
+    """Format for programs: one decimal, no thousands separator."""
     return "-" if number is None else f"{number:.1f}"
 
 

@@ -43,12 +43,12 @@ IPV6_PLACE: Final = 4
 
 
 class _Held(NamedTuple):
-    """A write that is held back."""
+    """A write that is delayed."""
 
     deadline: float
-    """Until when."""
+    """When to write, in seconds of the loop's clock."""
     timeout_s: float
-    """From then on."""
+    """Timeout of the request, from its write on."""
     future: asyncio.Future[Any]
     write: Callable[[float], None]
 
@@ -312,7 +312,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Until the transport is gone."""
+        """Wait until the transport is closed."""
         await asyncio.shield(self._lost)
 
     # called by the transport

@@ -213,7 +213,7 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """Here only the caller waits, for a delay as for the next step."""
+    """Like `_function_at`, for a coroutine: only the caller waits, for a delay or for the step."""
 
     async def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)

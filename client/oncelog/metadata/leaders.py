@@ -70,7 +70,7 @@ class _Asking(Generic[V, R]):
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def run(self) -> None:
-        """Until nothing is open. Raises ClientClosed."""
+        """Run until no item is open. Raises ClientClosed."""
         running: set[asyncio.Task[None]] = set()
         rounds = 0
         try:

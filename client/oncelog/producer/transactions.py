@@ -158,7 +158,7 @@ class Transactions:
             raise
 
     def _record_failed(self, number: int, error: KafkaError) -> None:
-        """A record that was to be part of transaction `number` is not."""
+        """Transaction `number` lacks a record, so it must be aborted."""
         if self.manager.number == number and self.manager.is_sending:
             self.failed(error)
 

@@ -13,7 +13,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From `start`; the next one begins at `next_offset`. `is_end`: there was no more."""
+    """A part of a log, from the requested offset up to `next_offset`. `is_end`: nothing more was readable."""
 
     log_start_offset: int
     last_stable_offset: int

@@ -37,7 +37,7 @@ class PartitionPage:
 
 
 async def look(admin: Admin, partition: TopicPartition, known: Partition, at: int | None) -> PartitionPage:
-    """From offset `at` on; by default the newest. Raises KafkaError."""
+    """Read the producers' batches from offset `at` on; by default the newest. Raises KafkaError."""
     missing: Missing = {}
     asked = admin.transactions.explain([partition])
     explained = (await had(missing, "explanation", asked, {})).get(partition)

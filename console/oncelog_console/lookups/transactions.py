@@ -62,7 +62,7 @@ class OpenTransactionView:
 
     @property
     def state(self) -> str:
-        """As its coordinator has it; of one that hangs, why."""
+        """The coordinator's state; for a hanging transaction, the reason."""
         hangs = self.hangs
         if hangs is not None:
             return f"hangs: {hangs.value}"

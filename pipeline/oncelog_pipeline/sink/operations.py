@@ -111,7 +111,7 @@ class Cluster(Protocol[P_co]):
         is aborted."""
 
     def counting(self) -> Any:
-        """In the place of a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
+        """Stands in for a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
 
     async def marker(self, transactional_id: str) -> Marker | None:
         """Return the marker that was committed last under this id; None if there is none. Raises StateLost if it is in

@@ -87,7 +87,7 @@ class TaskTransaction:
 
     @property
     def identity(self) -> tuple[str, Place, int]:
-        """What stays the same when the driver takes the transaction over: its epoch does not."""
+        """The fields that stay the same when the driver takes over the transaction, which changes the epoch."""
         return self.written.transaction.transactional_id, self.written.first, self.partition
 
     def as_json(self) -> dict[str, Any]:

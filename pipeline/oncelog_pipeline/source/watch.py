@@ -107,7 +107,7 @@ class EndWatch:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def _requests(self, admin: Admin, ends: Offsets) -> dict[int, FetchRequest]:
-        """One for each leader, by its node id. Raises KafkaError."""
+        """Return a Fetch for each leader, by node id. Raises KafkaError."""
         topics = await admin.describe_topics({partition.topic for partition in ends})
         parts: dict[int, dict[str, list[TopicPartition]]] = defaultdict(lambda: defaultdict(list))
         for partition in ends:

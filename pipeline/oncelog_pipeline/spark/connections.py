@@ -25,7 +25,7 @@ S = TypeVar("S", KafkaCluster, Admin)
 
 
 class Connections:
-    """One of these per process. All but `run` is for coroutines that `run` runs."""
+    """The event loop and the clients of this process."""
 
     def __init__(self) -> None:
         self.process_id = os.getpid()

@@ -23,7 +23,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
 """Local properties that Spark sets for a stream. The last one is the id of the run, new with each start of a query."""
 DESCRIPTION: Final = "spark.job.description"
-"""The local property with the description of a job. Of a stream's job it names the run and the batch."""
+"""Local properties that Spark sets for a stream. RUN_ID is new with each start of a query."""
 
 OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
 """Matches the description of a stream's job."""

@@ -50,8 +50,8 @@ SNAPPY_MAX_RATIO: Final = 22
 """Snappy's densest element copies 64 bytes with 3, so a block that claims more than 22 times its size lies."""
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""What one compressed byte of each codec, by its number, can become at the most: deflate's 258 bytes for two bits, 255
-more for each further length byte of LZ4, a block of 128 KB from four bytes of zstd."""
+"""The largest expansion of one compressed byte, by codec number: deflate, 258 bytes from two bits; LZ4, 255 bytes per
+length byte; zstd, a block of 128 KB from four bytes."""
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 ZSTD_MAX_HEADER: Final = 18

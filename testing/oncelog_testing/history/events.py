@@ -121,7 +121,7 @@ class StoredBatch(NamedTuple):
     base_offset: int
     next_offset: int
     content: bytes
-    """All its bytes, or a digest of them."""
+    """All bytes of the record, or a digest of them."""
 
 
 @dataclass(frozen=True, slots=True)

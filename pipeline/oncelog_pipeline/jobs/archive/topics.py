@@ -14,7 +14,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 
 async def described(bootstrap_servers: str, names: Sequence[str]) -> list[Archived]:
-    """With the offsets that committed readers can read now. Raises KafkaError, PartialFailure."""
+    """Describe the topics, with the offset ranges that read_committed readers can read now."""
     async with Admin(bootstrap_servers) as admin:
         topics = await admin.describe_topics(names)
         partitions = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]

@@ -55,7 +55,7 @@ def audit(
 
 
 def _faults(records: DataFrame, first: int | None) -> DataFrame:
-    """One shuffle by key; within a key once in the order of numbers, once in that of offsets."""
+    """Find the faults with one shuffle by key; each key is sorted once by number, once by offset."""
     of_key = Window.partitionBy("topic", "who")
     by_number = of_key.orderBy("number", "partition", "offset")
     by_offset = Window.partitionBy("topic", "who", "partition").orderBy("offset")

@@ -101,7 +101,7 @@ class Chains:
         return taken
 
     def close(self) -> list[Chain]:
-        """All that are left, when the range has been read."""
+        """Return the remaining chains, after the whole range was read."""
         left = [*self.taken(), *self._open.values()]
         self._open.clear()
         return left
@@ -170,7 +170,7 @@ def _between(last: Chain, chain: Chain) -> list[Finding]:
 
 
 def _farther(last: Chain, chain: Chain) -> Chain:
-    """Which of the two has the later end: records that are there again do not take a producer back."""
+    """Return the chain with the later end: duplicates do not move a producer back."""
     if chain.producer_id == NO_PRODUCER:
         return chain if chain.last_offset > last.last_offset else last
     if chain.last_epoch != last.last_epoch:

@@ -72,7 +72,7 @@ class Verdict:
         return ("Topic", "Records", "Judged", f"{self.by.capitalize()}s", *_titles(self._kinds()), "Verdict")
 
     def rows(self) -> list[tuple[object, ...]]:
-        """One for each topic; of each kind of fault the records."""
+        """Return a row for each topic, with the number of records concerned by each kind of fault."""
         found = {(count.topic, count.kind): count.records for count in self.counts}
         return [
             (
