@@ -94,7 +94,7 @@ class QueryMetrics(Collector):
                 del self._queries[each]
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """`progress` is the JSON of a StreamingQueryProgress. One of an unknown query starts it."""
+        """Count the progress of a query, the JSON of a StreamingQueryProgress. An unknown query is added first."""
         query_id = str(progress["id"])
         if query_id not in self._queries:
             self.started(query_id, progress.get("name"))

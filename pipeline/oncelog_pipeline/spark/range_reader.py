@@ -16,7 +16,7 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 4
-"""Made before the thread of Spark gets them: to change threads costs as much as a batch."""
+"""Arrow batches handed to Spark's thread at once, since a switch of threads costs as much as a batch."""
 
 
 class RangePartition(InputPartition):
