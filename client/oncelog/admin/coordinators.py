@@ -85,5 +85,5 @@ class Coordinators:
                 delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
                 if not may_pass or loop.time() + delay_s > deadline:
                     raise
-                logger.info("asking a coordinator again after %s", error)
+                logger.info("retrying at a coordinator after %s", error)
             await asyncio.sleep(delay_s)

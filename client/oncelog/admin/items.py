@@ -71,7 +71,7 @@ async def each_item(
             break
         open_ = [item for item in open_ if item in failed and _may_be_elsewhere(failed[item])]
         if open_:
-            logger.info("%s: asking again after %s", open_[0], failed[open_[0]])
+            logger.info("%s: retrying after %s", open_[0], failed[open_[0]])
             await asyncio.sleep(delay_s)
             await metadata.try_refresh()
     return settled(results, {item: error for item, error in errors.items() if item not in results})

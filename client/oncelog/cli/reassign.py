@@ -215,7 +215,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
                 await _take_throttle_back(admin, moving if plan is None else plan)
             return len(moving)
 
-    tell(f"{count(run(command, bootstrap), 'partition')} called back")
+    tell(f"{count(run(command, bootstrap), 'reassignment')} cancelled")
 
 
 def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:

@@ -249,4 +249,4 @@ def _do_late(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str
     try:
         function(*args, **kwargs)
     except Exception:
-        logger.info("a step that was held failed; nobody waits for it", exc_info=True)
+        logger.info("a held step failed, after its caller had stopped waiting", exc_info=True)

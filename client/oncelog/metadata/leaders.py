@@ -126,7 +126,7 @@ class _Asking(Generic[V, R]):
         else:
             self.errors[partition] = outcome
             if outcome.retriable:
-                logger.info("%s: asking again after %s", partition, outcome)
+                logger.info("%s: retrying after %s", partition, outcome)
                 self._again.add(partition)
                 return
         del self.open[partition]

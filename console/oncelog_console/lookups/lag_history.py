@@ -67,8 +67,8 @@ class LagHistory:
                 self.problem = describe(error, self._link.bootstrap)
             except Exception:
                 # A mistake of ours: to be seen, and no reason to stand still from now on.
-                logger.exception("the groups could not be looked at")
-                self.problem = "the groups could not be looked at: see the console's own log"
+                logger.exception("the groups could not be read")
+                self.problem = "the groups could not be read: see the console's own log"
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:

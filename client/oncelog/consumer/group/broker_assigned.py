@@ -378,7 +378,7 @@ class BrokerAssignedMember:
                 await self._connection.send(self._heartbeat.leaving(self._member_id))
         except (KafkaError, TimeoutError) as error:
             # Then the others wait for our session to end: longer, and nothing worse.
-            logger.info("group %s: leaving without being heard: %r", self._config.group_id, error)
+            logger.info("group %s: the request to leave the group failed: %r", self._config.group_id, error)
 
     async def _drop_out(self) -> None:
         """The application does not poll: let others have the partitions."""
