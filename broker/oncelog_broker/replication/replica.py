@@ -182,12 +182,8 @@ class Replica:
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_reader(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where a consumer at `fetch_offset` diverges from this log, as `divergence` says; None: it may read.
-
-        A follower does not judge offsets above its high watermark: there it may lack records of its leader, or have
-        records that the leader lacks. Raises KafkaError: OFFSET_OUT_OF_RANGE; on a follower OFFSET_NOT_AVAILABLE, then
-        the consumer must ask the leader (KIP-392).
-        """
+        """Return where a consumer at `fetch_offset` diverges from this log, as `divergence` does; None if it may
+        read."""
         if fetch_offset > self.high_watermark and not self.leads:
             if fetch_offset > self.log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "this follower has not fetched that offset yet")
