@@ -18,7 +18,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_broker.runtime.steps import HeavyJob, Job, LightJob, Steps, results_dropped
-from oncelog_broker.runtime.tasks import Tasks, heard_or_not, in_thread
+from oncelog_broker.runtime.tasks import Tasks, detached, in_thread
 
 SLICE_SECONDS: Final = 0.003
 """The length of a slice; a step that begins within it may take another millisecond or two."""
@@ -60,7 +60,7 @@ class Pauses:
         seconds: float = SLICE_SECONDS,
         first_seconds: float | None = None,
     ) -> None:
-        """Slices of `seconds`, the first one of `first_seconds` where that is given."""
+        """Slices of `seconds`; the first of `first_seconds` if given."""
         self._seconds = seconds
         self._allowed = seconds if first_seconds is None else first_seconds
         self._monotonic = monotonic
@@ -83,7 +83,7 @@ async def no_pause() -> None:
 
 
 async def with_pauses(steps: Steps[R], pause: Pause) -> R:
-    """What steps without jobs return, run by a coroutine that has its own pauses."""
+    """Run steps without jobs in a coroutine that has its own pauses. Returns their result."""
     while True:
         await pause()
         try:
@@ -94,7 +94,7 @@ async def with_pauses(steps: Steps[R], pause: Pause) -> R:
 
 
 class Slices:
-    """Runs the long work of one broker."""
+    """The scheduler for the long work of one broker."""
 
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
@@ -104,10 +104,10 @@ class Slices:
         self._waiting = RoundRobin()
 
     def run(self, steps: Steps[R], *, must_finish: bool = False, delays: Delays = NO_DELAYS) -> Answer[R]:
-        """What the steps return: at once, if they end within the first slice.
+        """Run steps. Returns their result at once if they end within the first slice.
 
-        Cancelling the answer closes the steps; a job that is under way is waited for before, as it may be writing to a
-        file that closing would take from it. Not so with `must_finish`: what has begun is finished, heard or not.
+        Cancelling the answer closes the steps, after the job under way: it may be writing to a file that closing would
+        take from it. With `must_finish`, cancelling leaves the work running to its end.
         """
         monotonic = self._clock.monotonic
         began = monotonic()
@@ -120,10 +120,10 @@ class Slices:
             answer: R = finished.value
             return answer
         rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, delays), is_awaited=True)
-        return heard_or_not("long work", rest) if must_finish else rest
+        return detached("long work", rest) if must_finish else rest
 
     def pauses(self, seconds: float = SLICE_SECONDS, first_seconds: float | None = None) -> Pauses:
-        """For a coroutine that does many things one after another, and may never have to wait for any of them."""
+        """Pauses for a coroutine that handles many items and may never need to wait."""
         return Pauses(self._clock.monotonic, self._next_slice, seconds, first_seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, delays: Delays) -> R:

@@ -163,7 +163,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
-        if not self._is_encrypted and self._connections.turns_away(self._transport, host, self.listener):
+        if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
             # Nothing is to be handled: uvloop reads, though it was told not to before it began.
             self._lifecycle.on(Event.CLOSED)
             return

@@ -699,7 +699,7 @@ async def test_an_address_is_turned_away_without_being_counted_again() -> None:
 
     def is_let_in(address: str) -> bool:
         transport: Any = Transport(events)
-        return not rates.turns_away(transport, address)
+        return not rates.refuse_if_over_rate(transport, address)
 
     assert is_let_in("10.0.0.1")
     rates.on_image(ClusterImage("c").with_quotas({QuotaEntity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 1.0}}))
