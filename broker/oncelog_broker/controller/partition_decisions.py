@@ -48,11 +48,6 @@ class PartitionChange(NamedTuple):
         return set(self.state.isr)
 
 
-def wanted_changes(view: ClusterView, keys: Iterable[PartitionKey], controller_epoch: int) -> list[PartitionChange]:
-    """The changes to be written for these partitions, in the order of `in_order`."""
-    return in_order(filter(None, (wanted_change(view, key, controller_epoch) for key in keys)))
-
-
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
     """Elections first, since their clients wait."""
     return sorted(changes, key=lambda change: not change.is_election)

@@ -91,7 +91,7 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # its segment was deleted meanwhile and need not be durable
+            with suppress(FileClosed):  # its segment was deleted in the meantime and need not be durable
                 file.sync()
         for file in self._indexes:
             file.sync()
