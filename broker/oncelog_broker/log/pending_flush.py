@@ -103,7 +103,10 @@ class PendingFlush:
                     raise
                 home = os.path.dirname(os.path.dirname(error.filename or ""))
                 if DISK_TROUBLES.note_failure(home, "write snapshots of producers", error):
-                    logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
+                    logger.error(
+                        "disk full: a producer snapshot was not written, so old segments are not deleted yet: %s",
+                        error,
+                    )
         if self._directory is not None:
             self._disk.sync_directory(self._directory)
 

@@ -131,7 +131,9 @@ class LogOpening:
                 if any(other.noted_offset(key) for key in keys):  # otherwise its disk, which may hang, is left alone
                     other.drop_from_checkpoints(keys)
             except OSError as error:
-                logger.error("%s: its checkpoints speak of logs that are not there any more: %s", other.path, error)
+                logger.error(
+                    "%s: offsets of deleted logs could not be removed from the checkpoints: %s", other.path, error
+                )
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
         path = home.join(wanted.name)

@@ -298,7 +298,7 @@ class LogManager:
                 unknown.setdefault(replicated(key), []).append(name)
         for is_replicated, names in unknown.items():
             logger.warning(
-                "no directory of log.dirs has a log of %d partitions of this broker: they begin anew, empty. %s: %s",
+                "no directory of log.dirs has a log of %d partitions of this broker: new, empty logs are made. %s: %s",
                 len(names),
                 "If they had records, these are fetched from the other replicas, where one of them leads"
                 if is_replicated
@@ -311,7 +311,9 @@ class LogManager:
         Nothing happens if the log exists, whatever is wrong with it."""
         key = topic, partition
         if key in self._missing:
-            logger.warning("%s-%d: begins anew, and fetches what was lost from its leader", topic, partition)
+            logger.warning(
+                "%s-%d: a new, empty log is created, and fetches its records from the leader", topic, partition
+            )
             self._forget(key)
 
     def begin_return(self, wanted: WantedLog, high_watermark: int) -> bool:
@@ -641,7 +643,9 @@ class LogManager:
         self._disk.rename(log.directory, home.join(target))
         self._disk.sync_directory(home.path)
         self._forget(key)
-        logger.warning("%s: whose records these are was not synced; set aside as %s", log.directory, target)
+        logger.warning(
+            "%s: topic id file was not synced, owner unknown; directory renamed to %s", log.directory, target
+        )
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log

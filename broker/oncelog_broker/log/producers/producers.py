@@ -251,7 +251,7 @@ class LogProducers:
                     yield aborted
         except CorruptBatch as error:
             # A reader of the batch gets the error. What is behind it in this segment cannot be followed.
-            logger.warning("%s: its producers are not known from there on: %s", segment.path, error)
+            logger.warning("%s: the producers of the batches from there on are unknown: %s", segment.path, error)
 
 
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:

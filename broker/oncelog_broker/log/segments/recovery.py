@@ -175,7 +175,7 @@ class SegmentLoader:
         for path in check_removed(
             self.disk, self.directory, segments, log_start_offset=start, synced_up_to=synced_up_to
         ):
-            logger.warning("%s: removed, there is no log file to it", path)
+            logger.warning("%s: index removed, since it has no log file", path)
             self.disk.remove(path)
 
     def _activate_last(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
@@ -190,7 +190,7 @@ class SegmentLoader:
             try:
                 activate(segments[-1])
             except CorruptBatch as error:
-                logger.warning("%s: not as a clean shutdown leaves a log, so verifying it: %s", self.directory, error)
+                logger.warning("%s: not in the state of a clean shutdown, verifying it: %s", self.directory, error)
             else:
                 return segments
         return self._verify(segments, first, known, epochs)
@@ -200,7 +200,7 @@ class SegmentLoader:
         for segment in segments:
             prefix = os.path.basename(segment.path).removesuffix(LOG_SUFFIX)
             if prefix + OFFSET_INDEX_SUFFIX not in names or prefix + TIME_INDEX_SUFFIX not in names:
-                logger.warning("%s: an index is missing, rebuilding it", segment.path)
+                logger.warning("%s: an index is missing and is rebuilt", segment.path)
                 segment.rebuild_indexes()
 
     def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
@@ -382,6 +382,6 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
                 if other_base is not None and base < other_base < next_offset:
                     _remove_indexes(disk, directory, other)
                     disk.remove(os.path.join(directory, other))
-        logger.warning("%s: finishing the compaction that made it", path)
+        logger.warning("%s: completing the compaction that wrote it", path)
         disk.rename(path, os.path.join(directory, final))
     disk.sync_directory(directory)
