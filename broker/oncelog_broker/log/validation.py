@@ -53,8 +53,6 @@ class AppendOrigin(Enum):
     """A producer: everything is validated."""
     COORDINATOR = "coordinator"
     """The transaction or group coordinator: may write control batches, and several batches at once."""
-    REPLICATION = "replication"
-    """A leader, which has validated them."""
 
 
 @dataclass(frozen=True, slots=True)
