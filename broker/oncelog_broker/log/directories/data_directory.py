@@ -30,6 +30,7 @@ from typing import Final
 
 from oncelog_broker.identity.note import DirectoryNote, read_note, write_note
 from oncelog_broker.log.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
     CheckpointCorrupt,
     TopicPartition,
     read_offset_checkpoint,
@@ -236,12 +237,20 @@ class DataDirectory:
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
         """Remove `keys` from every checkpoint, before logs are created under names that deleted logs had. Otherwise,
         after a crash, the old log starts and recovery points would be taken for those of the new logs."""
-        dropped = set(keys)
+        for name in list(self._checkpoints):
+            self._drop_from(name, set(keys))
+
+    def forget_recovery_point(self, key: TopicPartition) -> None:
+        """Remove the recovery point of this log from its checkpoint, before all of the log is given up. Raises
+        OSError."""
+        self._drop_from(RECOVERY_POINT_CHECKPOINT, {key})
+
+    def _drop_from(self, name: str, dropped: Collection[TopicPartition]) -> None:
         with self.checkpoint_guard:
-            for name, offsets in self._checkpoints.items():
-                if not dropped.isdisjoint(offsets):
-                    left = {key: offset for key, offset in offsets.items() if key not in dropped}
-                    self.write_checkpoint(name, left)
+            offsets = self._checkpoints.get(name, {})
+            left = {key: offset for key, offset in offsets.items() if key not in dropped}
+            if len(left) < len(offsets):
+                self.write_checkpoint(name, left)
 
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock. `clean`: note for the next start that every log was closed."""

@@ -2,6 +2,9 @@
 
 An answer that comes later has a slot in the queue; answers that are ready before it wait in slots behind it. With no
 slot in the queue, an answer is written at once, together with those of the other requests handled in the same go.
+
+Back-pressure: while too many answers, or too many bytes of them, are not sent, `Hold.ANSWERS_FULL` stands, and no
+further request of the connection is handled.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ answered by then. A request that still waits has a slot in the `answer_queue`. I
 in Kafka, unless it has declared its effects done (`let_next_in`): a Produce that is appended and waits for other
 replicas does so, so that the waits of pipelined requests overlap while their appends stay in order. `connection_state`
 names everything that holds back the next request. Meanwhile the client's bytes stay in the receive buffer and, when
-that is full, in the client's socket.
+that is full, in the client's socket: back-pressure.
 
 When a client goes, the requests that have come whole are still handled, one after the other: a producer with acks=0
 closes when it has sent everything, and expects no answer. They do not wait for other clients or replicas.
