@@ -7,7 +7,9 @@ log waits for the disk only if its directory existed already: see `new_directory
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -186,6 +188,8 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
+                if not self._disk.exists(returning.path):  # its disk may be away, and a new log would hide that
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
                 # Before anything is cut: if that ends halfway, by another fault or a kill, a log that ends below its
                 # recovery point counts as damaged, and would never be opened again.
                 returning.home.forget_recovery_point(wanted.key)
