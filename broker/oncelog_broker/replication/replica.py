@@ -17,17 +17,15 @@ from oncelog_broker.replication.high_watermark import at_start, high_watermark_o
 from oncelog_broker.replication.purgatory import Purgatory
 from oncelog_broker.replication.truncation import NO_EPOCH_IN_COMMON
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from oncelog_protocol.records.batch import ATTRIBUTES_LOW_BYTE_AT, CONTROL_BIT, TRANSACTIONAL_BIT
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-ATTRIBUTES_AT: Final = 22
-"""Position of the attributes byte in a batch: transactional, control batch."""
 
 
 def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
     """The fail point for appending these records as a follower, by their first batch."""
-    attributes = records[ATTRIBUTES_AT] if len(records) else 0
+    attributes = records[ATTRIBUTES_LOW_BYTE_AT] if len(records) else 0
     if attributes & CONTROL_BIT:
         return "marker-replicated"
     return "replicate" if attributes & TRANSACTIONAL_BIT else None

@@ -12,8 +12,6 @@ from oncelog.cli.offsets import Position
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_protocol.messages.fetch import IsolationLevel
 
-RESETTABLE = ("Empty", "Dead", "")
-
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
@@ -43,10 +41,6 @@ class GroupView:
     def lag(self) -> int | None:
         known = [row.lag for row in self.rows if row.lag is not None]
         return sum(known) if known else None
-
-    @property
-    def may_be_reset(self) -> bool:
-        return not self.group.members and self.group.state in RESETTABLE
 
 
 async def look(admin: Admin, group_id: str) -> GroupView:
