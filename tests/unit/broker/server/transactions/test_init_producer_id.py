@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.handlers import answered, asked
 
+from oncelog_broker.coordinator.transaction.machine import Granted
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdsExhausted
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.transactions import init_producer_id
@@ -20,14 +21,15 @@ NONE = (-1, -1)
 
 
 class Coordinator:
-    def __init__(self, error: ErrorCode | None = None) -> None:
+    def __init__(self, error: ErrorCode | None = None, kept_open: ProducerIdAndEpoch | None = None) -> None:
         self.error = error
+        self.kept_open = kept_open
         self.asked: list[tuple[Any, ...]] = []
         self.last_clients = SimpleNamespace(note=lambda *_: None)
 
-    def init_producer_id(self, *of: Any) -> Any:
-        self.asked.append(of)
-        return ProducerIdAndEpoch(7, 1) if self.error is None else KafkaError(self.error)
+    def init_producer_id(self, *of: Any, two_phase: bool, keeps_open: bool) -> Any:
+        self.asked.append((*of, two_phase, keeps_open))
+        return Granted(ProducerIdAndEpoch(7, 1), self.kept_open) if self.error is None else KafkaError(self.error)
 
 
 async def init(
@@ -89,7 +91,7 @@ async def test_one_right_of_two_is_enough_for_idempotence() -> None:
 async def test_the_coordinator_hears_who_the_producer_is(present: tuple[int, int], shown: Any) -> None:
     coordinator = Coordinator()
     assert await init(present=present, coordinator=coordinator) == (ErrorCode.NONE, 7, 1)
-    assert coordinator.asked == [("t", 60_000, shown)]
+    assert coordinator.asked == [("t", 60_000, shown, False, False)]
 
 
 @pytest.mark.parametrize(("transactional_id", "present"), [("", NONE), ("t", (7, -1)), ("t", (-1, 0)), (None, (7, -1))])
