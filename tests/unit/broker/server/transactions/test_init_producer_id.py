@@ -21,15 +21,16 @@ NONE = (-1, -1)
 
 
 class Coordinator:
-    def __init__(self, error: ErrorCode | None = None, kept_open: ProducerIdAndEpoch | None = None) -> None:
+    def __init__(self, error: ErrorCode | None = None) -> None:
         self.error = error
-        self.kept_open = kept_open
         self.asked: list[tuple[Any, ...]] = []
         self.last_clients = SimpleNamespace(note=lambda *_: None)
 
     def init_producer_id(self, *of: Any, two_phase: bool, keeps_open: bool) -> Any:
-        self.asked.append((*of, two_phase, keeps_open))
-        return Granted(ProducerIdAndEpoch(7, 1), self.kept_open) if self.error is None else KafkaError(self.error)
+        assert not two_phase
+        assert not keeps_open
+        self.asked.append(of)
+        return Granted(ProducerIdAndEpoch(7, 1)) if self.error is None else KafkaError(self.error)
 
 
 async def init(
@@ -91,7 +92,7 @@ async def test_one_right_of_two_is_enough_for_idempotence() -> None:
 async def test_the_coordinator_hears_who_the_producer_is(present: tuple[int, int], shown: Any) -> None:
     coordinator = Coordinator()
     assert await init(present=present, coordinator=coordinator) == (ErrorCode.NONE, 7, 1)
-    assert coordinator.asked == [("t", 60_000, shown, False, False)]
+    assert coordinator.asked == [("t", 60_000, shown)]
 
 
 @pytest.mark.parametrize(("transactional_id", "present"), [("", NONE), ("t", (7, -1)), ("t", (-1, 0)), (None, (7, -1))])
