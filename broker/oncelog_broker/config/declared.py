@@ -36,13 +36,15 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with the codes of DescribeConfigs; a smaller code goes before a larger one."""
+    """Where a value comes from, with the codes of DescribeConfigs; a smaller code goes before a larger one, and a
+    group's own before all."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 class Importance(IntEnum):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from oncelog_broker.config.alter import (
     AlterOperation,
@@ -14,18 +15,22 @@ from oncelog_broker.config.alter import (
     ConfigChange,
     add_change,
     alter_broker_overrides,
+    alter_group_overrides,
     alter_topic_overrides,
 )
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.request.duplicate_names import counted
-from oncelog_broker.server.topics.config_resources import change_configs, check_may_change, check_named_once
+from oncelog_broker.server.topics.config_resources import Rules, change_configs, check_may_change, check_named_once
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
+
+RULES: Final = Rules(rules.ALTER_CONFIGS_OF_TOPIC, rules.ALTER_CONFIGS_OF_GROUP, rules.ALTER_CONFIGS_OF_CLUSTER)
 
 
 def handle(request: AlterConfigsRequest, context: TopicContext) -> Answer[AlterConfigsResponse]:
@@ -43,13 +48,7 @@ async def _alter(request: AlterConfigsRequest, context: TopicContext) -> AlterCo
         settings = dict[str, ConfigChange]()
         try:
             check_named_once(resource.resource_type, resource.resource_name, mentions)
-            check_may_change(
-                rules.ALTER_CONFIGS_OF_TOPIC,
-                rules.ALTER_CONFIGS_OF_CLUSTER,
-                resource.resource_type,
-                resource.resource_name,
-                context,
-            )
+            check_may_change(RULES, resource.resource_type, resource.resource_name, context)
             for config in resource.configs:
                 await pauses.here()
                 add_change(settings, ConfigChange(config.name, AlterOperation.SET, config.value))
@@ -58,6 +57,7 @@ async def _alter(request: AlterConfigsRequest, context: TopicContext) -> AlterCo
                 resource.resource_name,
                 partial(_replace_topic, settings),
                 partial(_replace_broker, settings),
+                partial(_replace_group, settings, context.services.config),
                 request.validate_only,
                 context,
             )
@@ -76,6 +76,10 @@ async def _alter(request: AlterConfigsRequest, context: TopicContext) -> AlterCo
 
 def _replace_topic(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:
     return alter_topic_overrides({}, settings)
+
+
+def _replace_group(settings: Changes, config: BrokerConfig, _: dict[str, str]) -> Mapping[str, str]:
+    return alter_group_overrides({}, settings, config)
 
 
 def _replace_broker(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.security.authorizer.rules import Rule
@@ -14,6 +15,15 @@ from oncelog_protocol.messages.describe_configs import ResourceType
 
 TIMEOUT_MS = 30_000
 """These requests carry none."""
+
+
+class Rules(NamedTuple):
+    """Who may change the settings of what, by the rules of one API."""
+
+    topic: Rule
+    group: Rule
+    cluster: Rule
+
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides to new ones; raises KafkaError to refuse."""
@@ -34,6 +44,13 @@ def existing_topic(name: str, context: TopicContext) -> str:
     return name
 
 
+def named_group(name: str) -> str:
+    """A group need not exist to have settings. Raises KafkaError INVALID_REQUEST."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
+    return name
+
+
 def broker_of(name: str, context: TopicContext) -> int | None:
     """The id of this broker, or None for "": what holds for all brokers. Raises KafkaError INVALID_REQUEST."""
     if name == "":
@@ -45,12 +62,14 @@ def broker_of(name: str, context: TopicContext) -> int | None:
     return context.services.node_id
 
 
-def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: TopicContext) -> None:
+def check_may_change(rules: Rules, resource_type: int, name: str, context: TopicContext) -> None:
     """Raises the KafkaError that the rules of the API name, unless the client may change the resource."""
     if resource_type == ResourceType.TOPIC:
-        context.require(of_topic, name)
+        context.require(rules.topic, name)
+    elif resource_type == ResourceType.GROUP:
+        context.require(rules.group, name)
     else:
-        context.require(of_cluster)
+        context.require(rules.cluster)
 
 
 async def change_configs(
@@ -58,10 +77,11 @@ async def change_configs(
     name: str,
     change_topic: Change,
     change_broker: Change,
+    change_group: Change,
     validate_only: bool,
     context: TopicContext,
 ) -> None:
-    """Change the settings of a topic or broker, and return when they hold here. Raises KafkaError."""
+    """Change the settings of a topic, broker or group, and return when they hold here. Raises KafkaError."""
     services = context.services
     if resource_type == ResourceType.TOPIC:
         if not name:
@@ -80,6 +100,13 @@ async def change_configs(
                 services.metadata,
                 lambda image: image.broker_configs.get(broker_id, {}) == broker_overrides,
                 TIMEOUT_MS,
+            )
+    elif resource_type == ResourceType.GROUP:
+        group_id = named_group(name)
+        group_overrides = await services.configs.alter_group_config(group_id, change_group, validate_only)
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata, lambda image: image.config_of_group(group_id) == group_overrides, TIMEOUT_MS
             )
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")

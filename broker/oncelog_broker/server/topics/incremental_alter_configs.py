@@ -6,13 +6,20 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
-from oncelog_broker.config.alter import ConfigChange, add_change, alter_broker_overrides, alter_topic_overrides
+from oncelog_broker.config.alter import (
+    ConfigChange,
+    add_change,
+    alter_broker_overrides,
+    alter_group_overrides,
+    alter_topic_overrides,
+)
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.request.duplicate_names import counted
-from oncelog_broker.server.topics.config_resources import change_configs, check_may_change, check_named_once
+from oncelog_broker.server.topics.config_resources import Rules, change_configs, check_may_change, check_named_once
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.incremental_alter_configs import (
@@ -21,6 +28,8 @@ from oncelog_protocol.messages.incremental_alter_configs import (
 )
 
 Response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+RULES: Final = Rules(rules.CHANGE_CONFIGS_OF_TOPIC, rules.CHANGE_CONFIGS_OF_GROUP, rules.CHANGE_CONFIGS_OF_CLUSTER)
 
 
 def handle(request: IncrementalAlterConfigsRequest, context: TopicContext) -> Answer[IncrementalAlterConfigsResponse]:
@@ -38,13 +47,7 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: TopicContext)
         changes = dict[str, ConfigChange]()
         try:
             check_named_once(resource.resource_type, resource.resource_name, mentions)
-            check_may_change(
-                rules.CHANGE_CONFIGS_OF_TOPIC,
-                rules.CHANGE_CONFIGS_OF_CLUSTER,
-                resource.resource_type,
-                resource.resource_name,
-                context,
-            )
+            check_may_change(RULES, resource.resource_type, resource.resource_name, context)
             for config in resource.configs:
                 await pauses.here()
                 add_change(changes, ConfigChange(config.name, config.config_operation, config.value))
@@ -53,6 +56,7 @@ async def _alter(request: IncrementalAlterConfigsRequest, context: TopicContext)
                 resource.resource_name,
                 partial(alter_topic_overrides, changes=changes),
                 partial(alter_broker_overrides, changes=changes),
+                partial(alter_group_overrides, changes=changes, broker=context.services.config),
                 request.validate_only,
                 context,
             )
