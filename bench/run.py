@@ -187,7 +187,7 @@ def consumer_groups(table: Table, scale: int) -> None:
     partitions = 1000 // scale
     with (
         tempfile.TemporaryDirectory() as directory,
-        BrokerProcess(Path(directory) / "data", BROKER_SETTINGS) as broker,
+        BrokerProcess(Path(directory) / "data") as broker,
         cost.pinned(broker.pid, together=True),
     ):
         spent = consumer_groups_cost(broker.port, broker.pid, members, topics, partitions, 20_000 // scale)

@@ -368,3 +368,19 @@ async def test_a_group_has_settings_of_its_own(broker: BrokerProcess, members: G
         described = (await admin.describe_configs([resource]))[resource]
         assert described[interval].value == QUICK["group.consumer.heartbeat.interval.ms"]
         members.leave(member)
+
+
+async def test_our_admin_shows_what_each_member_has_and_is_to_have(
+    broker: BrokerProcess, members: Group, topic: str
+) -> None:
+    member = members.join(topic)
+    members.shared(6)
+    async with Admin(broker.address) as admin:
+        (listed,) = [group for group in await admin.groups.list() if group.group_id == members.name]
+        described = (await admin.groups.describe([members.name]))[members.name]
+    assert (listed.group_type, listed.protocol_type, listed.state) == ("consumer", "consumer", "Stable")
+    assert (described.group_type, described.state, described.protocol) == ("consumer", "Stable", "uniform")
+    assert described.epoch == described.members[0].epoch == 2
+    assert described.members[0].assignment == described.members[0].target
+    assert len(described.members[0].assignment) == PARTITIONS
+    members.leave(member)

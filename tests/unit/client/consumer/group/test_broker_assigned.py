@@ -235,13 +235,13 @@ async def test_a_stale_commit_is_sent_again_in_the_epoch_of_now(
 async def test_c15_who_asks_in_a_stale_epoch_asks_again_and_begins_nowhere_else(
     fake_broker: Any, coordinator: ConsumerCoordinator, fast: dict[str, int], code: ErrorCode
 ) -> None:
-    coordinator.committed = {FIRST: 7, SECOND: 8}
+    coordinator.committed = {FIRST: 0, SECOND: 0}
     coordinator.errors[OffsetFetchRequest] = [code, code]
     listener = Listener()
-    async with consumer_of(fake_broker, fast) as consumer:
+    async with consumer_of(fake_broker, fast, auto_offset_reset="none") as consumer:
         consumer.subscribe(["topic"], listener=listener)
         await poll_until(consumer, listener, "assigned 2")
-        assert (await consumer.position(FIRST), await consumer.position(SECOND)) == (7, 8)
+        assert (await consumer.position(FIRST), await consumer.position(SECOND)) == (0, 0)
     asked = fake_broker.requests_of(OffsetFetchRequest)
     assert len(asked) >= 3
     assert asked[0].groups[0].member_id == coordinator.heartbeats[0].member_id
