@@ -1,8 +1,8 @@
-"""Long work cut into steps, so that whoever runs it decides when, and where its waiting is done.
+"""Long work as a generator, so that its caller decides when it runs, and in which thread it waits.
 
-A `Steps` is a generator. It yields None where it may be paused, and a job where it must wait for the disk or for a
-codec: a function that touches nothing of others, hence may run in another thread, and whose result is sent back in.
-`run_steps` runs all at one go, `slices.Slices` between everything else that the event loop does.
+A `Steps` yields None where it may be paused, and a job where it must wait for the disk or for a codec. A job is a
+function that may run in another thread, since it uses nothing that others use; its result is sent back into the
+generator. `run_steps` runs the whole work at once, `slices.Slices` in slices between the other work of the event loop.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ Result = TypeVar("Result")
 Steps = Generator[Job | None, Any, Result]
 
 
-def holds_nothing() -> None:
-    """Yielded in the place of a job: what the jobs so far have brought is dropped. Work about many things says so after
-    each, and lets others have their jobs."""
+def results_dropped() -> None:
+    """Yielded in the place of a job: the results of the jobs so far are dropped, so that other work may have its jobs.
+    Work about many things yields this after each of them."""
 
 
-class Errand:
-    """A job that brings nothing which would have to be held (a file is written): it need not wait until others have
-    dropped what theirs have brought."""
+class LightJob:
+    """A job without a result to hold (it writes a file): it need not wait until other work has dropped its results."""
 
     __slots__ = ("_job",)
 
@@ -34,9 +33,9 @@ class Errand:
         return self._job()
 
 
-class Heavy:
-    """A job that may bring so much that there is to be no other such at the same time, until what it has brought is
-    dropped. What lighter jobs have brought is not held any more."""
+class HeavyJob:
+    """A job with so large a result that only one such result may be held at a time. The work that yields it holds no
+    results of earlier jobs any more."""
 
     __slots__ = ("_job",)
 

@@ -10,9 +10,10 @@ import re
 from functools import cache
 from typing import Final
 
+from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.metadata.membership import feature_levels
 from oncelog_broker.server.request.context import AnyContext, level_in_force
-from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import CONSUMER_GROUPS, TRANSACTIONS_V2
@@ -31,10 +32,12 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 @cache
-def served_versions(level: int, shows_zero: bool = True, is_for_brokers: bool = False) -> ApiVersionsResponse:
-    """The answer to every well-formed request. `level`: of `oncelog.version` (`feature_levels`). `shows_zero`: the
-    client can read features whose lowest level is 0. `is_for_brokers`: with that level, and with what brokers ask of
-    each other."""
+def served_versions(
+    level: int, shows_zero: bool = True, is_for_brokers: bool = False, two_phase_commit: bool = False
+) -> ApiVersionsResponse:
+    """Returns the answer to every well-formed request. `level`: of `oncelog.version`, in force (`feature_levels`).
+    `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: with that level, and with the
+    APIs that only brokers use; `two_phase_commit`: transaction.two.phase.commit.enable."""
     features = [(name, low, high) for name, low, high, _ in FEATURES]
     in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
     if is_for_brokers:
@@ -44,7 +47,9 @@ def served_versions(level: int, shows_zero: bool = True, is_for_brokers: bool = 
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersionsResponse.ApiVersion(
-                api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
+                api_key=served.key,
+                min_version=served.advertised_low,
+                max_version=highest_version(served, two_phase_commit=two_phase_commit),
             )
             for served in SERVED.values()
             if level >= served.first_level and (is_for_brokers or not served.is_for_brokers)
@@ -84,4 +89,6 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
-    return served_versions(level_in_force(context), context.version >= FIRST_ZERO_FEATURE_VERSION, is_in_cluster)
+    two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
+    shows_zero = context.version >= FIRST_ZERO_FEATURE_VERSION
+    return served_versions(level_in_force(context), shows_zero, is_in_cluster, two_phase_commit)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.steps import Steps, holds_nothing
+from oncelog_broker.runtime.steps import Steps, results_dropped
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_broker.server.request.duplicate_names import counted
@@ -84,7 +84,7 @@ def _answer(request: ListOffsetsRequest, context: RecordContext) -> Steps[ListOf
             except KafkaError as error:
                 answer = PartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
             answers.append(answer)
-            yield holds_nothing
+            yield results_dropped
         topics.append(TopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -117,6 +117,6 @@ def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
     """What ends at the high watermark is not told while that may lie below where the leader before showed it: readers
     would see time run backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or for those who do not know that one
     LEADER_NOT_AVAILABLE."""
-    if not partition.shows_all_that_was_shown:
+    if not partition.high_watermark_caught_up:
         known = version >= FIRST_OFFSET_NOT_AVAILABLE_VERSION
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

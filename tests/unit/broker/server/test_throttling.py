@@ -581,7 +581,7 @@ async def test_a_large_request_that_waits_again_and_again_stands_in_line_once(mo
     joined: list[Any] = []
     join = line.join
     monkeypatch.setattr(line, "join", lambda waiting: (joined.append(waiting), join(waiting)))
-    line.turn.is_left()
+    line.budget.claim()
     wire.turn_seconds = 2.0
     wire.receive(frame(b"x" * 2 * LARGE_REQUEST_BYTES))
     assert wire.dispatcher.frames == []
@@ -646,6 +646,25 @@ async def test_what_a_client_has_sent_before_it_went_is_handled_when_its_time_ha
     assert wire.transport.closed
 
 
+async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_both() -> None:
+    """The line may move and the time be up in any order: neither lifts the other's hold."""
+    for line_moves_first in (True, False):
+        wire = Wire()
+        wire.connections.budget.claim()
+        wire.turn_seconds = 2.0  # the time of this turn is spent
+        large = frame(b"a" * (LARGE_REQUEST_BYTES + 1))
+        wire.receive(large)
+        wire.connection.throttle(1000)
+        steps = [wire.connection.take_slice, wire.connection._end_throttling]
+        first, second = steps if line_moves_first else reversed(steps)
+        first()
+        assert wire.dispatcher.frames == []
+        wire.turn_seconds = 0.5
+        second()
+        assert [len(body) for body in wire.dispatcher.frames] == [LARGE_REQUEST_BYTES + 1]
+        wire.connection.connection_lost(None)
+
+
 async def test_who_waits_gives_up_what_others_need() -> None:
     """Memory that a throttled connection holds for a large request is used, and the request waited for afterwards."""
     wire = Wire(queued_max_request_bytes=400_000)
@@ -680,7 +699,7 @@ async def test_an_address_is_turned_away_without_being_counted_again() -> None:
 
     def is_let_in(address: str) -> bool:
         transport: Any = Transport(events)
-        return not rates.turns_away(transport, address)
+        return not rates.refuse_if_over_rate(transport, address)
 
     assert is_let_in("10.0.0.1")
     rates.on_image(ClusterImage("c").with_quotas({QuotaEntity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 1.0}}))
