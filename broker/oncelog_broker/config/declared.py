@@ -37,8 +37,8 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, with the codes of DescribeConfigs; a smaller code takes precedence, and a group's own value
-    over all."""
+    """The source of a value, with the codes of DescribeConfigs; a smaller code takes precedence, and a group's own
+    value over all."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
