@@ -7,4 +7,5 @@ brokers and topics), `group_keys` (of brokers and groups), `quota_keys`, `securi
 `overrides` parses the names, `listener_config` resolves the values), `authorizer_keys` and `http_keys`. `secret` is the
 value of a password key, `references` resolves `${...}` values. `load` reads file, environment and command line into a
 `broker_config`, `resolve` finds the effective value and its source, `stored` replaces unreadable values of the metadata
-store, `alter` checks changes, `listeners` parses addresses."""
+store, `alter` checks changes, `listeners` parses addresses.
+"""

@@ -2,7 +2,8 @@
 
 Further keys: `topic_defaults` (inherited by topics), `zookeeper_keys`, `leadership_keys`, `security_keys`,
 `authorizer_keys`, `group_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's defaults are
-limits that Kafka leaves open, so that no client can exhaust memory or file descriptors."""
+limits that Kafka leaves open, so that no client can exhaust memory or file descriptors.
+"""
 
 from __future__ import annotations
 
