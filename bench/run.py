@@ -194,6 +194,7 @@ def consumer_groups(table: Table, scale: int) -> None:
         cost.pinned(broker.pid, together=True),
     ):
         spent = consumer_groups_cost(broker.port, broker.pid, members, topics, partitions, 20_000 // scale)
+        broker.kill()  # to close 10,000 logs takes long, and is not measured
     what = f"a group of {members:,} members and {topics * partitions:,} partitions (KIP-848)"
     table.add(f"{what}: a member joins", spent.join_us, "CPU us/request")
     table.add("heartbeat of a stable member", spent.heartbeat_us, "CPU us/request", at_most=30)

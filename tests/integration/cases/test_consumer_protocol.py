@@ -37,7 +37,7 @@ PARTITIONS = 6
 TIMEOUT_SECONDS = 60.0
 QUICK = {"group.consumer.heartbeat.interval.ms": "100", "group.consumer.assignment.interval.ms": "100"}
 CLASSIC = {"heartbeat.interval.ms": 100, "session.timeout.ms": 30_000}
-MEMBER = Path(__file__).parent / "group_member.py"
+MEMBER = Path(__file__).parent.parent / "programs" / "group_member.py"
 
 
 @pytest.fixture(scope="module")
