@@ -186,8 +186,8 @@ def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: in
 
 
 def consumer_groups(table: Table, scale: int) -> None:
-    members, topics = 1000 // scale, 10
-    partitions = 1000 // scale
+    members, topics = 1000 // scale, 100
+    partitions = 100 // scale
     with (
         tempfile.TemporaryDirectory() as directory,
         BrokerProcess(Path(directory) / "data") as broker,

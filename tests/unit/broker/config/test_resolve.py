@@ -6,7 +6,7 @@ from oncelog_broker.config.declared import ConfigSource, InvalidConfig
 from oncelog_broker.config.resolve import ConfigSynonym, describe_broker, describe_topic, resolve_topic
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
 
-TOPIC, BROKER, CLUSTER, STATIC, DEFAULT = ConfigSource
+TOPIC, BROKER, CLUSTER, STATIC, DEFAULT, _GROUP = ConfigSource
 HOUR = 3_600_000
 
 
