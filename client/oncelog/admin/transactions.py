@@ -52,7 +52,7 @@ R = TypeVar("R")
 Matches = Callable[[ProducerState], bool]
 Listed = list[ListedTransaction]
 Producers = list[ProducerState]
-Opened = dict[TopicPartition, list[OpenTransaction]]
+Lifecycle = dict[TopicPartition, list[OpenTransaction]]
 Hanging = list[HangingTransaction]
 
 
@@ -365,7 +365,7 @@ class TransactionAdmin:
             explained[partition] = explanation(partition, known, here, now_ms(), limits, first_ms)
         return explained
 
-    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> Opened:
+    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> Lifecycle:
         """The open transactions of each partition that has any, and what their coordinators hold, asked afterwards."""
         open_in = {
             partition: opened
@@ -417,7 +417,7 @@ class TransactionAdmin:
             described = {}
         return {transaction.producer_id: transaction for transaction in described.values()}
 
-    async def _limits(self, open_in: Opened) -> TransactionLimits:
+    async def _limits(self, open_in: Lifecycle) -> TransactionLimits:
         """What the coordinators are set to, as far as they tell; the largest where they differ."""
         nodes = {
             transaction.held.coordinator_id

@@ -247,7 +247,7 @@ class Transactions:
         await self._until_ended(self._ending, "commit")
 
     async def abort(self) -> None:
-        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, as `commit`."""
+        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, like `commit`."""
         if self._ending is None or self._ending.commits:
             self._forget_ended()
             self.manager.begin_abort()
@@ -276,9 +276,9 @@ class Transactions:
         return self.manager.state in OPEN
 
     async def close(self) -> None:
-        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way.
+        """Wait for a running commit or abort, max.block.ms at most, then abort an open transaction.
 
-        What was prepared and handed over stays open: somebody else ends it.
+        A prepared transaction stays open: another process ends it.
         """
         try:
             if self._ending is not None:
@@ -298,7 +298,8 @@ class Transactions:
     # what the sender tells
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """A batch, or a request, failed for good; nothing else of this transaction is sent. Returns what to tell."""
+        """A batch, or a request, failed for good; nothing more of this transaction is sent. Returns the error for the
+        user."""
         if isinstance(error, ClientClosed):
             return error
         told = self.manager.failed(error)
@@ -318,7 +319,7 @@ class Transactions:
         return self.manager.session.identity
 
     async def _initialise(self, identity: ProducerIdAndEpoch) -> None:
-        """InitProducerId, then READY. `identity` is what we have, to go on; NO_IDENTITY to take over."""
+        """InitProducerId, then READY. `identity` is the present one, to go on; NO_IDENTITY to initialise."""
         if identity is not NO_IDENTITY:
             connection = await self._calls.connection(self._coordinator)
             assert connection.versions is not None
@@ -351,7 +352,7 @@ class Transactions:
         )
 
     def _between_transactions(self) -> None:
-        """See whether the cluster has V2 now: only here, since a transaction must end as it began (T7)."""
+        """Check whether the cluster has V2 now: only between transactions, since one must end as it began (T7)."""
         self._calls.has_unanswered = False
         version = self._calls.transaction_version(self._coordinator)
         if version is not None:
@@ -390,7 +391,7 @@ class Transactions:
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            # As of a write, it may only mean that the transaction took too long; the abort finds out (KIP-588).
+            # As in a write, it may only mean that the transaction timed out; the abort finds out (KIP-588).
             raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
@@ -401,7 +402,7 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """Only who is told how it ended makes it a thing of the past: who was cancelled may ask again."""
+        """Wait for the end. Only a caller that learns the result clears it: a cancelled one may ask again."""
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await asyncio.wait([ending.task])
@@ -428,7 +429,7 @@ class Transactions:
         try:
             await self._conclude(identity)
         except KafkaError as error:
-            manager.failed(fatal(error))  # the next one cannot begin; this one is committed
+            manager.failed(fatal(error))  # the next transaction cannot begin; this one is committed
 
     async def _abort(self) -> None:
         manager = self.manager
@@ -441,14 +442,15 @@ class Transactions:
             raise manager.failed(fatal(error)) from None
 
     async def _quiet(self) -> None:
-        """Nothing of this transaction is on its way to a coordinator: EndTxn must be the last that it hears (E2)."""
+        """Wait until no request of this transaction is outstanding: EndTxn must be the last that the coordinator gets
+        (E2)."""
         if self._adding is not None:
             await asyncio.gather(asyncio.shield(self._adding), return_exceptions=True)
         if self._offsets_under_way:
             await self._offsets_done.wait()
 
     async def _send_end(self, *, commits: bool) -> ProducerIdAndEpoch | None:
-        """EndTxn, where there is something to end. Returns the next identity, None where it stays (before V2)."""
+        """EndTxn, if there is something to end. Returns the next identity, None if unchanged (before V2)."""
         manager = self.manager
         if not manager.may_send_end:
             manager.session.needs_new_epoch = True
@@ -460,7 +462,7 @@ class Transactions:
             response = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
         except KafkaError as error:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
-                # It took too long and was aborted already. Then an abort is answered as done, with the next epoch.
+                # It timed out and was aborted already. The following abort then succeeds, with the next epoch.
                 raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
             raise
         if response.producer_id < 0:
@@ -468,11 +470,11 @@ class Transactions:
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
-        """READY for the next transaction."""
+        """Get ready for the next transaction."""
         manager = self.manager
         self.prepared = None
-        # What was not answered may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or have old
-        # offsets committed with it. Under V2 the next epoch comes with the end of each transaction that was begun.
+        # A request without a response may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or commit
+        # old offsets with it. Under V2 the next epoch comes with the end of each transaction that was begun.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)
@@ -487,7 +489,7 @@ class Transactions:
 
 
 def _task(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Its error is for whoever waits; there may be nobody any more."""
+    """Run it as a task whose error goes to the waiters, of whom there may be none."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

@@ -25,7 +25,7 @@ from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
-from oncelog.opened import Opened
+from oncelog.lifecycle import Lifecycle
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
 from oncelog_pipeline.opening import opened
@@ -129,7 +129,7 @@ class RowProducer:
         await self.producer.close()
 
 
-class KafkaCluster(Opened):
+class KafkaCluster(Lifecycle):
     """`operations.Cluster`. Open from `start` to `close`.
 
     `settings` are keywords of our clients' configuration which all of them know; `producer_settings` those of the

@@ -1,4 +1,5 @@
-"""The records of `__transaction_state`: the newest of a transactional id counts, a tombstone removes it (S32)."""
+"""The records of `__transaction_state`: the newest record of a transactional id is its state, a tombstone removes it
+(S32)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""What we write, as Kafka does from `transaction.version` 1 on; v0 has no place for what KIP-890 must remember."""
+"""The version that we write, like Kafka from `transaction.version` 1 on; v0 lacks the fields of KIP-890."""
 
 
 @message(versions="0", flexible=None)

@@ -1,4 +1,4 @@
-"""InitProducerId (22): a producer id and epoch; for a transactional id also the fence against its older producers."""
+"""InitProducerId (22): a producer id and epoch; for a transactional id it also fences older producers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, boolean, int16, int32, int64, messa
 
 @message(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdRequest(Request["InitProducerIdResponse"]):
-    """Get a producer id (S5), or take over a transactional id (S34).
+    """Get a producer id (S5), or initialise a transactional id (S34).
 
     v2: flexible.
     v3: producer_id and producer_epoch, both or neither: bump the epoch and go on after an error (KIP-360, T21).
@@ -27,7 +27,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
 
 @message(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
-    """The id and epoch to write with.
+    """The producer id and epoch to use.
 
     v1: on a quota violation the answer comes first, the throttling after.
     v2: flexible.

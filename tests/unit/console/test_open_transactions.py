@@ -10,7 +10,7 @@ from oncelog import TopicPartition
 from oncelog.admin import Explanation, Hang, HangingTransaction
 from oncelog.admin.hanging import DescribedTransaction, OpenTransaction, ProducerState, TransactionLimits
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
-from oncelog_console.looks.transactions import combined, explanations
+from oncelog_console.lookups.transactions import combined, explanations
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 3)
 BEGAN_MS = 1_000_000

@@ -23,7 +23,7 @@ from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.stores.store import StoreUnavailable
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
-from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses
 from oncelog_protocol.errors import ErrorCode
