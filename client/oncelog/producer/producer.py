@@ -199,9 +199,8 @@ class Producer(Lifecycle):
     async def prepare_transaction(self) -> PreparedTransaction | None:
         """Send the waiting records and prepare the transaction: it stays open, even after this producer is closed.
 
-        Store the result. With two_phase_commit=True the next producer with this transactional id ends it with
-        `complete_transaction`; without, any process with `admin.transactions.end`, before transaction.timeout.ms has
-        passed since its first record. Returns None if nothing was sent: that transaction has ended.
+        Store the result: with two_phase_commit=True the next producer with this id ends it by `complete_transaction`;
+        without, any process by `admin.transactions.end`, before its timeout. None: nothing was sent, it has ended.
 
         Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
         InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
@@ -211,9 +210,9 @@ class Producer(Lifecycle):
     async def complete_transaction(self, stored: PreparedTransaction | None) -> bool | None:
         """Commit the prepared transaction if it is the one that was `stored`, else abort it (KIP-939, S121).
 
-        Call it after each `start` with what was stored last, or None. Returns whether it was committed; None if none is
-        open. Raises ValueError for another transactional id; InvalidTransactionState if it is open and not prepared;
-        FatalError (ProducerFenced: another producer ends it); EndNotKnown after max.block.ms: call it again.
+        Call it after each `start` with what was stored last, or None. Returns whether it was committed; None if nothing
+        is open. Raises ValueError for another transactional id, InvalidTransactionState before it is prepared,
+        FatalError (ProducerFenced: another producer ends it), EndNotKnown after max.block.ms: call it again.
         """
         return await self._need_transactions().complete(stored)
 

@@ -7,7 +7,9 @@ from examples.simulated_service.billing import bill, bill_carelessly, order_of
 
 from oncelog_simulation.application import Service, check_service
 
-FOUND_BY = 12
+SEEDS = range(16, 46)
+"""The first one finds it today. A seed plays something else when the broker takes one turn of the loop more or less, so
+others follow: about one in fifteen finds it."""
 
 
 def test_a_service_that_is_right_passes() -> None:
@@ -15,5 +17,5 @@ def test_a_service_that_is_right_passes() -> None:
 
 
 def test_a_seed_finds_the_bug_of_a_careless_one() -> None:
-    with pytest.raises(AssertionError, match=f"Seed {FOUND_BY}: .* violation"):
-        check_service(Service(bill_carelessly, "orders", "invoices", order_of), seeds=(FOUND_BY,))
+    with pytest.raises(AssertionError, match=r"Seed \d+: .* violation"):
+        check_service(Service(bill_carelessly, "orders", "invoices", order_of), seeds=SEEDS)
