@@ -40,7 +40,7 @@ class Marker(NamedTuple):
 
 
 class MarkerAppender:
-    """Appends markers to the partitions that this broker leads; in `__consumer_offsets` they decide the offsets, too."""
+    """Appends markers to the partitions that this broker leads; in `__consumer_offsets` they decide offsets, too."""
 
     def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine], metadata: ImageView) -> None:
         self._replicas = replicas
