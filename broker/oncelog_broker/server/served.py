@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oncelog_broker.metadata.membership import feature_levels
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
@@ -26,6 +27,8 @@ class Served:
     advertised_low: int
     is_for_brokers: bool = False
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
+    first_level: int = 1
+    """Advertised where this level of `oncelog.version` is in force."""
 
     def load(self) -> Callable[..., Any]:
         """Import the handler: `handle(request, context)`."""
@@ -34,10 +37,17 @@ class Served:
 
 
 def _served(
-    room: str, key: ApiKey, low: int, high: int, *, advertised_low: int | None = None, is_for_brokers: bool = False
+    room: str,
+    key: ApiKey,
+    low: int,
+    high: int,
+    *,
+    advertised_low: int | None = None,
+    is_for_brokers: bool = False,
+    first_level: int = 1,
 ) -> Served:
     lowest = low if advertised_low is None else advertised_low
-    return Served(key, f"{room}.{key.name.lower()}", VersionRange(low, high), lowest, is_for_brokers)
+    return Served(key, f"{room}.{key.name.lower()}", VersionRange(low, high), lowest, is_for_brokers, first_level)
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -97,6 +107,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("records", ApiKey.DESCRIBE_PRODUCERS, 0, 0),
         _served("transactions", ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
+        _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }
