@@ -47,8 +47,9 @@ DEFECTS: Final = (
         "oncelog_broker.coordinator.group.membership",
         "    if generation != group.generation:\n        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)\n    return member\n",
         "    return member\n",
-        (*READS, "pipeline-1"),
-        200,
+        READS,
+        100,
+        ("pause",),
     ),
     Defect(
         "zombie-commits-offsets",
@@ -58,6 +59,7 @@ DEFECTS: Final = (
         "            pass\n",
         PIPES,
         100,
+        ("pause",),
     ),
     Defect(
         "answered-before-committed",

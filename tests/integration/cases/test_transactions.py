@@ -117,8 +117,8 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
 def test_s37_a_first_offset_that_is_pending_is_told_where_all_topics_are_asked_for(
     raw: RawClient, topic: str, group: str, version: int
 ) -> None:
-    """Found by seed 4 of the simulation: it was left out, and a member that asked after the commit was answered that
-    the group had no offset, until the marker was written."""
+    """Found by a seed of the simulation: it was left out, and whoever asked after the commit was answered that the
+    group had no offset, until the marker was written."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=True)
     txn.find_group(group)
