@@ -6,7 +6,8 @@ before a login. `connections` are those that are open, `connection` is one of th
 `rota` stands who has more to do than a turn of the loop allows. `limits` is what one client may take, and `ledger` who
 holds how much memory; `connection_rates` how fast connections may be made. `throttling` holds clients to their quotas,
 by what the `metered` context of a request counts. `refused_batches` are those that producers send again, first of all.
-`dispatch` goes from header (`known_header`) to handler by one of the `routes`, and from its answer to bytes; `served`
+`dispatch` goes from header (`known_header`) to handler by one of the `routes`, and from its answer to bytes, or by a
+`lane`, of which `lanes/` has those that there are, past both; `served`
 says which APIs and versions there are, `handlers/` has one file per API key. `context` says who asks and how a handler
 answers, `services/` what the handlers of each room may reach. `faulty` is what a test does to requests, and `refusals`
 how they are refused then. `fetch_sessions` are incremental fetches, `fetch_reads` what is read for consumers and for

@@ -27,6 +27,7 @@ from oncelog_broker.server.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.connections import Connections
 from oncelog_broker.server.gate import LOGIN_SECONDS, Gate
 from oncelog_broker.server.known_header import NO_HEADER, KnownHeader
+from oncelog_broker.server.lane import Lane
 from oncelog_broker.server.ledger import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
 from oncelog_broker.server.limits import (
     ANSWER_ESTIMATE_BYTES,
@@ -103,6 +104,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "client_port",
         "gate",
         "known_header",
+        "lanes",
         "last_active",
         "listener",
         "principal",
@@ -164,6 +166,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._closes_after_answer = False
         self.last_active = self._loop.time()
         self.known_header: KnownHeader = NO_HEADER
+        self.lanes: dict[int, Lane] = {}
+        """The fast lanes that the client's requests have opened, by API key << 16 | version."""
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}

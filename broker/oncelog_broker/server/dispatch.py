@@ -30,7 +30,7 @@ from oncelog_broker.server.known_header import PREFIX, KnownHeader
 from oncelog_broker.server.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.metered import MeteredContext
 from oncelog_broker.server.receiving import SIZE
-from oncelog_broker.server.routes import NewRoute, Route
+from oncelog_broker.server.routes import TIMED_MASK, NewRoute, Route
 from oncelog_broker.server.served import SERVED
 from oncelog_broker.server.throttling import Throttling
 from oncelog_protocol.api import ApiKey
@@ -44,8 +44,6 @@ RESPONSE_PREFIX: Final = Struct(">ii")
 JOINED_BYTES: Final = 256 * 1024
 """An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
-TIMED_MASK: Final = 7
-"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
 WARNED_HOSTS: Final = 100
 """Of so many hosts the log says, once each, that they ask for more than one request may: they would not learn why their
 connection is closed."""
@@ -74,7 +72,11 @@ class Dispatcher:
         if gate is not None and not gate.lets_in(connection, frame):
             return
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
-        route = self._routes.get(api_key << 16 | version)
+        key = api_key << 16 | version
+        lane = connection.lanes.get(key)
+        if lane is not None and self.throttling is None and lane.serve(connection, frame, correlation_id):
+            return
+        route = self._routes.get(key)
         if route is None:
             if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
                 self._refuse_api_versions(connection, correlation_id)  # from the future (T2)
@@ -96,6 +98,7 @@ class Dispatcher:
                 services, connection, api_key, version, correlation_id, client_id, len(frame) + SIZE.size
             )
         route.requests += 1
+        request: Any = None
         started = 0.0
         if route.times is not None and route.requests & TIMED_MASK == 1:
             started = self._monotonic()
@@ -113,6 +116,11 @@ class Dispatcher:
             self._wait(answer, route, context, started)
         elif answer is not None:
             self._respond(answer, route, context)
+            if route.make_lane is not None and throttling is None and request is not None:
+                if lane is None:
+                    lane = route.make_lane(route, version, services, self._respond, self._monotonic)
+                    connection.lanes[key] = lane
+                lane.learn(frame, request, answer, context)
         if throttling is not None and isinstance(context, MeteredContext):
             context.handled()
         if started and route.times is not None and not isinstance(answer, asyncio.Future):

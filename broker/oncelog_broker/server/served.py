@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.fail_points import point
+from oncelog_broker.server.lane import MakeLane
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
@@ -24,6 +25,8 @@ class Served:
     module: str
     versions: VersionRange
     advertised_low: int
+    has_lane: bool = False
+    """Whether `lanes/` has a module of the same name, with the fast lane of this API."""
     is_for_brokers: bool = False
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
 
@@ -37,19 +40,32 @@ class Served:
 
         return FaultyHandler(self.key, handler, faults)
 
+    def load_lane(self) -> MakeLane | None:
+        """What makes the fast lane of this API for a connection; None where it has none."""
+        if not self.has_lane:
+            return None
+        make: MakeLane = importlib.import_module(f"{__package__}.lanes.{self.module}").make_lane
+        return make
+
 
 def _served(
-    key: ApiKey, low: int, high: int, *, advertised_low: int | None = None, is_for_brokers: bool = False
+    key: ApiKey,
+    low: int,
+    high: int,
+    *,
+    advertised_low: int | None = None,
+    has_lane: bool = False,
+    is_for_brokers: bool = False,
 ) -> Served:
     lowest = low if advertised_low is None else advertised_low
-    return Served(key, key.name.lower(), VersionRange(low, high), lowest, is_for_brokers)
+    return Served(key, key.name.lower(), VersionRange(low, high), lowest, has_lane, is_for_brokers)
 
 
 SERVED: Final[dict[int, Served]] = {
     int(served.key): served
     for served in (
         # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
-        _served(ApiKey.PRODUCE, 3, 13, advertised_low=0),
+        _served(ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
         _served(ApiKey.FETCH, 4, 18),
         _served(ApiKey.LIST_OFFSETS, 1, 11),
         _served(ApiKey.METADATA, 0, 13),

@@ -102,6 +102,15 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
     return answer
 
 
+def refused(
+    request: ProduceRequest, context: RecordContext, partition: Partition, error: KafkaError
+) -> ProduceResponse | None:
+    """The answer to a request of one batch that `partition` has refused to append."""
+    produce = _Produce(request, context)
+    produce.refuse_one(request.topic_data[0], request.topic_data[0].partition_data[0], partition, error)
+    return produce.answer()
+
+
 class _Produce:
     """One request on its way: what its partitions answer is put into the response as it comes."""
 
@@ -146,7 +155,7 @@ class _Produce:
                     producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
                 with suppress(KafkaError):  # what is wrong with these, `append` says
                     _check_may_write(topic, context)
-                    led[_leader(topic, data.index, context)] = None
+                    led[leader(topic, data.index, context)] = None
                 yield None
         if len(producers) > 1:
             return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
@@ -164,6 +173,12 @@ class _Produce:
         answer = _unanswered(data)
         self._answers_of(topic).append(answer)
         return self._append(topic, data, answer)
+
+    def refuse_one(self, topic: TopicData, data: PartitionData, partition: Partition, error: KafkaError) -> None:
+        """Note that the only batch of the request was not appended."""
+        answer = _unanswered(data)
+        self._answers_of(topic).append(answer)
+        self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, self._context))
 
     def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
         """Append nothing, and say why."""
@@ -212,7 +227,7 @@ class _Produce:
         try:
             if context.services.authorizer is not None:
                 _check_may_write(topic, context)
-            partition = _leader(topic, data.index, context)
+            partition = leader(topic, data.index, context)
             records = _checked(data.records, request, context)
             if partition.log.walks_records and not walked:
                 walk = context.in_slices(_wrong(partition.log.records_check(records)))
@@ -373,7 +388,7 @@ def _not_transactional() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
 
 
-def _leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
+def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
     """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
     one, which clients may not write to, whoever leads it."""
     replicas = context.services.replicas
