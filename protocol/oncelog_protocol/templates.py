@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from oncelog_protocol.codec import MessageCodec, wire_type
+from oncelog_protocol.errors import UnencodableMessage
 from oncelog_protocol.schema import FieldSchema, Records, fields_of, schema_of
 from oncelog_protocol.wire import Sized
 
@@ -86,6 +87,8 @@ def _place_of_int64(codec: MessageCodec[Any], message: Any, owner: Any, name: st
         for probe in _PROBES:
             setattr(owner, name, probe)
             probes.append(codec.encode(message))
+    except UnencodableMessage as error:
+        raise NoTemplate(f"{name} is no int64: {error}") from error
     finally:
         setattr(owner, name, kept)
     first, second = probes

@@ -20,11 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.producers import COMMIT, sequenced
-from tests.support.served import TOPIC, Client, Served
+from tests.support.served import TOPIC, Client, Coordinator, Served
 from tests.support.storage import NOW, FaultyDisk, make_batch, open_log
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
-from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.replication.follower_progress import FollowerProgress
@@ -52,28 +51,6 @@ class NoLanes(dict[int, Any]):
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass
-
-
-class Coordinator:
-    """Says at once that a transaction is open, or not."""
-
-    verifies = True
-
-    def __init__(self) -> None:
-        self.refused_sequences = RefusedSequences()
-        self.code = ErrorCode.NONE
-
-    def elsewhere(self, transactional_id: str) -> None:
-        return None
-
-    def epoch_of(self, transactional_id: str) -> int:
-        return 0
-
-    def verify(self, transactional_id: str, asking: Any, partitions: Any) -> Any:
-        return dict.fromkeys(partitions, self.code)
-
-    def add_partitions(self, transactional_id: str, asking: Any, partitions: Any, version: int) -> Any:
-        return self.code
 
 
 class World:
@@ -219,9 +196,7 @@ class World:
                 (sorted(p.log.producer_state.image()), p.log.producer_state.counters) for p in served.partitions
             ],
             "offline": [p.log.is_offline for p in served.partitions],
-            "traffic": [
-                {name: getattr(p.traffic, name) for name in p.traffic.__slots__} for p in served.partitions
-            ],
+            "traffic": [{name: getattr(p.traffic, name) for name in p.traffic.__slots__} for p in served.partitions],
             "requests": sorted(served.dispatcher.requests()),
             "timed": {api: (len(times.total), times.waited) for api, times in self.times.apis.items()},
             "refused": list(served.services.refused_batches._first.items()),
@@ -323,5 +298,3 @@ async def _compare(script: list[tuple[Any, ...]]) -> None:
                 assert fast[what] == value, (step, what)
         fast_files, usual_files = (world.files() for world in worlds)
         assert fast_files == usual_files
-
-

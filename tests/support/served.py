@@ -21,6 +21,7 @@ from oncelog_broker.config.broker_keys import (
     REPLICA_SELECTOR_CLASS,
 )
 from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
+from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.throttle import Throttles
@@ -94,6 +95,28 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         self.aborted = True
+
+
+class Coordinator:
+    """In the place of a transaction coordinator: it says at once that a transaction is open, or what `code` says."""
+
+    verifies = True
+
+    def __init__(self) -> None:
+        self.refused_sequences = RefusedSequences()
+        self.code = ErrorCode.NONE
+
+    def elsewhere(self, transactional_id: str) -> None:
+        return None
+
+    def epoch_of(self, transactional_id: str) -> int:
+        return 0
+
+    def verify(self, transactional_id: str, asking: Any, partitions: Any) -> Any:
+        return dict.fromkeys(partitions, self.code)
+
+    def add_partitions(self, transactional_id: str, asking: Any, partitions: Any, version: int) -> Any:
+        return self.code
 
 
 class Client:
