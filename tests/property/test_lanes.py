@@ -17,7 +17,7 @@ from pathlib import Path
 from struct import pack, pack_into
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.producers import COMMIT, sequenced
@@ -37,13 +37,14 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
-from oncelog_protocol.records.batch import MAGIC_AT
+from oncelog_protocol.records.batch import CRC_AT, MAGIC_AT, MAX_TIMESTAMP_AT, batch_crc
 from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.records.control import EndTransactionMarker
 
 PARTITIONS = 2
 TRANSACTIONAL_ID = "txn"
 FOLLOWER = 2
+CLIENT = QuotaEntity(None, "test")
 CONFIG: Any = {key: key.default for key in BROKER_KEYS.values()}
 
 
@@ -72,6 +73,7 @@ class World:
             partition.lead(0, (1,))
         self.coordinator = served.services.transactions = Coordinator()
         served.services.image = ClusterImage("", {}).with_quotas({})
+        served.clock.advance_ms(1000)
         self.times = RequestTimes()
         served.dispatcher = Dispatcher(served.services, self.times)
         self.throttling = Throttling(CONFIG, served.clock)
@@ -173,7 +175,7 @@ class World:
         self.served.services.authorizer = None if mode == "off" else self.authorizer
 
     def quota(self, rate: float | None) -> None:
-        quotas = {} if rate is None else {QuotaEntity(None, None): {QuotaKey.PRODUCER_BYTE_RATE: rate}}
+        quotas = {} if rate is None else {CLIENT: {QuotaKey.PRODUCER_BYTE_RATE: rate}}
         image = ClusterImage("c").with_quotas(quotas)  # type: ignore[arg-type]
         self.served.dispatcher.throttling = self.throttling.on_image(image)
 
@@ -224,7 +226,7 @@ class World:
 
 
 def _limit() -> Any:
-    return Limit(1.0, QuotaEntity("ANONYMOUS"))
+    return Limit(1.0, CLIENT)
 
 
 def _request(index: int, acks: int, transactional_id: str | None, records: bytes) -> ProduceRequest:
@@ -237,6 +239,9 @@ def _of_kind(kind: str) -> bytes:
     batch = make_batch(*([b"v" * 40] * (3 if kind == "three" else 1)))
     if kind == "packed":
         batch = make_batch(b"v" * 300, compression=Compression.ZSTD)
+    elif kind == "mistimed":  # the header says less than the records
+        pack_into(">q", batch, MAX_TIMESTAMP_AT, NOW - 1)
+        pack_into(">I", batch, CRC_AT, batch_crc(batch))
     elif kind == "late":
         batch = make_batch(timestamp=NOW + 10**10)
     elif kind == "offset":
@@ -252,7 +257,7 @@ def _of_kind(kind: str) -> bytes:
     return bytes(batch)
 
 
-KINDS = ("one", "one", "three", "packed", "late", "offset", "corrupt", "old", "short", "large")
+KINDS = ("one", "one", "three", "packed", "mistimed", "late", "offset", "corrupt", "old", "short", "large")
 indexes = st.sampled_from([0, 0, 0, 0, 1, 5])
 hosted = st.sampled_from([0, 0, 1])
 versions = st.sampled_from([9, 9, 9, 12, 12, 3])
@@ -293,6 +298,14 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=5)
 
 @settings(examples(60, of=250), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(scripts)
+@example([(("configure", 0, SETTINGS[1]), [("plain", 0, 9, 1, "mistimed")])])
+@example(
+    [(("authorize", "allow"), [("plain", 0, 9, 1, "one")] * 2), (("authorize", "forget"), [("plain", 0, 9, 1, "one")])]
+)
+@example([(("gain_follower", 0, True), [("plain", 0, 9, -1, "one"), ("plain", 0, 9, 1, "one")])])
+@example([(("advance", 0.5), [("plain", 0, 9, 1, "short"), *[("plain", 0, 9, 1, "one")] * 8])])
+@example([(("quota", 100.0), [("plain", 0, 9, 1, "one")] * 4), (("quota", None), [("plain", 0, 9, 1, "one")])])
+@example([(("break_disk", 0, errno.ENOSPC), [("idempotent", 0, 9, 1, 0)] * 3)])
 def test_a_lane_does_what_the_usual_way_does(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(step for change, requests in script for step in (change, *requests)))
 
