@@ -24,7 +24,7 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.http_keys import HTTP_LISTENER
 from oncelog_broker.config.listeners import Listener
 from oncelog_broker.metadata.opening import StoreOpening, configured_opening
-from oncelog_broker.metadata.store import SessionState
+from oncelog_broker.metadata.stores.store import SessionState
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host

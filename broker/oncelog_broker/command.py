@@ -127,13 +127,13 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     from oncelog_broker.identity.note import NoteError
     from oncelog_broker.identity.refusals import StartRefused
     from oncelog_broker.log.directories.meta_properties import MetaPropertiesError
-    from oncelog_broker.metadata.embedded import StoreFileError
-    from oncelog_broker.metadata.endpoints import EndpointInUse
-    from oncelog_broker.metadata.feature_levels import NoCommonLevel
+    from oncelog_broker.metadata.membership.endpoints import EndpointInUse
+    from oncelog_broker.metadata.membership.feature_levels import NoCommonLevel
+    from oncelog_broker.metadata.membership.registration import BrokerIdInUse
+    from oncelog_broker.metadata.model.payloads import MalformedPayload
     from oncelog_broker.metadata.opening import described_store
-    from oncelog_broker.metadata.payloads import MalformedPayload
-    from oncelog_broker.metadata.registration import BrokerIdInUse
-    from oncelog_broker.metadata.store import MetadataError
+    from oncelog_broker.metadata.stores.embedded import StoreFileError
+    from oncelog_broker.metadata.stores.store import MetadataError
     from oncelog_broker.runtime.garbage import keep_collections_short
     from oncelog_protocol.errors import KafkaError
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
-from oncelog_broker.metadata.in_memory import MemoryTree
+from oncelog_broker.metadata.stores.in_memory import MemoryTree
 from oncelog_testing.broker import LOOPBACK, QUICK_SETTINGS
 from oncelog_testing.topics import create_topic
 from oncelog_testing.unsynced_disk import UnsyncedDisk

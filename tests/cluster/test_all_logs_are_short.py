@@ -12,7 +12,7 @@ from replicated_cluster import BROKERS, WAIT_SECONDS, ReplicatedCluster
 from tests.support.storage import make_batch
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.incarnation import SESSION_FILE
+from oncelog_broker.metadata.membership.incarnation import SESSION_FILE
 from oncelog_protocol.api import ApiKey
 from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History

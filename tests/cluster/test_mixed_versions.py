@@ -11,7 +11,7 @@ from raw_client import RawClient
 from recording_clients import PRODUCERS, RecordingProducer
 from replicated_cluster import BROKERS, ReplicatedCluster
 
-from oncelog_broker.metadata.feature_levels import FEATURE
+from oncelog_broker.metadata.membership.feature_levels import FEATURE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 from oncelog_testing.history.events import Place
@@ -19,7 +19,7 @@ from oncelog_testing.history.recorder import History
 
 RELEASES = """
 from pathlib import Path
-from oncelog_broker.metadata import feature_levels
+from oncelog_broker.metadata.membership import feature_levels
 
 command = Path("/proc/self/cmdline").read_bytes().decode().split("\\0")
 node_id = next((word.removeprefix("node.id=") for word in command if word.startswith("node.id=")), "")

@@ -14,12 +14,13 @@ from tests.support.zookeeper.frames import Direction, Op
 
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.elector import Elector
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.image import PartitionState
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, parse_controller_epoch
-from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import StoreUnavailable
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.image import PartitionState
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint, parse_controller_epoch
+from oncelog_broker.metadata.stores.store import StoreUnavailable
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError

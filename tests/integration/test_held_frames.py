@@ -26,7 +26,7 @@ Sabotage = Callable[[str], None]
 
 HOLDS = """
 import asyncio, os, pathlib
-from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 
 lock, log = pathlib.Path({lock!r}), pathlib.Path({lock!r} + ".held")
 held = []

@@ -35,7 +35,7 @@ SLEEPS = "time.sleep(0.5)"
 A_LOOP_THAT = """
 import os, select, stat, time
 from contextlib import suppress
-from oncelog_broker.server.handlers import describe_cluster
+from oncelog_broker.server.cluster import describe_cluster
 def sockets():
     for each in map(int, os.listdir("/proc/self/fd")):
         with suppress(OSError):

@@ -42,7 +42,7 @@ def test_an_honest_client_does_not_notice(client: HostileClient, undisturbed_dir
 
 A_SLOW_HANDLER = """
 import time
-from oncelog_broker.server.handlers import describe_cluster
+from oncelog_broker.server.cluster import describe_cluster
 def handle(request, context, real=describe_cluster.handle):
     began = time.thread_time()
     while time.thread_time() - began < {}: pass

@@ -16,7 +16,7 @@ from hostile.logins import SETTINGS as SECURED
 from hostile.scene import read_away
 from raw_client import FETCH_VERSION, PRODUCE_VERSION, RawClient, frame, produce_request
 
-from oncelog_broker.server.secured import UNCOUNTED_BYTES
+from oncelog_broker.server.net.tls_transport import UNCOUNTED_BYTES
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType

@@ -15,9 +15,9 @@ from foreign_clients import eventually
 from kazoo.client import KazooClient
 
 from oncelog_broker.local_cluster.ensemble import Ensemble
-from oncelog_broker.metadata.lease import HEARTBEAT_SHARE
-from oncelog_broker.metadata.store import ConnectionLost
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.stores.lease import HEARTBEAT_SHARE
+from oncelog_broker.metadata.stores.store import ConnectionLost
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
 
 SESSION_SECONDS = 1.5

@@ -20,9 +20,9 @@ from tests.support.zookeeper.cutting_proxy import CuttingProxy, Moment
 from tests.support.zookeeper.frames import Direction, Frame, Op
 
 from oncelog_broker.local_cluster.ensemble import Ensemble
-from oncelog_broker.metadata.producer_ids import BLOCK_SIZE, ProducerIdManager
-from oncelog_broker.metadata.store import ConnectionLost
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.membership.producer_ids import BLOCK_SIZE, ProducerIdManager
+from oncelog_broker.metadata.stores.store import ConnectionLost
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_protocol.errors import KafkaError
 
 ROOT = Path(__file__).parents[2]

@@ -76,8 +76,8 @@ def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFac
 
 
 UNREACHABLE_STORE = """
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.store import ConnectionLost
+from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.stores.store import ConnectionLost
 
 refusals = [1, 2, 3]
 claim = ProducerIdManager._claim_block

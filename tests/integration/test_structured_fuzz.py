@@ -36,7 +36,8 @@ LARGE_BYTES = 50_000
 OF_EACH_API = 2
 SABOTAGE = """
 import asyncio
-from oncelog_broker.server.handlers import describe_cluster, list_groups
+from oncelog_broker.server.cluster import describe_cluster
+from oncelog_broker.server.groups import list_groups
 list_groups.handle = lambda request, context: 1 / 0
 describe_cluster.handle = lambda request, context: context.in_a_task(asyncio.sleep(3600))
 """

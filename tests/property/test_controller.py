@@ -21,10 +21,12 @@ from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
-from oncelog_broker.metadata.image import PartitionState as StateInImage
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage
+from oncelog_broker.metadata.model.image import PartitionState as StateInImage
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
@@ -33,9 +35,8 @@ from oncelog_broker.metadata.payloads import (
     parse_partition_state,
     parse_topic,
 )
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import Create, StoreUnavailable
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import Create, StoreUnavailable
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import KafkaError
 

@@ -25,14 +25,14 @@ from tests.support.served import TOPIC, Client, Coordinator, Served
 from tests.support.storage import NOW, FaultyDisk, make_batch, open_log
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.replication.follower_progress import FollowerProgress
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
 from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.security.quotas.limits import Limit
-from oncelog_broker.server.dispatch import Dispatcher
-from oncelog_broker.server.throttling import Throttling
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.produce import ProduceRequest

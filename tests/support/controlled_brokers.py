@@ -9,9 +9,9 @@ from tests.support.shared_tree import SharedTree, TreeSession
 from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partitions import PartitionController
-from oncelog_broker.metadata import reader
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 
 
 class ControlledBrokers:

@@ -12,9 +12,9 @@ from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata import reader
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import NO_CONTROLLER, ClusterImage
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import NO_CONTROLLER, ClusterImage
 from oncelog_broker.replication.peers import PeerUnavailable, Purpose
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import SystemClock
@@ -22,9 +22,9 @@ from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.security.principal import Principal
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.forwarding import pass_on
-from oncelog_broker.server.known_header import PREFIX
+from oncelog_broker.server.net.header_cache import PREFIX
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.request.forwarding import pass_on
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.codec import codec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.clock import Clock, ManualClock
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import Slices

@@ -34,10 +34,10 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata import payloads
-from oncelog_broker.metadata.image import NO_LEADER, PartitionState
-from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model import payloads
+from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
+from oncelog_broker.metadata.model.payloads import ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication import following
 from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.following import PartitionAnswer, cut, position_of, take

@@ -22,7 +22,7 @@ from oncelog_broker.config.broker_keys import (
 )
 from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
-from oncelog_broker.metadata.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
@@ -30,12 +30,12 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.runtime.turns import TurnBudget
-from oncelog_broker.server.connection import BrokerConnection
-from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.dispatch import Dispatcher
-from oncelog_broker.server.fetch_sessions import FetchSessions
-from oncelog_broker.server.limits import Limits
-from oncelog_broker.server.refused_batches import RefusedBatches
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.kept.fetch_sessions import FetchSessions
+from oncelog_broker.server.kept.refused_batches import RefusedBatches
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.limits import Limits
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError

@@ -7,15 +7,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from oncelog_broker.metadata.in_memory import MemorySession, MemoryTree, fail
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.in_memory import MemorySession, MemoryTree, fail
+from oncelog_broker.metadata.stores.store import (
     ConnectionLost,
     MetadataError,
     Operation,
     SessionExpired,
     SessionState,
 )
-from oncelog_broker.metadata.tree_store import Outcome
+from oncelog_broker.metadata.stores.tree_store import Outcome
 from oncelog_broker.runtime.clock import Clock
 
 

@@ -8,10 +8,10 @@ from struct import pack
 from typing import Any
 
 from oncelog_broker.runtime.turns import TurnBudget
-from oncelog_broker.server.answer_queue import Slot
-from oncelog_broker.server.connection import MEMORY_RETRY_SECONDS, BrokerConnection
-from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.limits import (
+from oncelog_broker.server.net.answer_queue import Slot
+from oncelog_broker.server.net.connection import MEMORY_RETRY_SECONDS, BrokerConnection
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.limits import (
     Limits,
 )
 

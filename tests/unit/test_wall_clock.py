@@ -35,7 +35,7 @@ ALLOWED = {
         1,
         "stamps transactions, expires idle ids; the age of a transaction when it is loaded (never below 0)",
     ),
-    "broker/oncelog_broker/server/handlers/list_transactions.py": (
+    "broker/oncelog_broker/server/transactions/list_transactions.py": (
         1,
         "how old a transaction is, by its start timestamp",
     ),
@@ -44,11 +44,14 @@ ALLOWED = {
     "broker/oncelog_broker/log/log_content.py": (1, "stands in for the timestamp of a segment that has none"),
     "broker/oncelog_broker/log/segments/local_log.py": (2, "stands in for the timestamp of a segment that has none"),
     "broker/oncelog_broker/log/segments/segment.py": (1, "retention of a segment without timestamps, by its file"),
-    "broker/oncelog_broker/metadata/incarnation.py": (1, "which of several session traces was written last"),
-    "broker/oncelog_broker/metadata/metadata_copy.py": (1, "stamps the copy of the metadata; the newest one is used"),
+    "broker/oncelog_broker/metadata/membership/incarnation.py": (1, "which of several session traces was written last"),
+    "broker/oncelog_broker/metadata/model/metadata_copy.py": (
+        1,
+        "stamps the copy of the metadata; the newest one is used",
+    ),
     "broker/oncelog_broker/starting/data_start.py": (2, "shows when a copy was written"),
     "broker/oncelog_broker/runtime/disk.py": (1, "when a file was last written: see segment.py"),
-    "broker/oncelog_broker/server/gate.py": (1, "the expiry of a token, which its issuer has stamped"),
+    "broker/oncelog_broker/server/net/login_gate.py": (1, "the expiry of a token, which its issuer has stamped"),
     "broker/oncelog_broker/security/tls/contexts.py": (1, "whether a key store is another file than before"),
     # --- what people are shown or write: ages and points in time
     "client/oncelog/admin/pending_offsets.py": (1, "how long transactions have been open, by their start timestamps"),

@@ -17,7 +17,7 @@ from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordi
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.host import Host
 
 

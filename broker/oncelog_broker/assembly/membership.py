@@ -22,14 +22,14 @@ from oncelog_broker.config.listeners import Listener
 from oncelog_broker.config.topic_defaults import UNCLEAN_LEADER_ELECTION_ENABLE
 from oncelog_broker.controller.balancing import balance_leaders
 from oncelog_broker.controller.elector import Elector
-from oncelog_broker.metadata import feature_levels
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.membership import ClusterMember
-from oncelog_broker.metadata.metadata_copy import MetadataCopier
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.registration import Membership, check_store, register_broker
+from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.metadata.membership.membership import ClusterMember
+from oncelog_broker.metadata.membership.registration import Membership, check_store, register_broker
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.metadata_copy import MetadataCopier
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.runtime.host import Host
-from oncelog_broker.server.log_end_calls import LogEndCalls
+from oncelog_broker.server.replicas.log_end_calls import LogEndCalls
 
 logger = logging.getLogger(__name__)
 

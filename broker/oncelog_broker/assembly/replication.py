@@ -14,11 +14,11 @@ from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.assembly.storage import Storage
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.listeners import inter_broker_listener
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
-from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, ProducerIdManager
-from oncelog_broker.metadata.registration import Membership
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.membership.producer_ids import MAX_KNOWN_ID, ProducerIdManager
+from oncelog_broker.metadata.membership.registration import Membership
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage
+from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
@@ -29,7 +29,7 @@ from oncelog_broker.replication.returning_logs import ReturningLogs
 from oncelog_broker.replication.strays import set_strays_aside
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.security.securities import Securities
-from oncelog_broker.server.controller_calls import ControllerCalls
+from oncelog_broker.server.replicas.controller_calls import ControllerCalls
 from oncelog_broker.upkeep.cleaning import LogCleaner
 from oncelog_broker.upkeep.maintenance import LogMaintenance
 

@@ -16,9 +16,9 @@ from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.markers import MarkerAppender
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
@@ -27,8 +27,8 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
-from oncelog_broker.server.fetch_sessions import FetchSessions
-from oncelog_broker.server.refused_batches import RefusedBatches
+from oncelog_broker.server.kept.fetch_sessions import FetchSessions
+from oncelog_broker.server.kept.refused_batches import RefusedBatches
 
 
 @dataclass(slots=True)
@@ -83,12 +83,12 @@ class Services:
 
 if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields of every room
     from oncelog_broker.metrics.source import Observed
-    from oncelog_broker.server.services.access import AccessServices
-    from oncelog_broker.server.services.groups import GroupServices
-    from oncelog_broker.server.services.records import RecordServices
-    from oncelog_broker.server.services.replicas import ReplicaServices
-    from oncelog_broker.server.services.topics import TopicServices
-    from oncelog_broker.server.services.transactions import TransactionServices
+    from oncelog_broker.server.access.services import AccessServices
+    from oncelog_broker.server.groups.services import GroupServices
+    from oncelog_broker.server.records.services import RecordServices
+    from oncelog_broker.server.replicas.services import ReplicaServices
+    from oncelog_broker.server.topics.services import TopicServices
+    from oncelog_broker.server.transactions.services import TransactionServices
 
     def _rooms(services: Services) -> None:
         _access: AccessServices = services

@@ -14,15 +14,15 @@ from oncelog_broker.assembly.storage import Storage
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.controller.acls import AclController
 from oncelog_broker.controller.configs import ConfigController
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.weak_settings import warn_of_weak_settings
-from oncelog_broker.server.dispatch import Dispatcher, follow_quotas
-from oncelog_broker.server.fetch_sessions import FetchSessions
-from oncelog_broker.server.refused_batches import RefusedBatches
-from oncelog_broker.server.throttling import Throttling
-from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher, follow_quotas
+from oncelog_broker.server.dispatch.throttling import Throttling
+from oncelog_broker.server.kept.fetch_sessions import FetchSessions
+from oncelog_broker.server.kept.refused_batches import RefusedBatches
+from oncelog_broker.server.topics.topic_creation import TopicCreation
 from oncelog_broker.web.telling import Telling
 
 

@@ -12,7 +12,7 @@ from oncelog_broker.config.effectless_warnings import EffectlessWarnings
 from oncelog_broker.config.resolve import resolve_topic
 from oncelog_broker.config.stored import readable_broker_overrides
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.clock import Clock
 

@@ -21,10 +21,10 @@ from oncelog_broker.config.listeners import (
     listeners,
     with_bound_ports,
 )
-from oncelog_broker.metadata.image import ImageView
-from oncelog_broker.metadata.login_key import login_key
-from oncelog_broker.metadata.membership import ClusterMember
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.membership.login_key import login_key
+from oncelog_broker.metadata.membership.membership import ClusterMember
+from oncelog_broker.metadata.model.image import ImageView
+from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.mappings import MAPPINGS
@@ -32,11 +32,11 @@ from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.securities import Securities
-from oncelog_broker.server.connection_rates import ConnectionRates
-from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.dispatch import Dispatcher
-from oncelog_broker.server.limits import Limits
-from oncelog_broker.server.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.dispatch.listener import SWEEP_SECONDS, Listeners
+from oncelog_broker.server.net.connection_rates import ConnectionRates
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.limits import Limits
 
 logger = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from oncelog_broker.coordinator.internal_topics import needed_settings
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.directories.data_directory import UNKNOWN_BROKER_EPOCH, make_data_directory
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.founding import FoundLogs
-from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.incarnation import Predecessor
-from oncelog_broker.metadata.membership import patiently
+from oncelog_broker.metadata.membership.founding import FoundLogs
+from oncelog_broker.metadata.membership.incarnation import Predecessor
+from oncelog_broker.metadata.membership.membership import patiently
+from oncelog_broker.metadata.membership.registration import Membership
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.opening import METADATA_FILE, StoreOpening
-from oncelog_broker.metadata.registration import Membership
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.replication.lost_epochs import epochs_above_store
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host

@@ -15,9 +15,9 @@ from oncelog_broker.controller.configs import MAX_ATTEMPTS, commit
 from oncelog_broker.controller.read_nodes import ReadNode, read_node
 from oncelog_broker.controller.store_errors import too_contended, translated
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.acl_payload import encode_acls, parse_acls
-from oncelog_broker.metadata.payloads import MalformedPayload
-from oncelog_broker.metadata.store import BadVersion, MetadataStore, NodeExists, NoNode
+from oncelog_broker.metadata.model.acl_payload import encode_acls, parse_acls
+from oncelog_broker.metadata.model.payloads import MalformedPayload
+from oncelog_broker.metadata.stores.store import BadVersion, MetadataStore, NodeExists, NoNode
 from oncelog_protocol.acls import AclEntry, ResourcePattern
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 from oncelog_broker.controller.election import RECOVERED, RECOVERING
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

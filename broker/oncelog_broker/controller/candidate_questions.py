@@ -22,9 +22,9 @@ from oncelog_broker.controller.candidates import UNKNOWN, Answers, LogEnd, Quest
 from oncelog_broker.controller.machine import is_led, questions, undecided
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, shortened
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import StoreUnavailable
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import StoreUnavailable
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import Pause

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class LogEnd(NamedTuple):

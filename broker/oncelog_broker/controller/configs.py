@@ -16,9 +16,9 @@ from typing import Final
 from oncelog_broker.controller.read_nodes import ReadNode, read_node
 from oncelog_broker.controller.store_errors import too_contended, translated, unknown_topic
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.address_nodes import OtherNodes, other_nodes
-from oncelog_broker.metadata.payloads import MalformedPayload, encode_config, parse_config
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.model.address_nodes import OtherNodes, other_nodes
+from oncelog_broker.metadata.model.payloads import MalformedPayload, encode_config, parse_config
+from oncelog_broker.metadata.stores.store import (
     BadVersion,
     Check,
     ConnectionLost,

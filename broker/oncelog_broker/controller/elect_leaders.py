@@ -12,8 +12,8 @@ from oncelog_broker.controller.candidates import OFFLINE
 from oncelog_broker.controller.election import Decision, preferred_state
 from oncelog_broker.controller.machine import PartitionChange, is_led, partition_outcome
 from oncelog_broker.controller.view import ClusterView
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

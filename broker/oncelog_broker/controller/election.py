@@ -31,8 +31,8 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.view import KnownState, LiveBroker
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import PartitionState
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import PartitionState
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

@@ -25,7 +25,13 @@ from oncelog_broker.controller.settling import Unsettled
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.store import MetadataError, MetadataStore, SessionState, StoreUnavailable, Unsubscribe
+from oncelog_broker.metadata.stores.store import (
+    MetadataError,
+    MetadataStore,
+    SessionState,
+    StoreUnavailable,
+    Unsubscribe,
+)
 from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

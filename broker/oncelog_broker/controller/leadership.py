@@ -6,15 +6,15 @@ import logging
 from dataclasses import dataclass
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.faults import tell_fault
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.model.faults import tell_fault
+from oncelog_broker.metadata.model.payloads import (
     ControllerRegistration,
     MalformedPayload,
     encode_controller,
     encode_controller_epoch,
     parse_controller_epoch,
 )
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.store import (
     BadVersion,
     Check,
     ConnectionLost,

@@ -28,8 +28,8 @@ from oncelog_broker.controller.candidates import Question
 from oncelog_broker.controller.election import Decision, Undecided, first_leader, outcome
 from oncelog_broker.controller.reassignment import Reassigned, completed
 from oncelog_broker.controller.view import ClusterView, KnownState
-from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class PartitionChange(NamedTuple):

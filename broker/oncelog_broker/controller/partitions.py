@@ -19,9 +19,9 @@ from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.topic_room import TopicRoom
 from oncelog_broker.controller.view import KnownState
 from oncelog_broker.controller.writer import in_pieces
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import ReplicaAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import ReplicaAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oncelog_broker.metadata.store import Check, Create, Delete, MetadataStore, Operation, Set, Stat, parent_of
+from oncelog_broker.metadata.stores.store import Check, Create, Delete, MetadataStore, Operation, Set, Stat, parent_of
 
 
 class ReadNode(NamedTuple):

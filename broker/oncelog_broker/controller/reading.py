@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.faults import tell_fault
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.model.faults import tell_fault
+from oncelog_broker.metadata.model.payloads import (
     Incarnation,
     MalformedPayload,
     TopicAssignment,
@@ -21,8 +21,8 @@ from oncelog_broker.metadata.payloads import (
     parse_partition_state,
     topic_in_steps,
 )
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import MetadataStore, NoNode, Stat
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import MetadataStore, NoNode, Stat
 from oncelog_broker.runtime.slices import Pause, with_pauses
 
 logger = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog_broker.controller.view import ClusterView, KnownState
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -19,10 +19,10 @@ from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange, in_order, is_led, wanted_change
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import ConnectionLost, MetadataStore, RequestTooLarge
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import PARTITIONS_PER_STEP
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import ConnectionLost, MetadataStore, RequestTooLarge
 from oncelog_broker.runtime.slices import Pause, no_pause
 from oncelog_protocol.errors import KafkaError
 

@@ -7,7 +7,7 @@ Kafka's KafkaController.doControlledShutdown.
 from __future__ import annotations
 
 from oncelog_broker.controller.view import ClusterView
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from oncelog_broker.controller.settling import Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.store import MetadataError, RequestTooLarge, StoreUnavailable
+from oncelog_broker.metadata.stores.store import MetadataError, RequestTooLarge, StoreUnavailable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog_broker.controller.view import ClusterView
-from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, ReplicaAssignment
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import MAX_REQUEST_BYTES
+from oncelog_broker.metadata.model.payloads import PARTITIONS_PER_STEP, ReplicaAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import MAX_REQUEST_BYTES
 from oncelog_broker.runtime.slices import Pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -33,7 +33,7 @@ from oncelog_broker.controller.topic_room import check_topic_fits
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import MAX_MULTI_BYTES, incarnation_checks, size_of
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.model.payloads import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
@@ -43,7 +43,7 @@ from oncelog_broker.metadata.payloads import (
     topic_encoded_in_steps,
     topic_in_steps,
 )
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.store import (
     MAX_REQUEST_BYTES,
     BadVersion,
     Create,

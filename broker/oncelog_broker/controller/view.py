@@ -11,9 +11,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import CandidateLogs
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import PARTITIONS_PER_STEP, PartitionState, ReplicaAssignment, TopicAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import (
+    PARTITIONS_PER_STEP,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 

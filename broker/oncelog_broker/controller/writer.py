@@ -17,15 +17,15 @@ from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import (
     PartitionState,
     ReplicaAssignment,
     encode_partition_state,
     topic_encoded_in_steps,
 )
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import (
     Check,
     Create,
     MetadataError,

@@ -28,7 +28,7 @@ from oncelog_broker.coordinator.appending import APPEND_ERRORS, append_records, 
 from oncelog_broker.coordinator.effects import Effects, Interruption, TimerKey
 from oncelog_broker.coordinator.loading import replay_log
 from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, Topic
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.waiting import no_longer_than

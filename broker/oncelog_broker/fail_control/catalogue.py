@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from oncelog.fail_points.faults import FILTERS
-from oncelog_broker.server.faulty import api_name, filters_of
-from oncelog_broker.server.refusals import REFUSABLE
+from oncelog_broker.server.dispatch.faulty import api_name, filters_of
+from oncelog_broker.server.dispatch.refusals import REFUSABLE
 from oncelog_broker.server.served import SERVED
 
 CRASH: Final = "crash"

@@ -21,7 +21,7 @@ class DirectoryFacts(NamedTuple):
     note: DirectoryNote | None = None
     has_logs: bool = False
     has_trace: bool = False
-    """Whether it has the session file of a member of a cluster: `metadata/incarnation.py`."""
+    """Whether it has the session file of a member of a cluster: `metadata/membership/incarnation.py`."""
     has_store_file: bool = False
     """Whether it has an embedded metadata store."""
 

@@ -14,9 +14,9 @@ from oncelog_broker.config import zookeeper_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.identity.note import StoreKind
-from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.store import MetadataStore
-from oncelog_broker.metadata.zk_access import MakeContext, ZooKeeperAccess, configured_access
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.store import MetadataStore
+from oncelog_broker.metadata.stores.zookeeper.access import MakeContext, ZooKeeperAccess, configured_access
 from oncelog_broker.runtime.clock import Clock
 
 METADATA_FILE: Final = "metadata.db"
@@ -67,7 +67,7 @@ class ZooKeeperOpening:
         return self._connect
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
-        from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+        from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 
         if self._access.identity is not None and self._access.tls is None:
             _log.warning(

@@ -16,8 +16,8 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import listeners
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
-from oncelog_broker.metadata.image import ClusterImage
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.observability.topic_traffic import TopicTraffic
@@ -26,9 +26,9 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.security.quotas.observed import Seen
-from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.dispatch import Dispatcher
-from oncelog_broker.server.fetch_sessions import FetchSessions
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.kept.fetch_sessions import FetchSessions
+from oncelog_broker.server.net.connections import Connections
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from oncelog_broker.metadata.image import ImageView
+from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.isr_keeper import AlterPartition
 from oncelog_broker.replication.lost_epochs import LostEpoch
 from oncelog_broker.replication.peers import PeerUnavailable

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from oncelog_broker.metadata.image import ImageView
+from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
 from oncelog_broker.replication.following import BeginAt, CutAt, cut, is_still_at, position_of, take
 from oncelog_broker.replication.partition import Partition

@@ -14,8 +14,8 @@ from typing import Final
 from oncelog_broker.config.alter import valid_topic_overrides
 from oncelog_broker.log.directories.kraft_metadata import read_topics
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.founding import FoundLogs, FoundTopic
-from oncelog_broker.metadata.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
+from oncelog_broker.metadata.membership.founding import FoundLogs, FoundTopic
+from oncelog_broker.metadata.membership.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
 from oncelog_broker.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)

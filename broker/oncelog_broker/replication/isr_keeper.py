@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from oncelog_broker.metadata.image import ImageView
+from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.isr import changed_isr
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable

@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import MalformedPayload, parse_partition_state
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import MalformedPayload, parse_partition_state
+from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.roles import LOST_EPOCHS, Follow, Lead
 from oncelog_broker.runtime.slices import Pause

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.founding import FoundTopic, adopted_topic, chunks, without_existing
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.membership.founding import FoundTopic, adopted_topic, chunks, without_existing
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
@@ -21,7 +21,7 @@ from oncelog_broker.metadata.payloads import (
     encode_topic,
     parse_topic,
 )
-from oncelog_broker.metadata.store import Create, MetadataStore, Operation, Set
+from oncelog_broker.metadata.stores.store import Create, MetadataStore, Operation, Set
 from oncelog_broker.runtime.entropy import Entropy, system_entropy
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from oncelog.address import Address
 from oncelog.backoff import backoff_s
 from oncelog.cancelling import is_being_cancelled
 from oncelog.errors import ConnectionFailed, KafkaError
-from oncelog_broker.metadata.image import ClusterImage, ImageView
+from oncelog_broker.metadata.model.image import ClusterImage, ImageView
 from oncelog_broker.runtime.host import Host
 from oncelog_protocol.schema import Request
 

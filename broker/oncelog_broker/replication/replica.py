@@ -11,7 +11,7 @@ from typing import Any, Final
 from oncelog.fail_points.point import FailPoint, fail_point
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.producers.state import NOTHING_UNSTABLE
-from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.high_watermark import at_start, high_watermark_of_follower
 from oncelog_broker.replication.truncation import NO_EPOCH_IN_COMMON

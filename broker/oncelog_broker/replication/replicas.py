@@ -19,7 +19,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.image_changes import ImageChanges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from oncelog_broker.metadata.image import NO_LEADER, PartitionState
+from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
 
 LOST_EPOCHS: Final = 1000
 """Where the metadata store is older than a log, the next leader epoch is so far above the log's last one. Other logs

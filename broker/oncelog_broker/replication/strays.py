@@ -10,7 +10,7 @@ import logging
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 
 logger = logging.getLogger(__name__)
 

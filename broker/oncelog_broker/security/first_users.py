@@ -11,8 +11,8 @@ from typing import Final
 from oncelog_broker.config.declared import InvalidConfig
 from oncelog_broker.config.secret import Secret
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.payloads import encode_config
-from oncelog_broker.metadata.store import BadVersion, Create, MetadataStore, NodeExists, Set
+from oncelog_broker.metadata.model.payloads import encode_config
+from oncelog_broker.metadata.stores.store import BadVersion, Create, MetadataStore, NodeExists, Set
 from oncelog_broker.security.sasl.credentials import new_credential
 from oncelog_protocol.scram import MIN_ITERATIONS, ScramMechanism
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from oncelog_broker.config import security_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import inter_broker_listener, listeners
-from oncelog_broker.metadata.image import ImageView
+from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.first_users import parse_first_users
 from oncelog_broker.security.listener_security import ListenerSecurity

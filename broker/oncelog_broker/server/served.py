@@ -36,7 +36,7 @@ class Served:
         handler: Callable[..., Any] = module.handle
         if (faults := point.ACTIVE_FAULTS) is None:
             return handler
-        from oncelog_broker.server.faulty import FaultyHandler
+        from oncelog_broker.server.dispatch.faulty import FaultyHandler
 
         return FaultyHandler(self.key, handler, faults)
 

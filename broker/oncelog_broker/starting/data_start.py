@@ -33,17 +33,17 @@ from oncelog_broker.identity.note import NEVER, DirectoryNote, StoreKind
 from oncelog_broker.identity.refusals import Kind, StartRefused
 from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.log.directories.log_manager import LogManager, lock_directories
-from oncelog_broker.metadata.cluster_id import agreed_cluster_id
-from oncelog_broker.metadata.embedded import EmbeddedStore, StoreFileError
-from oncelog_broker.metadata.founding import UNKNOWN_STORE, FoundLogs
-from oncelog_broker.metadata.incarnation import SESSION_FILE, trace_directory
-from oncelog_broker.metadata.membership import patiently
-from oncelog_broker.metadata.metadata_copy import MetadataCopy, read_copy
+from oncelog_broker.metadata.membership.cluster_id import agreed_cluster_id
+from oncelog_broker.metadata.membership.founding import UNKNOWN_STORE, FoundLogs
+from oncelog_broker.metadata.membership.incarnation import SESSION_FILE, trace_directory
+from oncelog_broker.metadata.membership.membership import patiently
+from oncelog_broker.metadata.membership.registration import Membership
+from oncelog_broker.metadata.membership.restoring import restored_nodes
+from oncelog_broker.metadata.membership.store_identity import alone_in_sync, read_store_facts
+from oncelog_broker.metadata.model.metadata_copy import MetadataCopy, read_copy
 from oncelog_broker.metadata.opening import METADATA_FILE, StoreOpening
-from oncelog_broker.metadata.registration import Membership
-from oncelog_broker.metadata.restoring import restored_nodes
-from oncelog_broker.metadata.store import MetadataStore
-from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore, StoreFileError
+from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.replication.found_logs import Needed, found_logs, found_topics, highest_producer_id
 from oncelog_broker.replication.older_store import adopt_unknown
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy

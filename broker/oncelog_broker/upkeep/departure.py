@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import NO_CONTROLLER, ClusterImage
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import NO_CONTROLLER, ClusterImage
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_protocol.errors import ErrorCode
 

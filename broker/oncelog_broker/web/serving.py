@@ -12,8 +12,8 @@ from oncelog_broker.observability.loop_watch import LoopWatch
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.runtime.addresses import is_loopback
 from oncelog_broker.runtime.host import Host
-from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.dispatch import Dispatcher
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.web.health import Condition, Readiness
 from oncelog_broker.web.http_listener import HttpListener
 from oncelog_broker.web.pages import Pages

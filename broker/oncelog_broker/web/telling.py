@@ -10,8 +10,8 @@ from oncelog_broker.web.health import Readiness
 if TYPE_CHECKING:
     from oncelog_broker.metrics.source import Observed, Parts
     from oncelog_broker.observability.request_times import RequestTimes
-    from oncelog_broker.server.connections import Connections
-    from oncelog_broker.server.dispatch import Dispatcher
+    from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+    from oncelog_broker.server.net.connections import Connections
     from oncelog_broker.web.http_listener import HttpListener
 
 

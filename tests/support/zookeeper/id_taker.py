@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from oncelog_broker.metadata.producer_ids import BLOCK_SIZE, ProducerIdManager
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.membership.producer_ids import BLOCK_SIZE, ProducerIdManager
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 SESSION_SECONDS = 4.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.store import ConnectionLost
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.store import ConnectionLost
 
 
 class UnreliableStore:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncelog_broker.assembly.storage import Storage
-from oncelog_broker.metadata.registration import Membership
+from oncelog_broker.metadata.membership.registration import Membership
 
 
 class Logs:

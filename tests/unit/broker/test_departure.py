@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.support.virtual_time import run_virtually
 
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import NO_CONTROLLER, Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.upkeep.departure import Departure, Patience, is_worth_asking, leads_only
 from oncelog_protocol.errors import ErrorCode

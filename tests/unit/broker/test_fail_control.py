@@ -24,8 +24,8 @@ from oncelog_broker.fail_control.arrangements import Arrangements
 from oncelog_broker.fail_control.catalogue import CATALOGUE, STEPS
 from oncelog_broker.fail_control.http_control import Address, HttpControl, parse_address
 from oncelog_broker.fail_control.orders import BadOrder, described, order_of
-from oncelog_broker.server.faulty import FaultyHandler, filters_of, named_by
-from oncelog_broker.server.refusals import REFUSABLE, refusal
+from oncelog_broker.server.dispatch.faulty import FaultyHandler, filters_of, named_by
+from oncelog_broker.server.dispatch.refusals import REFUSABLE, refusal
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.codec import codec
@@ -50,9 +50,9 @@ MODULES = (
     "oncelog_broker.coordinator.transaction.markers",
     "oncelog_broker.coordinator.transaction.marker_sender",
     "oncelog_broker.replication.partition",
-    "oncelog_broker.server.dispatch",
-    "oncelog_broker.server.handlers.produce",
-    "oncelog_broker.server.handlers.txn_offset_commit",
+    "oncelog_broker.server.dispatch.dispatcher",
+    "oncelog_broker.server.records.produce",
+    "oncelog_broker.server.transactions.txn_offset_commit",
 )
 
 

@@ -20,7 +20,7 @@ from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, StepFailed
 from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.entropy import random_uuid

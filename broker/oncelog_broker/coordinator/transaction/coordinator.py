@@ -25,8 +25,8 @@ from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage
-from oncelog_broker.metadata.producer_ids import ProducerIdManager, ProducerIdsExhausted
+from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager, ProducerIdsExhausted
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import Answer, settled

@@ -16,7 +16,7 @@ from typing import Final
 
 from oncelog_broker.coordinator.transaction.machine import TransactionEnd
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import ImageView
+from oncelog_broker.metadata.model.image import ImageView
 from oncelog_protocol.errors import ErrorCode
 
 MAX_MARKERS: Final = 1000

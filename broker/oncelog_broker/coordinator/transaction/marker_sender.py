@@ -20,8 +20,8 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.marker_queue import Decision, MarkerQueue, Outcome, WaitingMarker
 from oncelog_broker.coordinator.transaction.markers import Marker, MarkerAppender
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.store import StoreUnavailable
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.stores.store import StoreUnavailable
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.host import Host

@@ -18,7 +18,7 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import ImageView, Topic
+from oncelog_broker.metadata.model.image import ImageView, Topic
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas

@@ -6,8 +6,8 @@ from typing import Final
 
 from oncelog_broker.config.authorizer_keys import ALLOW_EVERYONE_IF_NO_ACL_FOUND, AUTHORIZER_CLASS_NAME, SUPER_USERS
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer, parse_super_users
 
 NO_AUTHORIZER: Final = ""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oncelog_broker.metadata.quotas import Quotas
+from oncelog_broker.metadata.model.quotas import Quotas
 from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from oncelog_broker.metadata.quotas import Quotas
+from oncelog_broker.metadata.model.quotas import Quotas
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_NAMED: Final = 400

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.connection import BrokerConnection
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import produce
-from oncelog_broker.server.known_header import PREFIX
-from oncelog_broker.server.routes import TIMED_MASK, Route
-from oncelog_broker.server.services.records import RecordContext, RecordServices
+from oncelog_broker.server.dispatch.routes import TIMED_MASK, Route
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.header_cache import PREFIX
+from oncelog_broker.server.records import produce
+from oncelog_broker.server.records.services import RecordContext, RecordServices
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.codec import DECODING_ERRORS, codec
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -234,7 +234,7 @@ class ProduceLane:
             answer = around_int64s(codec(ProduceResponse, self._version), response, answered, ANSWER_FIELDS)
         except (KafkaError, NoTemplate):
             return
-        header = bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.known_header.tail)])
+        header = bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)])
         head = header + body.head
         position = PREFIX.size + len(head)
         if frame[PREFIX.size : position] != head or frame[len(frame) - len(body.tail) :] != body.tail:

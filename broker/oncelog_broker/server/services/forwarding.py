@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 
 from oncelog_broker.controller.elector import Elector
 from oncelog_broker.replication.peers import Peers
-from oncelog_broker.server.context import CommonServices, RequestContext
+from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class ForwardingServices(CommonServices, Protocol):

@@ -10,7 +10,7 @@ from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config import throttle_keys
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.clock import ManualClock
 
 ME, OTHER = 1, 2

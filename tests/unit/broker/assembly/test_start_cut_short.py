@@ -15,9 +15,9 @@ import pytest
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.in_memory import MemorySession, MemoryTree
-from oncelog_broker.metadata.store import Operation, SessionKey
-from oncelog_broker.metadata.tree_store import Outcome
+from oncelog_broker.metadata.stores.in_memory import MemorySession, MemoryTree
+from oncelog_broker.metadata.stores.store import Operation, SessionKey
+from oncelog_broker.metadata.stores.tree_store import Outcome
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.network import Listening, RealNetwork
 

@@ -6,8 +6,8 @@ import pytest
 
 from oncelog_broker.controller.leadership import Controllership, claim_controllership
 from oncelog_broker.controller.partitions import PartitionController
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from oncelog_broker.controller.acls import AclController, Entries
-from oncelog_broker.metadata.acl_payload import encode_acls, parse_acls
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.payloads import MalformedPayload
-from oncelog_broker.metadata.store import Set
+from oncelog_broker.metadata.model.acl_payload import encode_acls, parse_acls
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.payloads import MalformedPayload
+from oncelog_broker.metadata.stores.store import Set
 from oncelog_protocol.acls import (
     AclEntry,
     AclOperation,

@@ -13,8 +13,8 @@ from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
 from oncelog_broker.controller.machine import PartitionChange, wanted_change
 from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
-from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication.roles import LOST_EPOCHS
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -15,7 +15,7 @@ from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.candidates import OFFLINE, LogEnd
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks

@@ -13,7 +13,7 @@ from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.store import NoNode
+from oncelog_broker.metadata.stores.store import NoNode
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 

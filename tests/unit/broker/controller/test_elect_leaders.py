@@ -8,8 +8,8 @@ from oncelog_broker.controller.election import RECOVERING
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.shutdown import note_shutdown
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
-from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -5,7 +5,7 @@ import pytest
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
 from oncelog_broker.controller.election import RECOVERING, Undecided, first_leader, next_state, outcome
 from oncelog_broker.controller.view import KnownState, LiveBroker
-from oncelog_broker.metadata.payloads import PartitionState
+from oncelog_broker.metadata.model.payloads import PartitionState
 
 WRITTEN = 100
 STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"

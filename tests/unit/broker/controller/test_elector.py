@@ -11,9 +11,10 @@ from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.balancing import balance_leaders
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.elector import RETRY_SECONDS, Elector
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

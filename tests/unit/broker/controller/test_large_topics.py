@@ -10,8 +10,9 @@ from tests.support.loop_turns import turns
 from oncelog_broker.controller import topics as topics_module
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata import paths, payloads
-from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment, encode_topic
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import payloads
+from oncelog_broker.metadata.model.payloads import ReplicaAssignment, TopicAssignment, encode_topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -4,8 +4,9 @@ import pytest
 from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.store import BadVersion, ConnectionLost, Create
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.stores.store import BadVersion, ConnectionLost, Create
 
 
 async def test_the_first_controller_has_epoch_1(embedded_store):

@@ -14,7 +14,8 @@ from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.membership.registration import FoundLogs, FoundTopic, register_broker
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     Endpoint,
     Incarnation,
@@ -24,9 +25,8 @@ from oncelog_broker.metadata.payloads import (
     encode_incarnation,
     encode_topic,
 )
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.registration import FoundLogs, FoundTopic, register_broker
-from oncelog_broker.metadata.store import Create, Delete, SessionExpired, Set, StoreUnavailable
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import Create, Delete, SessionExpired, Set, StoreUnavailable
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

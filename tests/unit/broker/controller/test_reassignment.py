@@ -10,10 +10,11 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.reassignment import begin, reassigned_to
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.payloads import PartitionState, ReplicaAssignment, TopicAssignment, encode_mark
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import Create
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment, encode_mark
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import Create
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 KEY = PartitionKey("t", 0)

@@ -18,9 +18,9 @@ from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import size_of
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment, encode_topic
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.store import MAX_REQUEST_BYTES, Operation, RequestTooLarge
+from oncelog_broker.metadata.model.payloads import ReplicaAssignment, TopicAssignment, encode_topic
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import MAX_REQUEST_BYTES, Operation, RequestTooLarge
 from oncelog_broker.runtime.slices import no_pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

@@ -6,10 +6,11 @@ import pytest
 
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.payloads import ReplicaAssignment, TopicAssignment, encode_topic
-from oncelog_broker.metadata.store import Create, Set
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.payloads import ReplicaAssignment, TopicAssignment, encode_topic
+from oncelog_broker.metadata.stores.store import Create, Set
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -13,8 +13,8 @@ from tests.support.hosts import host_of
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.metadata import image as images
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.model import image as images
+from oncelog_broker.metadata.model.image import ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk

@@ -5,7 +5,7 @@ import pytest
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.internal_topics import internal_topic, needed_settings, tell_deleted_by_age
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, Topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

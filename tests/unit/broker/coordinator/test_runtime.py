@@ -15,7 +15,7 @@ from oncelog_broker.coordinator.effects import Effects, Encoded
 from oncelog_broker.coordinator.runtime import LOAD_RETRY_SECONDS, CoordinatorRuntime, divided
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.validation import AppendOrigin
-from oncelog_broker.metadata.image import NO_LEADER
+from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import batches

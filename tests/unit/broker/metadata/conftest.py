@@ -7,11 +7,11 @@ import pytest
 from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.in_memory import MemoryTree
 from oncelog_broker.metadata.opening import configured_opening
-from oncelog_broker.metadata.store import MetadataStore
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.in_memory import MemoryTree
+from oncelog_broker.metadata.stores.store import MetadataStore
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 

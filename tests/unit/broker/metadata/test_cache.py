@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog_broker.metadata import cache as cache_module
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import cache as cache_module
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
@@ -22,7 +23,7 @@ from oncelog_broker.metadata.payloads import (
     encode_partition_state,
     encode_topic,
 )
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.store import (
     AccessDenied,
     ConnectionLost,
     Create,

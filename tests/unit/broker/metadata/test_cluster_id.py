@@ -4,9 +4,9 @@ import asyncio
 
 from tests.support.shared_tree import SharedTree
 
-from oncelog_broker.metadata.cluster_id import agreed_cluster_id
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint
-from oncelog_broker.metadata.registration import FoundLogs, register_broker
+from oncelog_broker.metadata.membership.cluster_id import agreed_cluster_id
+from oncelog_broker.metadata.membership.registration import FoundLogs, register_broker
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint
 
 
 def registration(number):

@@ -11,9 +11,9 @@ import threading
 
 import pytest
 
-from oncelog_broker.metadata import embedded
-from oncelog_broker.metadata.embedded import EmbeddedStore, StoreFileError
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores import embedded
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore, StoreFileError
+from oncelog_broker.metadata.stores.store import (
     ConnectionLost,
     Create,
     Delete,
@@ -62,8 +62,8 @@ async def test_a_copy_of_the_files_of_a_running_store_has_all_that_was_answered(
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.store import Create, Set
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.store import Create, Set
 
 async def write() -> None:
     store = EmbeddedStore.open(Path(sys.argv[1]))
@@ -100,7 +100,7 @@ async def test_after_kill_9_all_answered_writes_are_there_and_none_by_halves(pat
 
 
 def open_in_another_process(path):
-    opener = "import sys, pathlib; from oncelog_broker.metadata.embedded import *\n"
+    opener = "import sys, pathlib; from oncelog_broker.metadata.stores.embedded import *\n"
     opener += "try: EmbeddedStore.open(pathlib.Path(sys.argv[1]))\nexcept StoreFileError as e: print(e)"
     return subprocess.run([sys.executable, "-c", opener, str(path)], capture_output=True, text=True, check=True).stdout
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_broker.metadata import feature_levels, paths
-from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.feature_levels import FEATURE, NoCommonLevel, check_levels, level_in_force
-from oncelog_broker.metadata.image import Broker, ClusterImage
-from oncelog_broker.metadata.payloads import BrokerRegistration, encode_broker
-from oncelog_broker.metadata.store import Create
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.metadata.membership.feature_levels import FEATURE, NoCommonLevel, check_levels, level_in_force
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, encode_broker
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.store import Create
 
 OLD: Mapping[str, tuple[int, int]] = {}
 THIS, NEXT = {FEATURE: (1, 1)}, {FEATURE: (1, 2)}

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from oncelog_broker.metadata.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
-from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.metadata.model.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_protocol.uuids import ZERO_UUID
 
 ID_A, ID_B = b"a" * 16, b"b" * 16

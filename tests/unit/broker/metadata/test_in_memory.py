@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from oncelog_broker.metadata.in_memory import MemoryTree
-from oncelog_broker.metadata.store import NodeExists, SessionExpired, SessionState
+from oncelog_broker.metadata.stores.in_memory import MemoryTree
+from oncelog_broker.metadata.stores.store import NodeExists, SessionExpired, SessionState
 
 
 async def test_an_ended_session_loses_its_lease_before_its_nodes_go_and_another_one_begins() -> None:

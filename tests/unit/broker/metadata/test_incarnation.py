@@ -4,8 +4,8 @@ import stat
 
 import pytest
 
-from oncelog_broker.metadata import incarnation
-from oncelog_broker.metadata.incarnation import (
+from oncelog_broker.metadata.membership import incarnation
+from oncelog_broker.metadata.membership.incarnation import (
     SESSION_FILE,
     Predecessor,
     Trace,
@@ -14,7 +14,7 @@ from oncelog_broker.metadata.incarnation import (
     leave_trace,
     read_trace,
 )
-from oncelog_broker.metadata.store import ConnectionLost, SessionKey
+from oncelog_broker.metadata.stores.store import ConnectionLost, SessionKey
 from oncelog_broker.runtime.disk import RealDisk
 
 KEY = SessionKey(0x1F00000000000001, bytes(range(16)))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog_broker.config.zookeeper_keys import BROKER_SESSION_LEASE
-from oncelog_broker.metadata.lease import HEARTBEAT_SHARE, LEASE_SHARE, Lease
+from oncelog_broker.metadata.stores.lease import HEARTBEAT_SHARE, LEASE_SHARE, Lease
 
 T = 8.0
 

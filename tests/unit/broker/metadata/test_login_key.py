@@ -1,7 +1,7 @@
 import asyncio
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.login_key import KEY_BYTES, login_key
+from oncelog_broker.metadata.membership.login_key import KEY_BYTES, login_key
 
 
 async def test_brokers_that_come_side_by_side_have_the_same_key(store):

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from tests.support.hosts import host_of
 
-from oncelog_broker.metadata.membership import ClusterMember
-from oncelog_broker.metadata.registration import Membership, WrongStore
-from oncelog_broker.metadata.store import BadVersion, ConnectionLost, SessionState
+from oncelog_broker.metadata.membership.membership import ClusterMember
+from oncelog_broker.metadata.membership.registration import Membership, WrongStore
+from oncelog_broker.metadata.stores.store import BadVersion, ConnectionLost, SessionState
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.tasks import Tasks
 
@@ -144,7 +144,7 @@ async def test_a_lost_session_opens_the_gate_when_the_broker_is_registered_anew(
 
 
 async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
-    monkeypatch.setattr("oncelog_broker.metadata.membership.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     place.failures = [RuntimeError("nobody thought of it"), BadVersion("/a", 1), ConnectionLost("", "gone")]
     place.store.tell(SessionState.LOST)
     place.store.begin_session()
@@ -154,7 +154,7 @@ async def test_what_fails_on_the_way_back_is_tried_again(place, monkeypatch):
 
 async def test_until_it_has_seen_its_new_registration_the_gate_stays_shut(place, monkeypatch):
     """However often the session is interrupted on the way: what it leads by older states must have ended."""
-    monkeypatch.setattr("oncelog_broker.metadata.membership.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     fails = asyncio.Event()
 
     async def rejoined(membership):
@@ -214,7 +214,7 @@ async def test_advisory_the_gate_shuts_only_with_the_session(tasks):
 
 
 async def test_a_first_registration_is_tried_for_as_long_as_a_session_lasts(tasks, monkeypatch):
-    monkeypatch.setattr("oncelog_broker.metadata.membership.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     place = Place(tasks)
     place.failures = [ConnectionLost("", "gone")] * 3
     assert (await place.member.join()).broker_epoch == 101

@@ -10,10 +10,11 @@ import pytest
 from tests.support.hosts import host_of
 from tests.support.shared_tree import SharedTree
 
-from oncelog_broker.metadata import metadata_copy, paths
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
-from oncelog_broker.metadata.metadata_copy import (
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import metadata_copy
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.metadata_copy import (
     FILE,
     PREVIOUS_FILE,
     MetadataCopier,
@@ -21,8 +22,8 @@ from oncelog_broker.metadata.metadata_copy import (
     nodes_of,
     read_copy,
 )
-from oncelog_broker.metadata.payloads import encode_cluster_id, encode_config
-from oncelog_broker.metadata.reader import read_image
+from oncelog_broker.metadata.model.payloads import encode_cluster_id, encode_config
+from oncelog_broker.metadata.model.reader import read_image
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.steps import run_steps

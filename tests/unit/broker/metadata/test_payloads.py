@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from oncelog_broker.metadata import payloads
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.model import payloads
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,

@@ -6,8 +6,7 @@ import pytest
 from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.payloads import ProducerIdBlock, encode_producer_id_block, parse_producer_id_block
-from oncelog_broker.metadata.producer_ids import (
+from oncelog_broker.metadata.membership.producer_ids import (
     BLOCK_SIZE,
     MAX_KNOWN_ID,
     MAX_PRODUCER_ID,
@@ -16,6 +15,7 @@ from oncelog_broker.metadata.producer_ids import (
     ProducerIdsExhausted,
     next_block,
 )
+from oncelog_broker.metadata.model.payloads import ProducerIdBlock, encode_producer_id_block, parse_producer_id_block
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 

@@ -12,11 +12,11 @@ import pytest
 from oncelog_broker.config.secret import Secret
 from oncelog_broker.controller.configs import ConfigController
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.payloads import BrokerRegistration, Endpoint, encode_config
-from oncelog_broker.metadata.quotas import quota_values
-from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import NoNode
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, Endpoint, encode_config
+from oncelog_broker.metadata.model.quotas import quota_values
+from oncelog_broker.metadata.stores.store import NoNode
 from oncelog_broker.runtime.addresses import plain_address
 from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.security.first_users import make_first_users

@@ -7,10 +7,22 @@ import pytest
 from tests.support.shared_tree import SharedTree
 
 from oncelog_broker.identity.note import StoreKind
-from oncelog_broker.metadata import embedded, paths, reader, registration
-from oncelog_broker.metadata.endpoints import EndpointInUse
-from oncelog_broker.metadata.image import NO_LEADER
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership import registration
+from oncelog_broker.metadata.membership.endpoints import EndpointInUse
+from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
+from oncelog_broker.metadata.membership.registration import (
+    BrokerIdInUse,
+    FoundLogs,
+    FoundTopic,
+    WrongStore,
+    check_store,
+    register_broker,
+)
+from oncelog_broker.metadata.membership.store_identity import alone_in_sync, read_store_facts
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
@@ -20,18 +32,9 @@ from oncelog_broker.metadata.payloads import (
     parse_incarnation,
     parse_topic,
 )
-from oncelog_broker.metadata.producer_ids import ProducerIdManager
-from oncelog_broker.metadata.registration import (
-    BrokerIdInUse,
-    FoundLogs,
-    FoundTopic,
-    WrongStore,
-    check_store,
-    register_broker,
-)
-from oncelog_broker.metadata.store import MAX_REQUEST_BYTES, ConnectionLost, SessionState
-from oncelog_broker.metadata.store_identity import alone_in_sync, read_store_facts
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.stores import embedded
+from oncelog_broker.metadata.stores.store import MAX_REQUEST_BYTES, ConnectionLost, SessionState
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_protocol.uuids import uuid_from_string
 
 REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), timestamp_ms=1)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.store import (
     BadVersion,
     Check,
     Create,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncelog_broker.metadata.store import Create, Delete, NotEmpty, Set
-from oncelog_broker.metadata.tree import Transaction, Tree
+from oncelog_broker.metadata.stores.store import Create, Delete, NotEmpty, Set
+from oncelog_broker.metadata.stores.tree import Transaction, Tree
 
 
 def applied(tree, *operations, zxid=1):

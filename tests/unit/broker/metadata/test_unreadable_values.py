@@ -13,8 +13,9 @@ from oncelog_broker.config.stored import readable_broker_overrides, unreadable_b
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     Endpoint,
     Incarnation,
@@ -29,9 +30,8 @@ from oncelog_broker.metadata.payloads import (
     parse_broker,
     parse_incarnation,
 )
-from oncelog_broker.metadata.reader import PartitionKey
-from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import Create, MetadataStore, NodeExists, Set
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import Create, MetadataStore, NodeExists, Set
 from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.security.authorizer.acl_index import DENIED_BY_DEFAULT, AclIndex, Decision
 from oncelog_protocol.acls import (

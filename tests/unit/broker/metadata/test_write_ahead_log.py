@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from oncelog_broker.metadata import write_ahead_log
-from oncelog_broker.metadata.embedded import EmbeddedStore, StoreFileError
-from oncelog_broker.metadata.store import Create
-from oncelog_broker.metadata.write_ahead_log import check, log_of
+from oncelog_broker.metadata.stores import write_ahead_log
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore, StoreFileError
+from oncelog_broker.metadata.stores.store import Create
+from oncelog_broker.metadata.stores.write_ahead_log import check, log_of
 
 
 @pytest.fixture

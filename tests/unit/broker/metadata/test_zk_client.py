@@ -12,10 +12,11 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect, Transaction
 from kazoo.protocol.states import KeeperState, WatchedEvent
 
-from oncelog_broker.metadata import zk_acls, zk_sockets
-from oncelog_broker.metadata.store import Create
-from oncelog_broker.metadata.zk_client import ZooKeeperSession
-from oncelog_broker.metadata.zk_requests import AddWatch, Multi, MultiRead
+from oncelog_broker.metadata.stores.store import Create
+from oncelog_broker.metadata.stores.zookeeper import acls as zk_acls
+from oncelog_broker.metadata.stores.zookeeper import sockets as zk_sockets
+from oncelog_broker.metadata.stores.zookeeper.requests import AddWatch, Multi, MultiRead
+from oncelog_broker.metadata.stores.zookeeper.session import ZooKeeperSession
 from oncelog_broker.runtime.clock import SystemClock
 
 
@@ -149,7 +150,7 @@ async def test_events_are_read_many_at_a_time(zookeeper, monkeypatch):
 
 
 async def test_a_session_that_was_over_before_it_was_connected_is_told(zookeeper):
-    from oncelog_broker.metadata.store import SessionKey
+    from oncelog_broker.metadata.stores.store import SessionKey
 
     listener = Listener()
     servers = zookeeper.partition("/")[0]

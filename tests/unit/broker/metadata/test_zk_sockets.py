@@ -14,10 +14,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import reply_header_struct
 
-from oncelog_broker.metadata import zk_sockets
-from oncelog_broker.metadata.zk_client import _Handler
-from oncelog_broker.metadata.zk_sockets import READ_BYTES, ReadAhead, select
-from oncelog_broker.metadata.zk_wake_ups import WakeUps
+from oncelog_broker.metadata.stores.zookeeper import sockets as zk_sockets
+from oncelog_broker.metadata.stores.zookeeper.session import _Handler
+from oncelog_broker.metadata.stores.zookeeper.sockets import READ_BYTES, ReadAhead, select
+from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0

@@ -8,9 +8,9 @@ import threading
 import pytest
 from tests.support.certificates import Certificate
 
-from oncelog_broker.metadata.zk_sockets import RECORD_BYTES, ReadAhead, select
-from oncelog_broker.metadata.zk_tls import connected
-from oncelog_broker.metadata.zk_wake_ups import WakeUps
+from oncelog_broker.metadata.stores.zookeeper.sockets import RECORD_BYTES, ReadAhead, select
+from oncelog_broker.metadata.stores.zookeeper.tls import connected
+from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0

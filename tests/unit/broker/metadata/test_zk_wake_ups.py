@@ -6,7 +6,7 @@ import select
 
 import pytest
 
-from oncelog_broker.metadata.zk_wake_ups import WakeUps
+from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 
 MANY = 10_000
 """Far more bytes than a pair of sockets holds."""

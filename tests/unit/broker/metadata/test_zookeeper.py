@@ -13,8 +13,7 @@ from tests.support.zookeeper.cutting_proxy import CuttingProxy, Moment
 from tests.support.zookeeper.frames import Direction, Op
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.metadata import zookeeper as zookeeper_module
-from oncelog_broker.metadata.store import (
+from oncelog_broker.metadata.stores.store import (
     MAX_REQUEST_BYTES,
     BadVersion,
     ConnectionLost,
@@ -27,8 +26,9 @@ from oncelog_broker.metadata.store import (
     SessionState,
     Set,
 )
-from oncelog_broker.metadata.zk_access import OPEN_ACCESS, ZooKeeperAccess
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore, parse_connect
+from oncelog_broker.metadata.stores.zookeeper import zookeeper_store as zookeeper_module
+from oncelog_broker.metadata.stores.zookeeper.access import OPEN_ACCESS, ZooKeeperAccess
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore, parse_connect
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 

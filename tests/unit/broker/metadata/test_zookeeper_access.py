@@ -14,13 +14,14 @@ from tests.support.zookeeper.fixtures import ZOOKEEPER_PASSWORD
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.declared import InvalidConfig
-from oncelog_broker.metadata import paths, zk_acls
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model.payloads import BrokerRegistration
 from oncelog_broker.metadata.opening import configured_opening
-from oncelog_broker.metadata.payloads import BrokerRegistration
-from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import AccessDenied, ConnectionLost, NoNode
-from oncelog_broker.metadata.zk_access import OPEN_ACCESS, ZooKeeperAccess, configured_access
-from oncelog_broker.metadata.zookeeper import ZooKeeperStore
+from oncelog_broker.metadata.stores.store import AccessDenied, ConnectionLost, NoNode
+from oncelog_broker.metadata.stores.zookeeper import acls as zk_acls
+from oncelog_broker.metadata.stores.zookeeper.access import OPEN_ACCESS, ZooKeeperAccess, configured_access
+from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 

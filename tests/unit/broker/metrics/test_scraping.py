@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.log.producers.state import ProducerCounters
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.metrics import scraping
 from oncelog_broker.metrics.families import FAMILIES
 from oncelog_broker.metrics.family import NO_LABELS, Families, Family, Sample, Samples

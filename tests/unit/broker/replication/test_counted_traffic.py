@@ -6,7 +6,7 @@ import pytest
 from tests.support.hosted_partitions import EMPTY, replicated, show, topic
 from tests.support.storage import make_batch
 
-from oncelog_broker.metadata.image import PartitionState, Topic
+from oncelog_broker.metadata.model.image import PartitionState, Topic
 from oncelog_broker.replication.replicas import Replicas
 
 

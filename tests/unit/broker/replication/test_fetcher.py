@@ -14,7 +14,7 @@ from tests.support.hosts import Shown, host_of
 from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Served
 from tests.support.storage import contents, make_batch, open_log
 
-from oncelog_broker.metadata.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.partition import Partition

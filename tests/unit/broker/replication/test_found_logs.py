@@ -13,11 +13,12 @@ from oncelog_broker.coordinator.internal_topics import needed_settings
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata import paths, reader
-from oncelog_broker.metadata.embedded import EmbeddedStore
-from oncelog_broker.metadata.founding import FoundLogs, FoundTopic
-from oncelog_broker.metadata.payloads import BrokerRegistration, parse_config
-from oncelog_broker.metadata.registration import register_broker
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.founding import FoundLogs, FoundTopic
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.payloads import BrokerRegistration, parse_config
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.replication import found_logs as module
 from oncelog_broker.replication.found_logs import KEEP_ALL, found_logs, found_topics
 from oncelog_broker.replication.older_store import adopt_unknown

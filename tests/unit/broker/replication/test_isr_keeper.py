@@ -13,7 +13,7 @@ import pytest
 from tests.support.hosts import host_of
 from tests.support.storage import FaultyDisk, make_batch, open_log
 
-from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import isr_keeper
 from oncelog_broker.replication.following import BeginAt, cut, position_of
 from oncelog_broker.replication.isr_keeper import IsrKeeper

@@ -8,7 +8,7 @@ from tests.support.hosts import host_of
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.image import PartitionState, Topic
+from oncelog_broker.metadata.model.image import PartitionState, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import AWAITED_SECONDS, Replicas
 from oncelog_broker.runtime.tasks import Tasks

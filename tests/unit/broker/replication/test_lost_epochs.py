@@ -15,9 +15,10 @@ from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata import paths, payloads
-from oncelog_broker.metadata.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import payloads
+from oncelog_broker.metadata.model.image import NO_LEADER, Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication import epoch_raiser
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.lost_epochs import epochs_above_store
@@ -29,7 +30,7 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.handlers.alter_partition import _proposals
+from oncelog_broker.server.replicas.alter_partition import _proposals
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 

@@ -14,7 +14,7 @@ from oncelog_broker.replication.partition import MARKER_SIZE, READ_COMMITTED, RE
 from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.steps import run_steps
-from oncelog_broker.server.handlers import list_offsets
+from oncelog_broker.server.records import list_offsets
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
 
 ACKS_ALL = -1

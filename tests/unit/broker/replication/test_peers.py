@@ -7,8 +7,8 @@ import pytest
 from tests.support.fake_broker import FakeBroker
 from tests.support.hosts import host_of
 
-from oncelog_broker.metadata.image import Broker, ClusterImage
-from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_broker.replication.peers import BrokerPeers, PeerUnavailable, Purpose
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse

@@ -22,7 +22,7 @@ from oncelog_broker.log.checkpoints import RECOVERY_POINT_CHECKPOINT
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import hosted_logs, image_changes
 from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition

@@ -16,7 +16,7 @@ from tests.support.storage import FaultyDisk, contents, make_batch
 
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.replication.returning_logs import MAX_REST_SECONDS, ReturningLogs

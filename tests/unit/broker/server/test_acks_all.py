@@ -12,7 +12,7 @@ from tests.support.producers import sequenced
 from tests.support.served import FOLLOWER, LEADER, Client, Served, produce
 from tests.support.storage import make_batch
 
-from oncelog_broker.server.answer_queue import MAX_OUTSTANDING_ANSWERS
+from oncelog_broker.server.net.answer_queue import MAX_OUTSTANDING_ANSWERS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest

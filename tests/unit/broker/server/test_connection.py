@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.wires import Wire, frame, unread, until
 
-from oncelog_broker.server.answer_queue import MAX_OUTSTANDING_ANSWERS
-from oncelog_broker.server.connection import LEFT_SECONDS, BrokerConnection
-from oncelog_broker.server.limits import (
+from oncelog_broker.server.net.answer_queue import MAX_OUTSTANDING_ANSWERS
+from oncelog_broker.server.net.connection import LEFT_SECONDS, BrokerConnection
+from oncelog_broker.server.net.frame_reader import INITIAL_BUFFER_BYTES
+from oncelog_broker.server.net.limits import (
     FRAME_SECONDS,
     RESPONSE_STALL_SECONDS,
     WRITE_HIGH_WATER_BYTES,
 )
-from oncelog_broker.server.receiving import INITIAL_BUFFER_BYTES
 
 
 @pytest.mark.parametrize("behind", [0, 1000, INITIAL_BUFFER_BYTES - 100])

@@ -11,14 +11,14 @@ import pytest
 from tests.support.wires import Wire, frame, unread, until
 
 from oncelog_broker.security.principal import Principal
-from oncelog_broker.server.connection import BrokerConnection
-from oncelog_broker.server.ledger import PROGRESS_WINDOW_SECONDS, Holding
-from oncelog_broker.server.limits import (
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.frame_reader import LARGE_FRAME_BYTES, READ_AHEAD_BYTES
+from oncelog_broker.server.net.limits import (
     FRAME_SECONDS,
     MIN_FRAME_RATE,
     RESPONSE_STALL_SECONDS,
 )
-from oncelog_broker.server.receiving import LARGE_FRAME_BYTES, READ_AHEAD_BYTES
+from oncelog_broker.server.net.memory_budget import PROGRESS_WINDOW_SECONDS, Holding
 
 
 async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:

@@ -14,10 +14,10 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.answer_queue import Slot
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.dispatch import Dispatcher
-from oncelog_broker.server.limits import BYTES_BESIDE_METADATA
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.net.answer_queue import Slot
+from oncelog_broker.server.net.limits import BYTES_BESIDE_METADATA
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import (
     MAX_MESSAGE_CHARS,

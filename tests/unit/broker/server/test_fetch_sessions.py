@@ -9,7 +9,7 @@ import pytest
 
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_broker.security.principal import Principal
-from oncelog_broker.server.fetch_sessions import (
+from oncelog_broker.server.kept.fetch_sessions import (
     EVICTION_SECONDS,
     FINAL_EPOCH,
     INITIAL_EPOCH,

@@ -11,8 +11,8 @@ from tests.support.forwarding import CONTROLLER, OTHER, Authorizer, Brokers
 from oncelog.errors import UnsupportedVersion
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.forwarding import FORWARDED, GRACE_SECONDS
-from oncelog_broker.server.handlers import envelope
+from oncelog_broker.server.dispatch import envelope
+from oncelog_broker.server.request.forwarding import FORWARDED, GRACE_SECONDS
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage

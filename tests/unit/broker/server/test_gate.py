@@ -13,15 +13,15 @@ from oncelog_broker.config.secret import Secret
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.security.sasl.exchange import SaslExchange
 from oncelog_broker.security.sasl.plain import PlainMechanism
-from oncelog_broker.server.gate import LOGIN_SECONDS, Gate
+from oncelog_broker.server.net.login_gate import LOGIN_SECONDS, LoginGate
 from oncelog_protocol.errors import KafkaError
 
 TOKEN = b"\0alice\0a"
 
 
-def gate() -> Gate:
+def gate() -> LoginGate:
     exchange = SaslExchange({"PLAIN": lambda: PlainMechanism({"alice": Secret("a")})}, {"PLAIN": 3_600_000})
-    return Gate(exchange, ManualClock(), "SASL", 1000, 0.1)
+    return LoginGate(exchange, ManualClock(), "SASL", 1000, 0.1)
 
 
 class Connection:
@@ -31,7 +31,7 @@ class Connection:
         self.principal = principal
 
 
-def logged_in() -> Gate:
+def logged_in() -> LoginGate:
     made = gate()
     made.handshake("PLAIN", 1)
     made.authenticate(Connection(), TOKEN)  # type: ignore[arg-type]

@@ -9,15 +9,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from oncelog_broker.server import handshakes
-from oncelog_broker.server.handshakes import Handshakes
-from oncelog_broker.server.secured import HANDSHAKE_READ_BYTES, HANDSHAKE_RECORD, SecuredTransport
+from oncelog_broker.server.net import tls_handshakes as handshakes
+from oncelog_broker.server.net.tls_handshakes import TlsHandshakes
+from oncelog_broker.server.net.tls_transport import HANDSHAKE_READ_BYTES, HANDSHAKE_RECORD, TlsTransport
 
 
 class Stranger:
     """A client that begins a handshake and, unless it is told to, does not go on."""
 
-    def __init__(self, line: Handshakes, host: str = "") -> None:
+    def __init__(self, line: TlsHandshakes, host: str = "") -> None:
         self.line = line
         self.host = host
         self.steps = 0
@@ -36,7 +36,7 @@ async def turns(count: int = 5) -> None:
 
 
 async def test_one_step_in_a_turn_of_the_loop() -> None:
-    line = Handshakes()
+    line = TlsHandshakes()
     strangers = [Stranger(line) for _ in range(4)]
     for stranger in strangers:
         line.has_input(stranger)
@@ -48,7 +48,7 @@ async def test_one_step_in_a_turn_of_the_loop() -> None:
 
 
 async def test_who_is_under_way_goes_before_who_begins() -> None:
-    line = Handshakes()
+    line = TlsHandshakes()
     first, second, third = (Stranger(line) for _ in range(3))
     line.has_input(first)
     await turns(1)
@@ -62,7 +62,7 @@ async def test_who_is_under_way_goes_before_who_begins() -> None:
 async def test_the_newest_begins_first_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 1)
     monkeypatch.setattr(handshakes, "LEFT_SECONDS", 1000.0)
-    line = Handshakes()
+    line = TlsHandshakes()
     first, second, third = (Stranger(line) for _ in range(3))
     for stranger in (first, second, third):
         line.has_input(stranger)
@@ -79,7 +79,7 @@ async def test_the_newest_begins_first_where_there_is_room(monkeypatch: pytest.M
 async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 2)
     monkeypatch.setattr(handshakes, "LEFT_SECONDS", 0.0)
-    line = Handshakes()
+    line = TlsHandshakes()
     strangers = [Stranger(line) for _ in range(5)]
     for stranger in strangers:
         line.has_input(stranger)
@@ -91,7 +91,7 @@ async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) ->
 async def test_who_begins_many_gives_up_places_to_whoever_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 4)
     monkeypatch.setattr(handshakes, "LEFT_SECONDS", 1000.0)
-    line = Handshakes()
+    line = TlsHandshakes()
     flood = [Stranger(line, "flood") for _ in range(50)]
     for stranger in flood:
         line.has_input(stranger)
@@ -112,7 +112,7 @@ async def test_who_begins_many_gives_up_places_to_whoever_has_fewer(monkeypatch:
 
 async def test_addresses_have_turns_and_who_has_just_come_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 100)
-    line = Handshakes()
+    line = TlsHandshakes()
     begun: list[str] = []
 
     class Named(Stranger):
@@ -129,7 +129,7 @@ async def test_addresses_have_turns_and_who_has_just_come_is_first(monkeypatch: 
 
 async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 3)
-    line = Handshakes()
+    line = TlsHandshakes()
     strangers = [Stranger(line, f"host-{number}") for number in range(20)]
     for stranger in strangers:
         line.has_input(stranger)
@@ -143,7 +143,7 @@ async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytes
 
 
 async def test_whoever_leaves_is_forgotten() -> None:
-    line = Handshakes()
+    line = TlsHandshakes()
     stranger = Stranger(line)
     line.has_input(stranger)
     line.leave(stranger)
@@ -154,7 +154,7 @@ async def test_whoever_leaves_is_forgotten() -> None:
 
 
 async def test_a_step_that_fails_stops_nobody_else() -> None:
-    line = Handshakes()
+    line = TlsHandshakes()
     broken, other = Stranger(line), Stranger(line)
     broken.take_step = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     loop, failures = asyncio.get_running_loop(), list[object]()
@@ -169,7 +169,7 @@ async def test_a_step_that_fails_stops_nobody_else() -> None:
 async def test_a_client_that_waits_for_its_turn_has_little_of_our_memory() -> None:
     strangers: Any = SimpleNamespace(turns_away=lambda *_: False, admit=lambda *_: None, release=lambda *_: None)
     socket: Any = Mock(get_extra_info=lambda _: ("127.0.0.1", 5))
-    transport = SecuredTransport(Mock(), Handshakes(), strangers, Mock())
+    transport = TlsTransport(Mock(), TlsHandshakes(), strangers, Mock())
     transport.connection_made(socket)
     room = transport.get_buffer(-1)
     assert len(room) == HANDSHAKE_READ_BYTES

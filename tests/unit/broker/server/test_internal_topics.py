@@ -10,7 +10,7 @@ import pytest
 from tests.support.served import Client, Served, produce
 from tests.support.storage import make_batch
 
-from oncelog_broker.metadata.image import ClusterImage, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, Topic
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 TOPIC_ID = bytes(range(16))

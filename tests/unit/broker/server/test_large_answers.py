@@ -10,13 +10,13 @@ from itertools import pairwise
 import pytest
 from tests.support.wires import Wire, frame, until
 
-from oncelog_broker.server.answer_queue import coalesce
-from oncelog_broker.server.connection import BrokerConnection
-from oncelog_broker.server.limits import (
+from oncelog_broker.server.net.answer_queue import coalesce
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.limits import (
     LARGE_REQUEST_BYTES,
     MAX_UNSENT_BYTES,
 )
-from oncelog_broker.server.outlet import PORTION_BYTES
+from oncelog_broker.server.net.write_buffer import PORTION_BYTES
 
 
 async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn() -> None:

@@ -7,13 +7,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog_broker.server.ledger import (
+from oncelog_broker.server.net.memory_budget import (
     NO_LIMIT,
     PROGRESS_WINDOW_SECONDS,
     TURNOVER_SECONDS,
     UNLIMITED,
-    Budget,
     Holding,
+    MemoryBudget,
     Progress,
 )
 
@@ -28,13 +28,13 @@ def grown(holding: Holding, step: int = MB // 10) -> int:
 
 
 def test_one_who_is_alone_has_more_than_half() -> None:
-    budget = Budget(256 * MB)
+    budget = MemoryBudget(256 * MB)
     assert 143 * MB < grown(Holding(budget, "a")) <= 144 * MB
     assert budget.total == budget.used
 
 
 def test_however_many_hold_as_much_as_they_get_the_next_one_finds_something() -> None:
-    budget = Budget(256 * MB)
+    budget = MemoryBudget(256 * MB)
     held = [grown(Holding(budget, "hostile"), 1000) for _ in range(200)]
     assert held[0] > 100 * MB
     assert Holding(budget, "hostile").room < 1000, "all that one address may have"
@@ -42,7 +42,7 @@ def test_however_many_hold_as_much_as_they_get_the_next_one_finds_something() ->
 
 
 def test_those_who_grow_together_have_the_same() -> None:
-    budget = Budget(256 * MB)
+    budget = MemoryBudget(256 * MB)
     holdings = [Holding(budget, "a") for _ in range(4)]
     growing = True
     while growing:
@@ -56,7 +56,7 @@ def test_those_who_grow_together_have_the_same() -> None:
 
 
 def test_one_at_a_time_may_go_beyond_its_share() -> None:
-    budget = Budget(10 * MB)
+    budget = MemoryBudget(10 * MB)
     first, second, third = (Holding(budget, "a") for _ in range(3))
     assert first.hold(4 * MB)
     assert second.hold(8 * MB)
@@ -73,7 +73,7 @@ def test_one_at_a_time_may_go_beyond_its_share() -> None:
 
 
 def test_of_those_that_wait_the_one_that_needs_least_goes_first() -> None:
-    budget = Budget(10 * MB)
+    budget = MemoryBudget(10 * MB)
     first, large, small, gone = (Holding(budget, "a") for _ in range(4))
     assert first.hold(9 * MB)
     assert not large.hold(8 * MB, 9 * MB)
@@ -90,7 +90,7 @@ def test_of_those_that_wait_the_one_that_needs_least_goes_first() -> None:
 
 
 def test_who_went_beyond_its_share_and_holds_less_gives_the_place_free() -> None:
-    budget = Budget(10 * MB)
+    budget = MemoryBudget(10 * MB)
     first = Holding(budget, "a")
     assert first.hold(9 * MB)
     assert first.hold(2 * MB)
@@ -98,7 +98,7 @@ def test_who_went_beyond_its_share_and_holds_less_gives_the_place_free() -> None
 
 
 def test_what_is_there_is_counted_whether_it_was_allowed_or_not() -> None:
-    budget = Budget(10 * MB)
+    budget = MemoryBudget(10 * MB)
     holding = Holding(budget, "a")
     holding.owe(50 * MB)
     assert (budget.total, holding.room) == (50 * MB, 0)
@@ -110,7 +110,7 @@ def test_what_is_there_is_counted_whether_it_was_allowed_or_not() -> None:
 
 
 def test_without_a_limit_all_is_allowed() -> None:
-    budget = Budget(NO_LIMIT)
+    budget = MemoryBudget(NO_LIMIT)
     holding = Holding(budget, "a")
     assert holding.hold(10**12)
     assert holding.room == UNLIMITED
@@ -119,7 +119,7 @@ def test_without_a_limit_all_is_allowed() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 60_000)), max_size=60))
 def test_all_that_is_held_is_the_budget_and_one_request(changes: list[tuple[int, int]]) -> None:
-    budget = Budget(100_000)
+    budget = MemoryBudget(100_000)
     holdings = [Holding(budget, f"127.0.0.{number % 3}") for number in range(12)]
     for number, size in changes:
         before = holdings[number].held

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
-from oncelog_broker.metadata.reader import PartitionKey
+from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication.peers import Purpose
 from oncelog_broker.runtime.slices import no_pause
 from oncelog_broker.runtime.steps import run_steps
-from oncelog_broker.server import log_end_calls
-from oncelog_broker.server.handlers import offset_for_leader_epoch
-from oncelog_broker.server.log_end_calls import LogEndCalls
+from oncelog_broker.server.records import offset_for_leader_epoch
+from oncelog_broker.server.replicas import log_end_calls
+from oncelog_broker.server.replicas.log_end_calls import LogEndCalls
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from oncelog_broker.runtime.steps import run_steps
-from oncelog_broker.server.named import NAMES_PER_STEP, counted
+from oncelog_broker.server.request.duplicate_names import NAMES_PER_STEP, counted
 
 
 def test_mentions_are_counted_in_steps() -> None:

@@ -11,8 +11,8 @@ from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served
 from tests.support.storage import make_batch
 
 from oncelog_broker.config.broker_keys import RACK_AWARE_SELECTORS, REPLICA_SELECTOR_CLASS
-from oncelog_broker.metadata.image import Broker, ClusterImage
-from oncelog_broker.metadata.payloads import Endpoint
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.payloads import Endpoint
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, IsolationLevel

@@ -11,8 +11,8 @@ from tests.support.producers import sequenced
 from tests.support.served import FOLLOWER, LEADER, Client, Served, produce
 
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.server import refused_batches as module
-from oncelog_broker.server.refused_batches import REMEMBERED_SECONDS, Destination, RefusedBatches
+from oncelog_broker.server.kept import refused_batches as module
+from oncelog_broker.server.kept.refused_batches import REMEMBERED_SECONDS, Destination, RefusedBatches
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker

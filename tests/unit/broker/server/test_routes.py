@@ -14,12 +14,12 @@ from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.answer_queue import Slot
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.dispatch import Dispatcher
-from oncelog_broker.server.known_header import NO_HEADER
-from oncelog_broker.server.limits import ELEMENTS_AT_ONCE
-from oncelog_broker.server.routes import NewRoute, Route
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.dispatch.routes import NewRoute, Route
+from oncelog_broker.server.net.answer_queue import Slot
+from oncelog_broker.server.net.header_cache import NO_HEADER
+from oncelog_broker.server.net.limits import ELEMENTS_AT_ONCE
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_broker.server.served import Served
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.codec import codec
@@ -35,7 +35,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.gate = None
-        self.known_header = NO_HEADER
+        self.cached_header = NO_HEADER
         self.lanes: dict[int, Any] = {}
         self.events: list[str] = []
         self.has_ended = asyncio.Event()

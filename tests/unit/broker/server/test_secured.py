@@ -14,11 +14,11 @@ from tests.support.wires import RecordingDispatcher, RecordingTransport, frame, 
 
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.principal import ANONYMOUS
-from oncelog_broker.server.connection import BrokerConnection
-from oncelog_broker.server.connections import Connections
-from oncelog_broker.server.handshakes import Handshakes
-from oncelog_broker.server.ledger import Holding
-from oncelog_broker.server.secured import OPENSSL_BYTES, RECEIVE_BYTES, SecuredTransport
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.memory_budget import Holding
+from oncelog_broker.server.net.tls_handshakes import TlsHandshakes
+from oncelog_broker.server.net.tls_transport import OPENSSL_BYTES, RECEIVE_BYTES, TlsTransport
 
 NOISE: Final = b"\x17" * 4096
 
@@ -60,7 +60,7 @@ class SecuredWire:
         self.connections = Connections(limits(**changes), TurnBudget(lambda: 0.0, 1.0), rates)
         self.connection: BrokerConnection | None = None
         self.socket = RecordingTransport()
-        self.transport = SecuredTransport(security, Handshakes(), self.connections, self._make)
+        self.transport = TlsTransport(security, TlsHandshakes(), self.connections, self._make)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = client.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 

@@ -18,11 +18,11 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.security.principal import ANONYMOUS
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.fetch_sessions import FetchSessions
-from oncelog_broker.server.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
-from oncelog_broker.server.limits import MAX_REQUEST_ELEMENTS
-from oncelog_broker.server.refused_batches import RefusedBatches
+from oncelog_broker.server.kept.fetch_sessions import FetchSessions
+from oncelog_broker.server.kept.refused_batches import RefusedBatches
+from oncelog_broker.server.net.limits import MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.hosts import host_of
 
-from oncelog_broker.server.listener import SWEPT_PER_TURN, Listeners
+from oncelog_broker.server.dispatch.listener import SWEPT_PER_TURN, Listeners
 
 
 class Swept:

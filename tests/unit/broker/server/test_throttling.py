@@ -14,7 +14,7 @@ from tests.support.virtual_time import run_virtually
 from tests.support.wires import Wire, frame, until
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
@@ -22,12 +22,12 @@ from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.principal import Principal
 from oncelog_broker.security.quotas.bucket import MAX_DEBT_WINDOWS
-from oncelog_broker.server.connection import PutOff
-from oncelog_broker.server.connection_rates import ConnectionRates
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.limits import FRAME_SECONDS, LARGE_REQUEST_BYTES
-from oncelog_broker.server.metered import MeteredContext
-from oncelog_broker.server.throttling import Throttling
+from oncelog_broker.server.dispatch.metered import MeteredContext
+from oncelog_broker.server.dispatch.throttling import Throttling
+from oncelog_broker.server.net.connection import PutOff
+from oncelog_broker.server.net.connection_rates import ConnectionRates
+from oncelog_broker.server.net.limits import FRAME_SECONDS, LARGE_REQUEST_BYTES
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse

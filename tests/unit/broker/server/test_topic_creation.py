@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication.peers import PeerUnavailable, Purpose
-from oncelog_broker.server.topic_creation import TopicCreation
+from oncelog_broker.server.topics.topic_creation import TopicCreation
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.create_topics import CreateTopicsResponse
 

@@ -12,10 +12,10 @@ import pytest
 from tests.support.served import Client, Served, produce
 from tests.support.storage import make_batch
 
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS
-from oncelog_broker.server.limits import ELEMENTS_AT_ONCE
+from oncelog_broker.server.net.limits import ELEMENTS_AT_ONCE
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.messages.metadata import MetadataRequest

@@ -17,12 +17,12 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata import paths
-from oncelog_broker.metadata.embedded import StoreFileError
-from oncelog_broker.metadata.incarnation import SESSION_FILE, trace_directory
+from oncelog_broker.metadata.membership.incarnation import SESSION_FILE, trace_directory
+from oncelog_broker.metadata.membership.registration import register_broker
+from oncelog_broker.metadata.model.payloads import BrokerRegistration
 from oncelog_broker.metadata.opening import configured_opening
-from oncelog_broker.metadata.payloads import BrokerRegistration
-from oncelog_broker.metadata.registration import register_broker
-from oncelog_broker.metadata.store import MetadataStore
+from oncelog_broker.metadata.stores.embedded import StoreFileError
+from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import LockHeld, RealDisk
 from oncelog_broker.starting.data_start import DataStart, has_rights

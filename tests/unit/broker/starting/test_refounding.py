@@ -22,12 +22,14 @@ from oncelog_broker.identity.refusals import Kind, StartRefused
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.metadata import founding, paths
-from oncelog_broker.metadata.founding import UNKNOWN_STORE
-from oncelog_broker.metadata.image import NO_LEADER, ClusterImage, Topic
-from oncelog_broker.metadata.image import PartitionState as ShownState
-from oncelog_broker.metadata.metadata_copy import FILE, PREVIOUS_FILE, Node, encode_copy
-from oncelog_broker.metadata.payloads import (
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership import founding
+from oncelog_broker.metadata.membership.founding import UNKNOWN_STORE
+from oncelog_broker.metadata.membership.registration import Membership, register_broker
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, Topic
+from oncelog_broker.metadata.model.image import PartitionState as ShownState
+from oncelog_broker.metadata.model.metadata_copy import FILE, PREVIOUS_FILE, Node, encode_copy
+from oncelog_broker.metadata.model.payloads import (
     BrokerRegistration,
     Endpoint,
     PartitionState,
@@ -40,9 +42,8 @@ from oncelog_broker.metadata.payloads import (
     parse_store_identity,
     parse_topic,
 )
-from oncelog_broker.metadata.reader import read_image
-from oncelog_broker.metadata.registration import Membership, register_broker
-from oncelog_broker.metadata.store import ConnectionLost
+from oncelog_broker.metadata.model.reader import read_image
+from oncelog_broker.metadata.stores.store import ConnectionLost
 from oncelog_broker.replication.found_logs import ADOPTED_PRODUCER_IDS, EPOCH_LEAP, KEEP_ALL
 from oncelog_broker.replication.strays import set_strays_aside
 from oncelog_broker.runtime.clock import ManualClock

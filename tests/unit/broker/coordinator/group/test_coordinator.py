@@ -16,7 +16,7 @@ from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.records import offset_record
 from oncelog_broker.coordinator.runtime import StepFailed
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
 

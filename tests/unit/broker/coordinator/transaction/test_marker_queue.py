@@ -14,7 +14,7 @@ from oncelog_broker.coordinator.transaction.marker_queue import (
     WaitingMarker,
 )
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 

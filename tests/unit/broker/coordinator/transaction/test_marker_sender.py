@@ -17,8 +17,8 @@ from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcom
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.markers import Marker
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import Broker, ClusterImage, PartitionState, Topic
-from oncelog_broker.metadata.store import ConnectionLost
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.stores.store import ConnectionLost
 from oncelog_broker.runtime.clock import ManualClock, SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks

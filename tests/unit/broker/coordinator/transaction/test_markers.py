@@ -14,7 +14,7 @@ from tests.support.served import FOLLOWER, LEADER, TOPIC, Served
 
 from oncelog_broker.coordinator.transaction.markers import Marker, MarkerAppender
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.metadata.topic_names import TRANSACTION_STATE
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V2

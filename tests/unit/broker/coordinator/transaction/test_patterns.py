@@ -20,7 +20,7 @@ SLOW = "(((((a?b?){1,6}){1,6}){1,6})*)c"
 
 def test_whoever_needs_no_pattern_does_not_load_them() -> None:
     """Loading takes milliseconds, and memory: `list_transactions` comes with the first request, on the loop."""
-    look = "import oncelog_broker.server.handlers.list_transactions, sys; sys.exit('re2' in sys.modules)"
+    look = "import oncelog_broker.server.transactions.list_transactions, sys; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
 

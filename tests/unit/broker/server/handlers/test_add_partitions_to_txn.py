@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.metadata.image import ClusterImage, PartitionState, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.authorizer.rules import Rule
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import add_partitions_to_txn
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.transactions import add_partitions_to_txn
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

@@ -11,8 +11,8 @@ from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import alter_partition
+from oncelog_broker.server.replicas import alter_partition
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition import AlterPartitionRequest

@@ -12,7 +12,7 @@ from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.handlers.delete_records import handle
+from oncelog_broker.server.records.delete_records import handle
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
 

@@ -7,12 +7,12 @@ from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata import reader
+from oncelog_broker.metadata.model import reader
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import delete_topics
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.topics import delete_topics
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest

@@ -9,13 +9,13 @@ from tests.support.controlled_brokers import ControlledBrokers
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata.cache import MetadataCache
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import controlled_shutdown, elect_leaders
+from oncelog_broker.server.replicas import controlled_shutdown, elect_leaders
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest

@@ -11,8 +11,9 @@ from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import add_partitions_to_txn, controlled_shutdown, write_txn_markers
+from oncelog_broker.server.replicas import controlled_shutdown
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.transactions import add_partitions_to_txn, write_txn_markers
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import heartbeat
+from oncelog_broker.server.groups import heartbeat
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
 

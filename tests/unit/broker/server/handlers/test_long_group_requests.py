@@ -17,11 +17,12 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import add_partitions_to_txn, leave_group, offset_fetch, txn_offset_commit
-from oncelog_broker.server.handlers.leave_group import MEMBERS_PER_STEP
-from oncelog_broker.server.named import TOPICS_PER_STEP
-from oncelog_broker.server.parts import PARTITIONS_PER_PART, joined, parts
+from oncelog_broker.server.groups import leave_group, offset_fetch
+from oncelog_broker.server.groups.leave_group import MEMBERS_PER_STEP
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.request.duplicate_names import TOPICS_PER_STEP
+from oncelog_broker.server.request.request_chunks import PARTITIONS_PER_PART, joined, parts
+from oncelog_broker.server.transactions import add_partitions_to_txn, txn_offset_commit
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest

@@ -12,21 +12,13 @@ from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import (
-    add_partitions_to_txn,
-    alter_configs,
-    alter_partition_reassignments,
-    delete_topics,
-    describe_producers,
-    elect_leaders,
-    find_coordinator,
-    incremental_alter_configs,
-    list_offsets,
-    metadata,
-    write_txn_markers,
-)
-from oncelog_broker.server.named import NAMES_PER_STEP
+from oncelog_broker.server.groups import find_coordinator
+from oncelog_broker.server.records import describe_producers, list_offsets
+from oncelog_broker.server.replicas import alter_partition_reassignments, elect_leaders
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.request.duplicate_names import NAMES_PER_STEP
+from oncelog_broker.server.topics import alter_configs, delete_topics, incremental_alter_configs, metadata
+from oncelog_broker.server.transactions import add_partitions_to_txn, write_txn_markers
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic

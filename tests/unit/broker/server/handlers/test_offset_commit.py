@@ -13,9 +13,9 @@ from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers.offset_commit import handle
-from oncelog_broker.server.parts import PARTITIONS_PER_PART
+from oncelog_broker.server.groups.offset_commit import handle
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_broker.server.request.request_chunks import PARTITIONS_PER_PART
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 

@@ -9,12 +9,12 @@ from tests.support.controlled_brokers import ControlledBrokers
 from oncelog_broker.controller.leadership import claim_controllership
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.metadata.image import ClusterImage
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.server.context import RequestContext
-from oncelog_broker.server.handlers import alter_partition_reassignments, list_partition_reassignments
+from oncelog_broker.server.replicas import alter_partition_reassignments, list_partition_reassignments
+from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

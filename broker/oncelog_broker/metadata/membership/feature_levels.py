@@ -1,0 +1,70 @@
+"""What brokers of different releases may say to each other: the level of the feature `oncelog.version`.
+
+Each registration says from which level to which its release goes, as Kafka's registrations say of its features
+(KIP-584). In force is the highest one that all registered brokers know: a new release talks like the old one until the
+last old broker has gone, and again when one comes back. A broker that has no level in common with one that is there
+does not join. What this means for files is in docs/design/compatibility.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.image import Broker, ClusterImage
+from oncelog_broker.metadata.model.reader import read_brokers
+from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
+
+FEATURE: Final = "oncelog.version"
+LOWEST, HIGHEST = 1, 1
+"""What this release goes down to, and up to. A level is added where something new is sent or written that the release
+before would not understand; the lowest one goes up a release after nobody needs it."""
+BEFORE_LEVELS: Final = (1, 1)
+"""Of registrations that say nothing."""
+
+
+class NoCommonLevel(Exception):
+    """This broker's release and another one's in the cluster do not understand each other; the message says what to
+    do."""
+
+
+def supported() -> Mapping[str, tuple[int, int]]:
+    """For the registration of this broker."""
+    return {FEATURE: (LOWEST, HIGHEST)}
+
+
+def levels_of(broker: Broker) -> tuple[int, int]:
+    """The lowest and the highest level that a broker knows."""
+    return broker.features.get(FEATURE, BEFORE_LEVELS)
+
+
+def level_in_force(image: ClusterImage) -> int:
+    """The highest that all brokers know."""
+    return min((levels_of(broker)[1] for broker in image.brokers.values()), default=HIGHEST)
+
+
+async def check_levels(store: MetadataStore, broker_id: int) -> None:
+    """Before this broker registers. Raises NoCommonLevel, StoreUnavailable."""
+    others = [other for other in await _registered(store) if other != broker_id]
+    for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():
+        if broker is None:
+            continue
+        lowest, highest = levels_of(broker)
+        if highest < LOWEST:
+            raise NoCommonLevel(
+                f"broker {other} knows {FEATURE} up to level {highest}, this release begins at {LOWEST}: bring that "
+                "broker to a release between the two first"
+            )
+        if lowest > HIGHEST:
+            raise NoCommonLevel(
+                f"broker {other} knows {FEATURE} from level {lowest} on, this release ends at {HIGHEST}: bring this "
+                "broker to a newer release"
+            )
+
+
+async def _registered(store: MetadataStore) -> list[int]:
+    try:
+        return [int(name) for name in await store.children(paths.BROKER_IDS) if name.isdigit()]
+    except NoNode:
+        return []  # nobody has founded the cluster yet

@@ -1,0 +1,208 @@
+"""Writes the first nodes of a cluster that a broker founds with data directories that have been used before.
+
+The nodes come from the logs (`FoundTopic`), from the embedded store of a broker that moves to ZooKeeper, or from a copy
+of lost metadata (`restoring.py`). Nodes that fit into one write are written together with the cluster id
+(`registration.py`). Otherwise they are written in chunks, in this order:
+
+1. `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a crash;
+2. the nodes. Each write also sets `/oncelog/founding` at the version that the writer has seen, so that the next write
+   of an earlier process of the same broker fails;
+3. the cluster id. From then on the cluster exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.producer_ids import BLOCK_SIZE
+from oncelog_broker.metadata.model.image import NO_LEADER
+from oncelog_broker.metadata.model.payloads import (
+    Founding,
+    PartitionState,
+    ProducerIdBlock,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_config,
+    encode_founding,
+    encode_partition_state,
+    encode_producer_id_block,
+    encode_topic,
+    parse_founding,
+    parse_partition_state,
+)
+from oncelog_broker.metadata.stores.store import ConnectionLost, Create, MetadataStore, NoNode, Operation, Set
+from oncelog_broker.runtime.entropy import Entropy, random_uuid
+
+MAX_CHUNK_BYTES: Final = 500_000
+"""Of the nodes in one write: well below the limit of a request, which also has the chroot and the ACLs."""
+NODE_OVERHEAD: Final = 100
+NODES_PER_READ: Final = 5000
+MAX_LEADER_EPOCH: Final = 2**31 - 1
+UNKNOWN_STORE: Final = "unknown"
+"""In the place of the id of a store that was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic whose logs are in our data directories. `leader_epochs`: partition -> last leader epoch in its log, -1 if
+    it has none. `topic_id`: from `partition.metadata`, None if there is none (before Kafka 2.8). `config`: valid
+    settings."""
+
+    name: str
+    leader_epochs: Mapping[int, int]
+    topic_id: bytes | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLogs:
+    """What the data directories hold at start. `cluster_id`: from `meta.properties`. `highest_producer_id`: the highest
+    in any log, -1 for none; the new cluster must not give it out again."""
+
+    cluster_id: str | None = None
+    topics: tuple[FoundTopic, ...] = field(default=())
+    highest_producer_id: int = -1
+    epoch_leap: int = 0
+    """How far the first leader epochs of partitions are above the last epochs in their logs."""
+    nodes: Mapping[str, bytes] = field(default_factory=dict)
+    """Path -> data of the nodes of an embedded store or a copy of the metadata, parents first. A topic among them is
+    not taken from logs."""
+    replaces_store: str = ""
+    """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if nothing
+    says which one it was; else "". The partition states are then written before this broker registers, so that it
+    counts as one that was away."""
+
+
+NOT_TAKEN_OVER: Final = (
+    paths.BROKER_IDS,
+    paths.INCARNATIONS,
+    paths.CONTROLLER,
+    paths.CLUSTER_ID,
+    paths.STORE_ID,
+    paths.PROPOSED_CLUSTER_ID,
+    paths.FOUNDING,
+)
+"""These nodes, and all beneath them, belong to the old store and to processes, not to the cluster."""
+
+
+def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
+    """Yield the first nodes of the cluster, each once, parents first. The settings that a store or a copy has for a
+    topic win over those that its logs would give it."""
+    made: set[str] = set()
+    for node in _adopted(logs, broker_id, entropy):
+        if node.path not in made:
+            made.add(node.path)
+            yield node
+
+
+def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
+    for path, data in logs.nodes.items():
+        if path not in paths.PERSISTENT and not any(
+            path == each or path.startswith(each + "/") for each in NOT_TAKEN_OVER
+        ):
+            yield Create(path, _taken_over(path, data))
+    for topic in logs.topics:
+        if paths.topic(topic.name) not in logs.nodes:
+            yield from adopted_topic(topic, broker_id, entropy, logs.epoch_leap)
+    if logs.highest_producer_id >= 0 and paths.LATEST_PRODUCER_ID_BLOCK not in logs.nodes:
+        end = logs.highest_producer_id
+        block = ProducerIdBlock(broker_id, max(0, end - BLOCK_SIZE + 1), end)
+        yield Create(paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(block))
+
+
+def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_leap: int = 0) -> Iterator[Create]:
+    """Yield the nodes of a topic whose only replica is this broker. Its partitions have no leader, and the leader epoch
+    at the end of their log, so that the first election raises it."""
+    replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
+    assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)
+    yield Create(paths.topic(topic.name), encode_topic(assignment))
+    yield Create(paths.partitions(topic.name))
+    if topic.config:
+        yield Create(paths.topic_config(topic.name), encode_config(topic.config))
+    for partition in replicas:
+        epoch = min(topic.leader_epochs[partition] + epoch_leap, MAX_LEADER_EPOCH - 1)
+        state = PartitionState(NO_LEADER, epoch, (broker_id,), controller_epoch=0)
+        yield Create(paths.partition(topic.name, partition))
+        yield Create(paths.partition_state(topic.name, partition), encode_partition_state(state))
+
+
+def _taken_over(path: str, data: bytes) -> bytes:
+    """Remove the leader from the state of a partition; return the data of any other node as it is."""
+    found = paths.parse_topic_path(path)
+    if found is None or found.partition is None:
+        return data
+    state = parse_partition_state(data, path)
+    return encode_partition_state(PartitionState(NO_LEADER, state.leader_epoch, state.isr, 0))
+
+
+def size_of(operations: Iterable[Create]) -> int:
+    """Estimate the bytes of one write of these nodes."""
+    return sum(len(each.path) + len(each.data) + NODE_OVERHEAD for each in operations)
+
+
+async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> list[Create]:
+    """Return the nodes that the store does not have yet: an earlier, incomplete founding may have created some."""
+    missing: list[Create] = []
+    for start in range(0, len(nodes), NODES_PER_READ):
+        some = nodes[start : start + NODES_PER_READ]
+        found = await store.get_many([each.path for each in some])
+        missing += [each for each, node in zip(some, found, strict=True) if node is None]
+    return missing
+
+
+async def begin_founding(store: MetadataStore, broker_id: int, process: str, parents: Sequence[Create]) -> int:
+    """Write to `/oncelog/founding` that this broker founds the cluster, and return the node's version. `parents`: those
+    top-level nodes that are missing.
+
+    ConnectionLost while another broker founds the cluster. NodeExists, BadVersion: another process wrote first.
+    """
+    data = encode_founding(Founding(broker_id, process))
+    try:
+        found, stat = await store.get(paths.FOUNDING)
+    except NoNode:
+        await store.multi([*parents, Create(paths.FOUNDING, data)])
+        return 0
+    check_founder(found, broker_id)
+    return (await store.set(paths.FOUNDING, data, stat.version)).version
+
+
+def check_founder(data: bytes, broker_id: int) -> None:
+    """Raise ConnectionLost, so that the caller tries again, if another broker founds the cluster."""
+    founder = parse_founding(data, paths.FOUNDING).broker_id
+    if founder != broker_id:
+        raise ConnectionLost(
+            paths.FOUNDING,
+            f"broker {founder} founds the cluster and has not finished: if it does not run, start it",
+        )
+
+
+async def write_chunks(
+    store: MetadataStore, nodes: Iterable[Create], broker_id: int, process: str, version: int
+) -> int:
+    """Write the nodes in chunks. `version`: that of `/oncelog/founding`; returns its version after the last chunk.
+    BadVersion: a later process of this broker founds the cluster now."""
+    fence = encode_founding(Founding(broker_id, process))
+    for chunk in chunks(nodes):
+        operations: list[Operation] = [Set(paths.FOUNDING, fence, version), *chunk]
+        stat = (await store.multi(operations))[0]
+        assert stat is not None
+        version = stat.version
+    return version
+
+
+def chunks(nodes: Iterable[Create]) -> Iterator[list[Create]]:
+    """Yield the nodes in order, in lists that fit into one write."""
+    chunk: list[Create] = []
+    room = MAX_CHUNK_BYTES
+    for node in nodes:
+        size = size_of([node])
+        if chunk and size > room:
+            yield chunk
+            chunk, room = [], MAX_CHUNK_BYTES
+        chunk.append(node)
+        room -= size
+    if chunk:
+        yield chunk

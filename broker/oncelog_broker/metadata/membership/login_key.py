@@ -1,0 +1,38 @@
+"""A secret that all brokers of a cluster share and nobody else knows, for what a login must not tell."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Final
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.stores.store import MetadataStore, NodeExists, NoNode, StoreUnavailable
+from oncelog_broker.runtime.entropy import Entropy, system_entropy
+
+KEY_BYTES: Final = 32
+
+_log = logging.getLogger(__name__)
+
+
+async def login_key(store: MetadataStore, entropy: Entropy = system_entropy) -> bytes:
+    """KEY_BYTES, made of what the store has; in one that has nothing, of ours. Where the store does not answer it is a
+    key of this broker alone: no reason not to start."""
+    try:
+        key = await _shared_key(store, entropy)
+    except StoreUnavailable as error:
+        _log.warning("no key that all brokers share, until the next start: %s", error)
+        key = entropy(KEY_BYTES)
+    return hashlib.blake2b(key, digest_size=KEY_BYTES).digest()
+
+
+async def _shared_key(store: MetadataStore, entropy: Entropy) -> bytes:
+    try:
+        key, _ = await store.get(paths.LOGIN_KEY)
+    except NoNode:
+        try:
+            await store.create(paths.LOGIN_KEY, entropy(KEY_BYTES), make_parents=True)
+        except NodeExists:
+            pass  # another broker was sooner
+        key, _ = await store.get(paths.LOGIN_KEY)
+    return key

@@ -1,0 +1,175 @@
+"""Keeps a broker registered in its cluster, and says whether it may lead.
+
+The gate is open while the lease holds (`lease.py`), the broker is registered in the running session, and what it has
+seen of the cluster is from after that. It is asked at every use, since a process that was stopped does not know it. At
+the end of the lease it shuts and tears nothing down:
+
+- The same session goes on: the cluster is read again, and the gate opens. Nobody can have taken our place meanwhile.
+- The session was lost: the broker registers again, with a new broker epoch, and is for the others a broker that has
+  come back. It leads nothing by states from before (`on_rejoined` sees to it), and the gate opens when the image shows
+  that registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from oncelog_broker.metadata.membership.endpoints import EndpointInUse
+from oncelog_broker.metadata.membership.registration import BrokerIdInUse, Membership, WrongStore
+from oncelog_broker.metadata.stores.store import MetadataStore, SessionState, StoreUnavailable
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.host import Host
+
+RETRY_SECONDS: Final = 0.2
+"""Between tries while the store is out of reach."""
+DOUBT_TICK_SECONDS: Final = 0.05
+"""Between looks whether the gate is open again: it tells nobody."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
+    """What the store answers, in as many tries as `seconds` allow: a broker that starts asks so whatever it asks, for a
+    connection that breaks is no reason not to start. Raises what `ask` does."""
+    deadline = clock.monotonic() + seconds
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            if clock.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+class Return(Protocol):
+    """Brings this broker up to date before its gate opens again: after a session in doubt goes on, or in a new
+    session."""
+
+    async def on_resumed(self) -> None:
+        """Return when the image has everything that was in the store when the session was resumed."""
+
+    async def on_rejoined(self, membership: Membership) -> None:
+        """Return when the image has the broker's new registration, and the broker leads no partition by a state older
+        than it. Called again until it returns without an error."""
+
+
+class ClusterMember:
+    """One broker's place in the cluster. `join` it, then `follow`."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        register: Callable[[], Awaitable[Membership]],
+        host: Host,
+        *,
+        is_strict: bool = True,
+    ) -> None:
+        """`register` registers the broker in the session that runs; what it raises of StoreUnavailable is tried again.
+        `is_strict`: the gate shuts at the end of the lease, not only when the session is over."""
+        self._store = store
+        self._register = register
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._is_strict = is_strict
+        self._registered_in = 0
+        self._has_rejoined = True
+        """Whether `on_rejoined` is done for the registration that stands."""
+        self._is_current = False
+        self._told = ""
+        """What was logged of a store that is another one, which is tried again and again."""
+        self._resuming: asyncio.Task[None] | None = None
+        self.membership: Membership | None = None
+
+    @property
+    def broker_epoch(self) -> int:
+        """-1 before the first registration."""
+        return -1 if self.membership is None else self.membership.broker_epoch
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no broker of this id was registered before: nothing that it holds can have come from the cluster."""
+        return self.membership is not None and self.membership.incarnation == 0
+
+    def may_lead(self) -> bool:
+        """Whether nobody else can have taken our place."""
+        return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
+
+    async def is_back(self, seconds: float) -> bool:
+        """`may_lead`, as soon as it is true, or after so many seconds: a busy machine may shut the gate for moments."""
+        deadline = self._clock.monotonic() + seconds
+        while not self.may_lead() and self._clock.monotonic() < deadline:  # noqa: ASYNC110 (a lease tells nobody)
+            await asyncio.sleep(DOUBT_TICK_SECONDS)
+        return self.may_lead()
+
+    async def join(self) -> Membership:
+        """Register for the first time, in as many tries as the session lasts. BrokerIdInUse, StoreUnavailable."""
+        return await self.patiently(self._join)
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What the store answers, in as many tries as a session lasts. Raises what `ask` does."""
+        return await patiently(ask, self._store.session_timeout, self._clock)
+
+    async def _join(self) -> Membership:
+        session = self._store.session_id
+        membership = await self._register()
+        self.membership, self._registered_in = membership, session
+        return membership
+
+    def follow(self, way_back: Return) -> None:
+        """Open the gate, now that the broker has seen the cluster, and follow the session from here on.
+
+        `way_back` is given only here: it needs the replicas, and they the epoch of the first registration."""
+        self._is_current = True
+        self._store.watch_session(partial(self._on_session, way_back))
+        if self._store.session is not SessionState.CONNECTED or self._registered_in != self._store.session_id:
+            self._on_session(way_back, self._store.session)
+
+    def _on_session(self, way_back: Return, state: SessionState) -> None:
+        if self._resuming is not None:
+            self._resuming.cancel()
+            self._resuming = None
+        is_same = self._registered_in == self._store.session_id
+        if not self._is_strict and state is not SessionState.LOST and is_same and self._is_current:
+            return
+        self._is_current = False
+        if state is SessionState.CONNECTED:
+            self._resuming = self._tasks.supervise("resume in the cluster", partial(self._resume, way_back))
+
+    async def _resume(self, way_back: Return) -> None:
+        """Open the gate again, however often it takes. Cancelled by the next change of the session."""
+        while True:
+            try:
+                if self._registered_in != self._store.session_id:
+                    self._has_rejoined = False
+                    await self._join()
+                if not self._has_rejoined:
+                    await self._rejoin(way_back)
+                else:
+                    await way_back.on_resumed()
+            except WrongStore as error:
+                if str(error) != self._told:
+                    _log.error("this broker serves nothing until its metadata store is back: %s", error)
+                    self._told = str(error)
+            except StoreUnavailable as error:
+                _log.info("not back in the cluster yet: %s", error)
+            except (BrokerIdInUse, EndpointInUse) as error:
+                _log.error("not back in the cluster, trying again: %s", error)
+            except Exception:
+                _log.exception("not back in the cluster, trying again")
+            else:
+                self._is_current = self._store.session is SessionState.CONNECTED
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _rejoin(self, way_back: Return) -> None:
+        membership = self.membership
+        assert membership is not None
+        await way_back.on_rejoined(membership)
+        self._has_rejoined = True
+        _log.warning("registered again", extra={"broker_epoch": membership.broker_epoch})

@@ -1,0 +1,298 @@
+"""A broker joins its cluster: the first one founds it, every one registers itself.
+
+Founding is one `multi` (or several: `founding.py`) whose last nodes are the ids of cluster and store, so a store
+without a cluster id has never been used. Only then are topics taken over from the log directories: later a directory
+without a topic in the store is what a deletion has left (the broker died before it removed the files), and taking it
+over would bring the topic back from the dead.
+
+A process registers again when its session was lost. By then the store must be the one that it knows: one that came back
+empty is not founded anew by whoever is first.
+
+Each registration also sets the broker's incarnation node, in the same write. Whoever makes this broker a leader can so
+check, in the write that does it, that it is still the broker that was meant. And there it says since when the broker
+may lack records that it once had: whoever has registered twice since then is as unsure as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.membership.endpoints import EndpointInUse, endpoint_conflict
+from oncelog_broker.metadata.membership.founding import (
+    MAX_CHUNK_BYTES,
+    FoundLogs,
+    FoundTopic,
+    adoption,
+    begin_founding,
+    check_founder,
+    size_of,
+    without_existing,
+    write_chunks,
+)
+from oncelog_broker.metadata.membership.store_identity import readable_store_identity
+from oncelog_broker.metadata.model.faults import tell_fault
+from oncelog_broker.metadata.model.payloads import (
+    BrokerRegistration,
+    Endpoint,
+    Founding,
+    Incarnation,
+    MalformedPayload,
+    StoreIdentity,
+    encode_broker,
+    encode_cluster_id,
+    encode_founding,
+    encode_incarnation,
+    encode_store_identity,
+    parse_cluster_id,
+    parse_incarnation,
+)
+from oncelog_broker.metadata.stores.store import (
+    BadVersion,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    StoreUnavailable,
+)
+from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
+from oncelog_protocol.uuids import uuid_to_string
+
+__all__ = ["BrokerIdInUse", "FoundLogs", "FoundTopic", "Membership", "WrongStore", "register_broker"]
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerIdInUse(Exception):
+    """A live broker is registered under our id."""
+
+    def __init__(self, broker_id: int) -> None:
+        super().__init__(f"broker id {broker_id} is in use by another live broker: give each broker an id of its own")
+
+
+class WrongStore(StoreUnavailable):
+    """The store is not the one in which this process was registered before: it was emptied, or another one has its
+    place. Nothing is done there; it may come back."""
+
+
+class Membership(NamedTuple):
+    """The outcome of a registration."""
+
+    cluster_id: str
+    broker_epoch: int
+    incarnation: int
+    """Version of the broker's incarnation node."""
+    founded: bool
+    """Whether the store was new: the found topics are in it now. Otherwise they were not looked at."""
+    store_id: str = ""
+
+
+async def register_broker(
+    store: MetadataStore,
+    broker_id: int,
+    registration: BrokerRegistration,
+    found_logs: Callable[[], FoundLogs] = FoundLogs,
+    entropy: Entropy = system_entropy,
+    wait_seconds: float = 0.0,
+    *,
+    process: str = "",
+    before: Membership | None = None,
+) -> Membership:
+    """Register this broker until its session ends, founding the cluster if there is none: one write in all, unless it
+    begins with more than one write takes (`founding.py`).
+
+    `found_logs` is asked only in a new store. `wait_seconds`: for the registration of another session to go, which may
+    be that of a broker that has died. `process`: the nonce of this process. `before`: its registration in an earlier
+    session. BrokerIdInUse, EndpointInUse; WrongStore; StoreUnavailable: may be called again, a registration of the same
+    session is recognised.
+    """
+    path = paths.broker_id(broker_id)
+    while True:
+        await _wait_for_endpoints(store, broker_id, registration.endpoints, wait_seconds)
+        try:
+            membership = await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
+            return await _with_endpoints(store, broker_id, registration.endpoints, membership)
+        except NodeExists as error:
+            # Another path: another broker founds the cluster at this moment. None: it has gone meanwhile.
+            stat = await store.exists(path) if error.path == path else None
+            if stat is not None and stat.ephemeral_owner == store.session_id:
+                membership = await _membership(store, broker_id, stat.czxid)
+                return await _with_endpoints(store, broker_id, registration.endpoints, membership)
+            if stat is not None and not await _is_gone_within(store, path, wait_seconds):
+                raise BrokerIdInUse(broker_id) from error
+        except BadVersion:
+            pass  # another process with our id has registered since we read: it is there now
+        except NoNode as error:
+            if error.path != paths.FOUNDING:
+                raise
+            # Another process with our id has finished what we had begun to found.
+
+
+async def _wait_for_endpoints(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], wait_seconds: float
+) -> None:
+    """Return when no other broker is registered with one of these addresses. EndpointInUse: it is still there after
+    `wait_seconds`, so it lives."""
+    while (conflict := await endpoint_conflict(store, broker_id, endpoints)) is not None:
+        if wait_seconds:
+            _log.warning(
+                "another broker is registered with an address of this one: waiting for its registration to end",
+                extra={"broker": conflict.broker_id, "address": f"{conflict.host}:{conflict.port}"},
+            )
+        if not await _is_gone_within(store, conflict.path, wait_seconds):
+            raise EndpointInUse(conflict)
+
+
+async def _with_endpoints(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], membership: Membership
+) -> Membership:
+    """The registration that was made, if nobody was sooner with one of its addresses; else it is withdrawn.
+    EndpointInUse."""
+    conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
+    if conflict is None:
+        return membership
+    with contextlib.suppress(NoNode):  # the session has ended meanwhile, and it with that
+        await store.delete(paths.broker_id(broker_id))
+    raise EndpointInUse(conflict)
+
+
+async def _try_to_register(
+    store: MetadataStore,
+    broker_id: int,
+    registration: BrokerRegistration,
+    found_logs: Callable[[], FoundLogs],
+    entropy: Entropy,
+    process: str,
+    before: Membership | None,
+) -> Membership:
+    """NodeExists, BadVersion: somebody else was here."""
+    path, incarnation_path = paths.broker_id(broker_id), paths.incarnation(broker_id)
+    asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.FOUNDING, incarnation_path, *paths.PERSISTENT]
+    found_id, found_store, founding, incarnation, *found = await store.get_many(asked)
+    cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
+    store_id = "" if found_store is None else readable_store_identity(found_store[0]).id
+    if before is not None:
+        _check_is_as_before(before, cluster_id, store_id, -1 if incarnation is None else incarnation[1].version)
+    parents = [Create(each) for each, node in zip(paths.PERSISTENT, found, strict=True) if node is None]
+    is_founder, logs = cluster_id is None, FoundLogs()
+    content: list[Create] = []
+    founding_ends: list[Operation] = []
+    if cluster_id is None:
+        if founding is not None:
+            check_founder(founding[0], broker_id)
+        logs = found_logs()
+        cluster_id = logs.cluster_id or uuid_to_string(random_uuid(entropy))
+        content = await without_existing(store, list(adoption(logs, broker_id, entropy)))
+        content.append(Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)))
+        is_small = size_of(content) <= MAX_CHUNK_BYTES
+        if founding is None and is_small and not logs.replaces_store:
+            # Made and deleted again: so the write fails if another broker is about to found the cluster.
+            data = encode_founding(Founding(broker_id, process))
+            founding_ends = [Create(paths.FOUNDING, data), Delete(paths.FOUNDING)]
+        else:
+            version = await begin_founding(store, broker_id, process, parents)
+            version = await write_chunks(store, content[:-1], broker_id, process, version)
+            parents, content = [], content[-1:]
+            founding_ends = [Delete(paths.FOUNDING, version)]
+    if found_store is None:
+        store_id = uuid_to_string(random_uuid(entropy))
+        identity = StoreIdentity(store_id, logs.replaces_store if is_founder else "")
+        content.append(Create(paths.STORE_ID, encode_store_identity(identity)))
+    is_kept = registration.is_log_tail_kept
+    said: Operation
+    if incarnation is None:
+        said = Create(incarnation_path, encode_incarnation(Incarnation(is_kept, process=process)))
+    else:
+        data, stat = incarnation
+        registration = replace(registration, previous_epoch=stat.mzxid)
+        unsure_since = _parsed_incarnation(store, data, incarnation_path).unsure_epoch(stat.mzxid)
+        payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))
+        said = Set(incarnation_path, payload, stat.version)
+    registers: list[Operation] = [said, Create(path, encode_broker(registration), ephemeral=True)]
+    stats = await store.multi([*parents, *registers, *founding_ends, *content])
+    counted, made = stats[len(parents)], stats[len(parents) + 1]
+    assert counted is not None
+    assert made is not None
+    return Membership(cluster_id, made.czxid, counted.version, founded=is_founder, store_id=store_id)
+
+
+async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
+    """That the store is the one in which this process was registered, and no earlier state of it: to be asked before
+    what it says is believed. Topics that another store does not know are not deleted. WrongStore, StoreUnavailable."""
+    asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
+    found_id, found_store, incarnation = await store.get_many(asked)
+    try:
+        cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
+    except MalformedPayload:
+        cluster_id = before.cluster_id  # the other two say enough, and whoever reads it tells
+    _check_is_as_before(
+        before,
+        cluster_id,
+        "" if found_store is None else readable_store_identity(found_store[0]).id,
+        -1 if incarnation is None else incarnation[1].version,
+    )
+
+
+def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: str, incarnation: int) -> None:
+    """Raises WrongStore."""
+    if cluster_id is None:
+        raise WrongStore(
+            "", f"the store is empty: it knows nothing of cluster {before.cluster_id} any more. Restore it; or restart "
+            "this broker, which then says how to found the cluster anew",
+        )  # fmt: skip
+    if cluster_id != before.cluster_id or (before.store_id and store_id and store_id != before.store_id):
+        raise WrongStore(
+            "", f"the store is another one now, of cluster {cluster_id}. Bring the one of cluster {before.cluster_id} "
+            "back; or restart this broker, which then says how to go on",
+        )  # fmt: skip
+    if incarnation < before.incarnation:
+        raise WrongStore(
+            "", f"the store is an earlier state of itself: it knows {incarnation + 1} registrations of this broker, of "
+            f"{before.incarnation + 1}. Restore the newest state; or restart this broker, which then says how to go on",
+        )  # fmt: skip
+
+
+def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
+    """One that cannot be read may have said that the broker's logs had lost their ends."""
+    try:
+        return parse_incarnation(data, path)
+    except MalformedPayload as error:
+        tell_fault(_log, store, path, str(error), "the broker may lack records that it once had")
+        return Incarnation(is_log_tail_kept=False)
+
+
+async def _membership(store: MetadataStore, broker_id: int, broker_epoch: int) -> Membership:
+    """What an earlier call achieved that did not hear of it."""
+    cluster_id, _ = await store.get(paths.CLUSTER_ID)
+    (store_id,) = await store.get_many([paths.STORE_ID])
+    _, incarnation = await store.get(paths.incarnation(broker_id))
+    return Membership(
+        parse_cluster_id(cluster_id, paths.CLUSTER_ID),
+        broker_epoch,
+        incarnation.version,
+        founded=False,
+        store_id="" if store_id is None else readable_store_identity(store_id[0]).id,
+    )
+
+
+async def _is_gone_within(store: MetadataStore, path: str, seconds: float) -> bool:
+    changed = asyncio.Event()
+    unwatch = store.watch(path, lambda _: changed.set())
+    try:
+        async with asyncio.timeout(seconds):
+            while await store.exists(path) is not None:
+                await changed.wait()
+                changed.clear()
+    except TimeoutError:
+        return False
+    finally:
+        unwatch()
+    return True

@@ -1,0 +1,60 @@
+"""What Kafka keeps in the node of a pattern of resource names: who may, or may not, do what with those resources.
+
+/kafka-acl/Topic/orders  {"version": 1, "acls": [{"principal": "User:alice", "permissionType": "Allow",
+                                                  "operation": "Read", "host": "*"}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from oncelog_broker.metadata.model.payloads import MalformedPayload
+from oncelog_protocol.acls import OPERATIONS, AclEntry, AclPermission
+
+_OPERATIONS: Final = {operation.shown.upper(): operation for operation in OPERATIONS}
+_PERMISSIONS: Final = {"ALLOW": AclPermission.ALLOW, "DENY": AclPermission.DENY}
+VERSION: Final = 1
+
+
+def encode_acls(entries: Iterable[AclEntry]) -> bytes:
+    """In an order of its own, so that the same entries are the same bytes."""
+    acls = [
+        {
+            "principal": entry.principal,
+            "permissionType": entry.permission.shown,
+            "operation": entry.operation.shown,
+            "host": entry.host,
+        }
+        for entry in sorted(entries)
+    ]
+    return json.dumps({"version": VERSION, "acls": acls}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def parse_acls(data: bytes, path: str) -> frozenset[AclEntry]:
+    """Raises MalformedPayload also where a single entry is not understood: without one that denies, too much would be
+    allowed."""
+    try:
+        document = json.loads(data)
+        if document["version"] != VERSION:
+            raise MalformedPayload(path, f"version {document['version']!r:.40}")
+        return frozenset(
+            AclEntry(
+                _text(acl["principal"]),
+                _text(acl["host"]),
+                _OPERATIONS[_text(acl["operation"]).upper()],
+                _PERMISSIONS[_text(acl["permissionType"]).upper()],
+            )
+            for acl in document["acls"]
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, MalformedPayload):
+            raise
+        raise MalformedPayload(path, f"not the ACLs of a resource ({error!r:.80})") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no string")
+    return value

@@ -1,0 +1,319 @@
+"""Holds the current cluster image and keeps it current, by one mechanism: the store's watches.
+
+A broker's own changes come back through the watch like everybody else's, so what it serves is always what the store
+holds. A handler that has changed something waits with `wait_for` until the image shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model import reader
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.metadata.stores.store import (
+    ConnectionLost,
+    MetadataStore,
+    SessionExpired,
+    StoreUnavailable,
+    Unsubscribe,
+)
+from oncelog_broker.runtime.slices import Pause, no_pause
+from oncelog_protocol.acls import ResourcePattern
+from oncelog_protocol.quotas import QuotaEntity
+
+_log = logging.getLogger(__name__)
+
+ImageCallback = Callable[[ClusterImage, ClusterImage], None]
+"""`on_image(old, new)`: synchronous, quick; called after `MetadataCache.image` has become `new`."""
+
+CheckStore = Callable[[], Awaitable[None]]
+"""Raises where the store is not the one that this broker is registered in."""
+
+
+async def _no_check() -> None:
+    """Whatever the store is."""
+
+
+WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
+"""Named alone, anything beneath may have changed."""
+AGAIN_SECONDS: Final = 1.0
+"""What could not be read, though the store was there, is read again so much later, then twice as much."""
+MAX_AGAIN_SECONDS: Final = 60.0
+
+
+class _Stale:
+    """What the watches have named, and nobody has read since."""
+
+    def __init__(self) -> None:
+        self.everything = False
+        self.controller = False
+        self.brokers: set[int] = set()
+        self.topics: set[str] = set()
+        self.partitions: set[PartitionKey] = set()
+        self.topic_configs: set[str] = set()
+        self.broker_configs: set[str] = set()
+        self.acls: set[ResourcePattern] = set()
+        self.user_configs: set[str] = set()
+        self.quotas: set[QuotaEntity] = set()
+
+    def add(self, path: str) -> None:
+        parent, _, name = path.rpartition("/")
+        topic = paths.parse_topic_path(path)
+        if topic is not None and topic.partition is not None:
+            self.partitions.add(PartitionKey(topic.topic, topic.partition))
+        elif topic is not None:
+            if path == paths.topic(topic.topic):  # the nodes between it and the states hold nothing
+                self.topics.add(topic.topic)
+        elif parent == paths.BROKER_IDS and name.isdecimal():
+            self.brokers.add(int(name))
+        elif parent == paths.TOPIC_CONFIGS:
+            self.topic_configs.add(name)
+        elif parent == paths.BROKER_CONFIGS:
+            self.broker_configs.add(name)
+        elif parent == paths.USER_CONFIGS:
+            self.user_configs.add(name)
+        elif path == paths.CONTROLLER:
+            self.controller = True
+        elif (pattern := paths.parse_acl_path(path)) is not None:
+            self.acls.add(pattern)
+        elif (entity := paths.parse_quota_path(path)) is not None:
+            self.quotas.add(entity)
+        elif path in WATCHED:
+            self.everything = True
+
+    def add_all(self, other: _Stale) -> None:
+        for kind, named in vars(other).items():
+            setattr(self, kind, getattr(self, kind) | named)
+
+    def is_empty(self) -> bool:
+        return not any(vars(self).values())
+
+
+class MetadataCache:
+    """The current image. Make one with `MetadataCache.start`."""
+
+    def __init__(
+        self, store: MetadataStore, image: ClusterImage, pause: Pause = no_pause, check_store: CheckStore = _no_check
+    ) -> None:
+        self._store = store
+        self._check_store = check_store
+        self._is_doubted = False
+        """Whether the last check of the store failed."""
+        self._pause = pause
+        self._image = image
+        self._stale = _Stale()
+        self._unread = _Stale()
+        """What a refresh could not read. Apart from what is named later, which it must not keep away."""
+        self._refreshing: asyncio.Task[bool] | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self._again_seconds = 0.0
+        """How long the last wait before reading again was; 0 once all was read."""
+        self._is_closed = False
+        self._subscribers: list[ImageCallback] = []
+        self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
+        self._watches: list[Unsubscribe] = []
+        self._has_read_all = False
+        """The first image is there. Before, changes are only noted: what is read later must not be overwritten."""
+
+    @classmethod
+    async def start(
+        cls, store: MetadataStore, pause: Pause = no_pause, check_store: CheckStore = _no_check
+    ) -> MetadataCache:
+        """Read the whole cluster and follow it from there.
+
+        `pause` is awaited between pieces of long reading. `check_store`: before everything is read again, in another
+        session. Where it raises, the image stays as it is: of a store that came back as another one nothing is read,
+        for what it does not know would be taken for deleted. NoNode if nobody has ever registered in the store,
+        MalformedPayload if the cluster's id is nonsense, StoreUnavailable.
+        """
+        cache = cls(store, ClusterImage(""), pause, check_store)
+        # Watch before reading, or a change between the two would be missed.
+        cache._watches = [store.watch(root, cache._on_change) for root in WATCHED]
+        cache._watches.append(store.watch(paths.CONTROLLER, cache._on_change))
+        try:
+            cache._image = await reader.read_image(store, pause=pause)
+        except BaseException:
+            await cache.close()
+            raise
+        cache._has_read_all = True
+        if not cache._stale.is_empty():
+            cache._begin_refresh()
+        return cache
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def subscribe(self, on_image: ImageCallback) -> Unsubscribe:
+        """Call `on_image` with every later image. What it raises is logged and stops nobody else."""
+        self._subscribers.append(on_image)
+
+        def unsubscribe() -> None:
+            if on_image in self._subscribers:
+                self._subscribers.remove(on_image)
+
+        return unsubscribe
+
+    async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """The first image, from the current one on, for which `shows` is true; all subscribers have seen it.
+
+        Waits for ever if it never comes (somebody may have undone the change meanwhile): give it a timeout.
+        """
+        if shows(self._image):
+            return self._image
+        shown: asyncio.Future[ClusterImage] = asyncio.get_running_loop().create_future()
+        entry = (shows, shown)
+        self._waiting.append(entry)
+        try:
+            return await shown
+        finally:
+            self._waiting.remove(entry)
+
+    async def until_current(self) -> None:
+        """Return when the image shows all that the watches have named so far. StoreUnavailable: it could not be read.
+
+        Who wants what others have written until now calls `MetadataStore.sync` before."""
+        self._read_unread()
+        refreshing = self._refreshing
+        if refreshing is not None:
+            await asyncio.wait([refreshing])
+            if refreshing.cancelled() or not refreshing.result():
+                raise StoreUnavailable("", "the cluster image is not current")
+
+    async def synced(self) -> ClusterImage:
+        """An image that shows at least what the store held when this was called. Raises StoreUnavailable.
+
+        For decisions that an image of the past would make wrong: that a topic is deleted, say.
+        """
+        await self._store.sync()
+        await self.until_current()
+        return self._image
+
+    async def close(self) -> None:
+        """Stop following; the last image stays."""
+        for unsubscribe in self._watches:
+            unsubscribe()
+        self._watches.clear()
+        self._is_closed = True
+        if self._again is not None:
+            self._again.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+
+    def _on_change(self, path: str) -> None:
+        self._stale.add(path)
+        if self._has_read_all:
+            self._begin_refresh()
+
+    def _begin_refresh(self) -> None:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def _refresh(self) -> bool:
+        """Read again what is stale until nothing is; whether all was read. Changes told meanwhile are taken in the next
+        round.
+
+        What is stale stays noted until it was read; what the reading ends with decides only when it is tried again.
+        Where the store is out of reach that is after the reconnect, when the watch names its root; it may have done so
+        before we hear that our reading failed, where turns of the loop are long. A node that holds nonsense is logged,
+        and what it is about stays as it was.
+        """
+        while not self._stale.is_empty():
+            stale, self._stale = self._stale, _Stale()
+            if stale.everything:
+                self._unread = _Stale()
+            image: ClusterImage | None = None
+            try:
+                image = await self._read(stale)
+            except (ConnectionLost, SessionExpired) as error:
+                _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
+            except StoreUnavailable as error:
+                _log.warning("the cluster image is not current, the metadata store refuses to be read: %s", error)
+                self._read_unread_later()
+            except Exception:
+                _log.exception("the cluster image is not current, a part of it could not be read")
+                self._read_unread_later()
+            finally:
+                if image is None:
+                    self._unread.add_all(stale)
+            if image is not None and image is not self._image:
+                self._publish(image)
+        if not self._unread.is_empty():
+            return False
+        self._again_seconds = 0.0
+        return True
+
+    def _read_unread_later(self) -> None:
+        if self._again is None and not self._is_closed:
+            self._again_seconds = min(max(AGAIN_SECONDS, 2 * self._again_seconds), MAX_AGAIN_SECONDS)
+            self._again = asyncio.get_running_loop().call_later(self._again_seconds, self._on_again)
+
+    def _on_again(self) -> None:
+        self._again = None
+        self._read_unread()
+
+    def _read_unread(self) -> None:
+        """With whatever else is stale."""
+        unread, self._unread = self._unread, _Stale()
+        self._stale.add_all(unread)
+        if not self._stale.is_empty():
+            self._begin_refresh()
+
+    async def _read(self, stale: _Stale) -> ClusterImage:
+        """The image with all that is stale read again."""
+        image = self._image
+        if stale.everything or self._is_doubted:
+            self._is_doubted = True
+            await self._check_store()
+            self._is_doubted = False
+        if stale.everything:
+            return await reader.read_image(self._store, image, self._pause)
+        # What one write has changed may be told one by one: with a topic that is new, its settings are, too.
+        stale.topic_configs |= stale.topics
+        if stale.brokers:
+            for broker_id, broker in (await reader.read_brokers(self._store, image, sorted(stale.brokers))).items():
+                image = image.without_broker(broker_id) if broker is None else image.with_broker(broker)
+        if stale.controller:
+            image = image.with_controller(await reader.read_controller(self._store, image))
+        if stale.topic_configs:
+            names = sorted(stale.topic_configs)
+            image = image.with_topic_configs(await reader.read_topic_configs(self._store, image, names, self._pause))
+        if stale.broker_configs:
+            names = sorted(stale.broker_configs)
+            image = image.with_broker_configs(await reader.read_broker_configs(self._store, image, names))
+        if stale.acls:
+            patterns = sorted(stale.acls)
+            image = image.with_acls(await reader.read_acls(self._store, image, patterns, self._pause))
+        if stale.user_configs:
+            names = sorted(stale.user_configs)
+            image = image.with_user_configs(await reader.read_user_configs(self._store, image, names, self._pause))
+        if stale.quotas:
+            image = image.with_quotas(await reader.read_quotas(self._store, image, list(stale.quotas), self._pause))
+        if stale.topics:
+            image = (await reader.read_topics(self._store, image, sorted(stale.topics), self._pause)).put_into(image)
+        # A topic that was read as a whole has its partitions' states already.
+        moved = sorted(key for key in stale.partitions if key.topic not in stale.topics)
+        if moved:
+            changed = await reader.read_partitions(self._store, image, moved, self._pause)
+            image = image.with_topics(changed) if changed else image
+        return image
+
+    def _publish(self, image: ClusterImage) -> None:
+        before, self._image = self._image, image
+        for on_image in tuple(self._subscribers):
+            try:
+                on_image(before, image)
+            except Exception:
+                _log.exception("a subscriber failed on a new cluster image")
+        for shows, shown in tuple(self._waiting):
+            try:
+                if not shown.done() and shows(image):
+                    shown.set_result(image)
+            except Exception as error:
+                shown.set_exception(error)

@@ -1,0 +1,256 @@
+"""The cluster as one immutable value. A change makes a new image that shares all that stayed the same.
+
+So whoever holds an image sees one consistent cluster however long it waits, and two images are compared by identity,
+topic by topic. Topic ids are the 16 raw bytes that the wire has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from oncelog_broker.metadata.model.payloads import Endpoint
+from oncelog_broker.metadata.model.quotas import Quotas, Values, quota_values
+from oncelog_protocol.acls import AclEntry, ResourcePattern
+from oncelog_protocol.quotas import DEFAULT, QuotaEntity
+from oncelog_protocol.uuids import ZERO_UUID
+
+NO_LEADER = -1
+NO_CONTROLLER = -1
+
+_K = TypeVar("_K")
+_S = TypeVar("_S")
+_V = TypeVar("_V")
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker. `epoch` grows with each of its registrations (KIP-380)."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where this broker is reached through the listener of that name."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition of a topic. While the controller has not yet chosen a leader (a new partition), `leader` is
+    NO_LEADER, `isr` is empty, and `leader_epoch` and `partition_epoch` are -1."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    """Version of the state node: what a conditional change of leader or ISR must name (AlterPartition)."""
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    written: int = -1
+    """The zxid of the state's last write. What is older than a broker's epoch was decided before it was registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its partitions by id. Ids run from 0 without gaps, but for directories adopted from a larger
+    cluster. `topic_id` is ZERO_UUID for a topic without one."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionState]
+
+
+class TopicChanges(NamedTuple):
+    """How the topics of one image differ from an older one's. A topic deleted and made again is in both."""
+
+    changed: tuple[Topic, ...]
+    """Of the newer image: new, or not the same as before."""
+    removed: tuple[Topic, ...]
+    """Of the older image: gone, or replaced by one with another id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """What a broker knows of its cluster. Treat every mapping in it as read-only."""
+
+    cluster_id: str
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
+    controller_id: int = NO_CONTROLLER
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Overrides by topic; a topic without any is not in it."""
+    broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+    """Overrides by broker id; under None those for every broker."""
+    user_configs: Mapping[str | None, Mapping[str, str]] = field(default_factory=dict)
+    """SCRAM credentials and quotas by user; under None the quotas of every user."""
+    unreadable_topics: frozenset[str] = frozenset()
+    """Topics that exist, but whose nodes cannot be read. Their logs are kept."""
+    acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
+    """ACL entries by resource pattern; a pattern without entries is one whose node cannot be read."""
+    quotas: Quotas = field(default_factory=dict)
+    """Client quotas by user, client id and address. Those of users stand in `user_configs`, too."""
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """None also for ZERO_UUID, which stands for "no id"."""
+        name = self.names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, partition: int) -> PartitionState | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        return self.partition(topic, partition) is not None
+
+    def leader_of(self, topic: str, partition: int) -> Broker | None:
+        """The live broker that leads the partition; None if there is no such partition, leader or broker."""
+        found = self.partition(topic, partition)
+        return None if found is None else self.brokers.get(found.leader)
+
+    def is_led(self, state: PartitionState) -> bool:
+        """Whether the broker that a state names as leader is there, and has been since that was written: one that has
+        come back since leads nothing by it, until it is chosen again."""
+        leader = self.brokers.get(state.leader)
+        return leader is not None and (state.written < 0 or leader.epoch <= state.written)
+
+    def partitions_on(self, broker: int) -> Iterator[tuple[Topic, int, PartitionState]]:
+        """Every partition that has a replica on the broker."""
+        for topic in self.topics.values():
+            for partition_id, partition in topic.partitions.items():
+                if broker in partition.replicas:
+                    yield topic, partition_id, partition
+
+    def config_of_topic(self, name: str) -> Mapping[str, str]:
+        return self.topic_configs.get(name, _NOTHING)
+
+    def config_of_broker(self, broker: int) -> Mapping[str, str]:
+        """The overrides that hold for a broker: its own before those for every broker."""
+        return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
+
+    def config_of_user(self, user: str) -> Mapping[str, str]:
+        return self.user_configs.get(user, _NOTHING)
+
+    def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
+        """With these users' settings in the place of those before; empty ones take them away. So with their quotas."""
+        entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
+        values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}
+        return replace(self.with_quotas(values), user_configs=_with_overrides(self.user_configs, changed))
+
+    def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
+        """With these entities' quotas in the place of those before; empty ones take them away. The mapping stays the
+        same where all of them are as they were."""
+        if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
+            return self
+        return replace(self, quotas=_with_overrides(self.quotas, changed))
+
+    def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
+        """What a log or replica manager has to look at; a topic whose settings alone changed is not in it."""
+        if self.topics is older.topics:
+            return TopicChanges((), ())
+        changed = tuple(t for name, t in self.topics.items() if older.topics.get(name) is not t)
+        removed = tuple(
+            old
+            for name, old in older.topics.items()
+            if (new := self.topics.get(name)) is None or new.topic_id != old.topic_id
+        )
+        return TopicChanges(changed, removed)
+
+    def with_topics(
+        self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
+    ) -> ClusterImage:
+        """Return an image in which these topics replace those of the same name, without the topics in `removed`.
+        `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
+
+        Costs one copy of the mappings, so give many changes at once.
+        """
+        topics, names = dict(self.topics), dict(self.names_by_id)
+        unread = {*self.unreadable_topics, *unreadable}
+        for name in removed:
+            unread.discard(name)
+            gone = topics.pop(name, None)
+            if gone is not None:
+                names.pop(gone.topic_id, None)
+        for topic in changed:
+            before = topics.get(topic.name)
+            if before is not None:
+                names.pop(before.topic_id, None)
+            topics[topic.name] = topic
+            unread.discard(topic.name)
+            if topic.topic_id != ZERO_UUID:
+                names[topic.topic_id] = topic.name
+        return replace(self, topics=topics, names_by_id=names, unreadable_topics=frozenset(unread))
+
+    def with_topic(self, topic: Topic) -> ClusterImage:
+        return self.with_topics((topic,))
+
+    def without_topic(self, name: str) -> ClusterImage:
+        return self.with_topics((), (name,))
+
+    def with_partition(self, topic: str, partition_id: int, partition: PartitionState) -> ClusterImage:
+        """KeyError if there is no such topic."""
+        found = self.topics[topic]
+        return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))
+
+    def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
+        """With these topics' overrides in the place of those before; empty ones take them away."""
+        return replace(self, topic_configs=_with_overrides(self.topic_configs, changed))
+
+    def with_topic_config(self, name: str, overrides: Mapping[str, str]) -> ClusterImage:
+        return self.with_topic_configs({name: overrides})
+
+    def with_broker_configs(self, changed: Mapping[int | None, Mapping[str, str]]) -> ClusterImage:
+        """With these brokers' overrides in the place of those before; empty ones take them away."""
+        return replace(self, broker_configs=_with_overrides(self.broker_configs, changed))
+
+    def with_broker_config(self, broker: int | None, overrides: Mapping[str, str]) -> ClusterImage:
+        return self.with_broker_configs({broker: overrides})
+
+    def with_acls(self, changed: Mapping[ResourcePattern, frozenset[AclEntry] | None]) -> ClusterImage:
+        """With the entries of these patterns in the place of those before; None takes a pattern away."""
+        acls = dict(self.acls)
+        for pattern, entries in changed.items():
+            if entries is None:
+                acls.pop(pattern, None)
+            else:
+                acls[pattern] = entries
+        return replace(self, acls=acls)
+
+    def with_broker(self, broker: Broker) -> ClusterImage:
+        return replace(self, brokers={**self.brokers, broker.id: broker})
+
+    def without_broker(self, broker: int) -> ClusterImage:
+        return replace(self, brokers={id_: kept for id_, kept in self.brokers.items() if id_ != broker})
+
+    def with_controller(self, broker: int) -> ClusterImage:
+        """NO_CONTROLLER: there is none at the moment."""
+        return replace(self, controller_id=broker)
+
+
+class ImageView(Protocol):
+    """For who reads the cluster and changes nothing. `MetadataCache` is one."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as this broker knows it now."""
+
+
+def _with_overrides(
+    before: Mapping[_K, Mapping[_S, _V]], changed: Mapping[_K, Mapping[_S, _V]]
+) -> dict[_K, Mapping[_S, _V]]:
+    merged = {**before, **changed}
+    for key, overrides in changed.items():
+        if not overrides:
+            del merged[key]
+    return merged

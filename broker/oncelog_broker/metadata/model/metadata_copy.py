@@ -1,0 +1,241 @@
+"""The copy of the cluster's metadata that each broker keeps in its first data directory.
+
+It is read only when the metadata store was lost and a cluster is founded again from the data directories of its
+brokers (`restoring.py`). Without it settings, users, ACLs and quotas would be lost, and so would the assignment of
+partitions to brokers.
+
+    metadata-copy.jsonl            written a second after a change, at most every ten seconds, and at a clean stop
+    metadata-copy.previous.jsonl   the last copy of the process before this one
+
+The first line has the cluster id and the time of writing, the last line the number of nodes: a copy without the last
+line was cut short, and is not used. Each line between is a node of the store, path and data. SCRAM keys of users are
+among them, so only the broker's user may read the file.
+
+The copy leaves out registrations, the controller and incarnations, since they belong to sessions, and producer ids,
+since the logs have them. States of partitions may be seconds old: leader and ISR are hints, never evidence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.acl_payload import encode_acls
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage, Topic
+from oncelog_broker.metadata.model.payloads import (
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_config,
+    encode_partition_state,
+    topic_encoded_in_steps,
+)
+from oncelog_broker.runtime.disk import Disk
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.runtime.steps import Errand, Steps, run_steps
+from oncelog_protocol.uuids import ZERO_UUID
+
+FILE: Final = "metadata-copy.jsonl"
+PREVIOUS_FILE: Final = "metadata-copy.previous.jsonl"
+FORMAT_VERSION: Final = 1
+SETTLE_SECONDS: Final = 1.0
+"""Between a change and the copy of it: changes come in groups."""
+REST_SECONDS: Final = 9.0
+"""Between two attempts to write a copy."""
+STATES_PER_STEP: Final = 200
+
+_log = logging.getLogger(__name__)
+
+
+class Node(NamedTuple):
+    """A persistent node of the store."""
+
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCopy:
+    """A copy that was read. `nodes`: path -> data, without parents that have no data. `written_ms`: wall clock."""
+
+    cluster_id: str
+    written_ms: int
+    nodes: Mapping[str, bytes]
+
+
+def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
+    """Return the persistent nodes that this image was read from, in steps: there may be thousands of partitions."""
+    nodes: list[Node] = []
+    for topic in image.topics.values():
+        yield from _nodes_of_topic(topic, nodes)
+    for name, settings in image.topic_configs.items():
+        nodes.append(Node(paths.topic_config(name), encode_config(settings)))
+        yield None
+    nodes += [Node(paths.broker_config(id_), encode_config(found)) for id_, found in image.broker_configs.items()]
+    for path, settings in _entity_settings(image).items():
+        nodes.append(Node(path, encode_config(settings)))
+        yield None
+    for pattern, entries in image.acls.items():
+        if entries:  # a pattern without entries stands for a node that could not be read
+            nodes.append(Node(paths.acls(pattern), encode_acls(entries)))
+        yield None
+    return nodes
+
+
+def _nodes_of_topic(topic: Topic, nodes: list[Node]) -> Steps[None]:
+    assignment = {
+        index: ReplicaAssignment(state.replicas, state.adding_replicas, state.removing_replicas)
+        for index, state in topic.partitions.items()
+    }
+    topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
+    data = yield from topic_encoded_in_steps(TopicAssignment(topic_id, assignment))
+    nodes.append(Node(paths.topic(topic.name), data))
+    for index, state in topic.partitions.items():
+        if state.leader_epoch >= 0:
+            written = PartitionState(state.leader, state.leader_epoch, state.isr, controller_epoch=0)
+            nodes.append(Node(paths.partition_state(topic.name, index), encode_partition_state(written)))
+        if index % STATES_PER_STEP == 0:
+            yield None
+
+
+def _entity_settings(image: ClusterImage) -> dict[str, dict[str, str]]:
+    """Return the settings of users, client ids and addresses by the path of their node. A user's node has credentials
+    and quotas."""
+    settings = {paths.user_config(user): dict(found) for user, found in image.user_configs.items()}
+    for entity, values in image.quotas.items():
+        of_entity = settings.setdefault(paths.quotas(entity), {})
+        for key, value in values.items():
+            of_entity.setdefault(key.value, str(value))
+    return settings
+
+
+def encode_copy(cluster_id: str, written_ms: int, nodes: list[Node]) -> Steps[bytes]:
+    """Return the content of the file."""
+    lines = [_line({"version": FORMAT_VERSION, "cluster_id": cluster_id, "written_ms": written_ms})]
+    for number, node in enumerate(nodes):
+        lines.append(_line({"path": node.path, "data": node.data.decode()}))
+        if number % STATES_PER_STEP == 0:
+            yield None
+    lines.append(_line({"nodes": len(nodes)}))
+    return b"".join(lines)
+
+
+def _line(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
+    """Read the newest copy in a data directory that is whole: the last one, else the one before. None if there is
+    none. A damaged copy is a warning: it keeps no broker from starting."""
+    for name in (FILE, PREVIOUS_FILE):
+        path = os.path.join(directory, name)
+        try:
+            if disk.exists(path):
+                return _parsed(disk.read_file(path))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            _log.warning("%s is no whole copy of the cluster's metadata and is not used: %s", path, error)
+    return None
+
+
+def _parsed(data: bytes) -> MetadataCopy:
+    """Raises ValueError, KeyError, TypeError, RecursionError."""
+    lines = data.decode().splitlines()  # JSON in ASCII: no other line breaks
+    if len(lines) < 2:
+        raise ValueError("it was cut short")
+    header, end = json.loads(lines[0]), json.loads(lines[-1])
+    if header["version"] != FORMAT_VERSION:
+        raise ValueError(f"version {header['version']!r:.40}, only {FORMAT_VERSION} is known")
+    nodes = dict(_parsed_nodes(lines[1:-1]))
+    if end["nodes"] != len(nodes):
+        raise ValueError("it was cut short")
+    return MetadataCopy(str(header["cluster_id"]), int(header["written_ms"]), nodes)
+
+
+def _parsed_nodes(lines: list[str]) -> Iterator[tuple[str, bytes]]:
+    for line in lines:
+        document = json.loads(line)
+        path, data = document["path"], document["data"]
+        if not isinstance(path, str) or not isinstance(data, str):
+            raise TypeError(f"not a node: {line:.80}")
+        yield path, data.encode()
+
+
+class MetadataCopier:
+    """Writes the copy of one broker, whenever the image has changed."""
+
+    def __init__(self, metadata: MetadataCache, directory: str, host: Host) -> None:
+        self._metadata = metadata
+        self._directory = directory
+        self._disk = host.disk
+        self._clock = host.clock
+        self._tasks = host.tasks
+        self._slices = host.slices
+        self._changed = asyncio.Event()
+        self._is_first = True
+        """Whether the present copy was written by the previous process."""
+        self._has_failed = False
+
+    def start(self) -> None:
+        """Write a copy now and after each change, until the broker's tasks end."""
+        self._changed.set()
+        self._metadata.subscribe(self._on_image)
+        self._tasks.supervise("copy of the metadata", self._follow)
+
+    async def finish(self) -> None:
+        """Write a last copy if something has changed. Call it at a stop, when the tasks have ended."""
+        if self._changed.is_set():
+            await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if any(
+            getattr(old, part) is not getattr(new, part)
+            for part in ("topics", "topic_configs", "broker_configs", "user_configs", "acls", "quotas")
+        ):
+            self._changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
+            await self._write()
+            await asyncio.sleep(REST_SECONDS)
+
+    async def _write(self) -> None:
+        self._changed.clear()
+        answer = self._slices.run(self._steps(self._metadata.image))
+        if answer is not None:
+            await self._written(answer)
+
+    async def _written(self, answer: Awaitable[None]) -> None:
+        """Wait for a copy. Log the first of several failures; the next attempt follows after REST_SECONDS."""
+        try:
+            await answer
+        except OSError as error:
+            self._changed.set()
+            if not self._has_failed:
+                _log.warning("the copy of the cluster's metadata could not be written: %s", error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
+
+    def _steps(self, image: ClusterImage) -> Steps[None]:
+        nodes = yield from nodes_of(image)
+        data = yield from encode_copy(image.cluster_id, self._clock.now_ms(), nodes)
+        yield Errand(partial(self._replace, data))
+
+    def _replace(self, data: bytes) -> None:
+        """At each moment there is a whole copy, whatever fails or is killed. OSError."""
+        path = os.path.join(self._directory, FILE)
+        if self._is_first and self._disk.exists(path):
+            before = self._disk.read_file(path)
+            self._disk.replace_file(os.path.join(self._directory, PREVIOUS_FILE), before, private=True)
+        self._is_first = False
+        self._disk.replace_file(path, data, private=True)

@@ -1,0 +1,320 @@
+"""The metadata store of a cluster of one: nodes in memory, durable in one SQLite file.
+
+- Reads never touch the disk and never wait. Writes run in one worker thread, so the event loop never waits for fsync.
+- Writes that come while one is under way are committed together after it: one fsync for all of them (group commit),
+  each still atomic on its own.
+- Ephemeral nodes live in memory only, since they end with this process. The id of the last write is durable even if it
+  made nothing but ephemerals, so that a czxid, hence a broker epoch, never comes twice.
+- SQLite runs with a write-ahead log, synchronous=FULL, and holds its lock from open to close: a second process is told.
+  So the last writes are in the -wal file, synced; `kill -9` or a power cut take none away. Who loses or cuts that file
+  by other means gets an older store, and nothing in the file says so: see `Broker` for the logs that it does not know.
+  A -wal file of another state of the store is refused: `write_ahead_log.py`.
+
+`sqlite3` is imported when a store is opened, not with this module: it is most of the cost of opening one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oncelog_broker.metadata.stores.store import (
+    ConnectionLost,
+    MetadataError,
+    Operation,
+    SessionExpired,
+    SessionKey,
+    SessionState,
+    check_operation,
+)
+from oncelog_broker.metadata.stores.tree import Transaction, Tree, TreeNode
+from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
+from oncelog_broker.metadata.stores.write_ahead_log import LogBase, LogOfAnotherFile, check
+from oncelog_broker.runtime.private_files import SECRET_MODE
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_log = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+"""SQLite's user_version of our files; another one is refused."""
+
+SESSION_ID = 1
+"""There is one session at a time, and its ephemeral nodes end with it."""
+
+_SCHEMA = """
+CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE last_write(zxid INTEGER NOT NULL, base TEXT, previous_base TEXT);
+INSERT INTO last_write VALUES (0, NULL, NULL);
+"""
+_UPSERT = "INSERT OR REPLACE INTO node(path, data, version, czxid) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM node WHERE path = ?"
+
+_Queued = tuple[tuple[Operation, ...], asyncio.Future[Outcome]]
+
+
+class StoreFileError(Exception):
+    """The file cannot be opened as a metadata store; the message says what is wrong and what to do."""
+
+
+class EmbeddedStore(TreeStore):
+    """A `MetadataStore` in one file. Open it with `EmbeddedStore.open`; one event loop uses it."""
+
+    def __init__(self, connection: sqlite3.Connection, log_base: LogBase, tree: Tree, zxid: int) -> None:
+        super().__init__(tree)
+        self._connection = connection
+        self._log_base = log_base
+        self._zxid = zxid
+        self._closed = False
+        self._failure: SessionExpired | None = None
+        """Why nothing may be written any more: nobody can say what the file holds."""
+        self._queue: list[_Queued] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts at its first job
+
+    @classmethod
+    def open(cls, path: Path) -> EmbeddedStore:
+        """Open the store in `path`, making an empty one if there is none. Blocks for some milliseconds.
+
+        StoreFileError if another process has it open, if it is damaged, or if it is no such file at all.
+        """
+        import sqlite3
+
+        connection: sqlite3.Connection | None = None
+        try:
+            check(path)
+            if not path.exists():
+                _create_file(path)
+            elif path.stat().st_size == 0:
+                raise ValueError("it is empty")  # SQLite would make a database of it
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which exclusive mode then keeps
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what a crash left in the write-ahead log
+            log_base = LogBase(connection, path)
+            tree, zxid = _load(connection)
+        except LogOfAnotherFile as error:
+            raise StoreFileError(str(error)) from None
+        except (sqlite3.Error, OSError, ValueError, TypeError, AttributeError) as error:
+            if connection is not None:
+                connection.close()
+            raise _open_failure(path, error) from error
+        return cls(connection, log_base, tree, zxid)
+
+    @property
+    def session_id(self) -> int:
+        return SESSION_ID
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        return None
+
+    @property
+    def last_zxid(self) -> int:
+        return self._zxid
+
+    def nodes(self) -> dict[str, bytes]:
+        """Path -> data of all nodes that outlive the session, parents first."""
+        found = {path: node.data for path, node in self._tree.nodes() if not node.ephemeral_owner}
+        return dict(sorted(found.items()))
+
+    @property
+    def session_timeout(self) -> float:
+        return 0.0
+
+    async def end_session(self, key: SessionKey) -> None:
+        """Its process has ended, or we could not have opened the file."""
+
+    @property
+    def lease_until(self) -> float:
+        """Nobody else has the file, so for ever."""
+        return math.inf if self._session is not SessionState.LOST else -math.inf
+
+    async def close(self) -> None:
+        """Finish the writes under way, fold the write-ahead log into the file, and let go of the lock."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._session is not SessionState.LOST:
+            self._lose_session()
+        if self._writer is not None:
+            await self._writer
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._connection.close)
+        self._executor.shutdown(wait=False)
+
+    def _require_session(self) -> None:
+        if self._session is SessionState.LOST:
+            raise SessionExpired("", "the metadata store is closed")
+
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+        self._require_session()
+        for operation in operations:
+            check_operation(operation)
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Outcome] = loop.create_future()
+        self._queue.append((operations, outcome))
+        if self._writer is None:
+            self._writer = loop.create_task(self._write_queued())
+        return outcome
+
+    async def _write_queued(self) -> None:
+        """Commit what is queued, all of it at once, again and again until nothing is left."""
+        while self._queue:
+            batch, self._queue = self._queue, []
+            if self._failure is None:
+                try:
+                    await self._write(batch)
+                except Exception as error:  # nobody knows what has been written, and nobody may wait for ever
+                    _log.critical("metadata store: a write failed, the session ends", exc_info=error)
+                    self._failure = SessionExpired("", f"a write to the metadata store failed: {error}")
+                    _settle(batch, [self._failure] * len(batch))
+                    self._lose_session()
+            else:
+                _settle(batch, [self._failure] * len(batch))
+        self._writer = None
+
+    async def _write(self, batch: list[_Queued]) -> None:
+        staged = Transaction(self._tree.node, self._zxid)
+        zxid = self._zxid
+        outcomes: list[Outcome | MetadataError] = []
+        for operations, _ in batch:
+            transaction = Transaction(staged.node, zxid + 1, SESSION_ID)
+            try:
+                outcomes.append([transaction.apply(operation) for operation in operations])
+            except MetadataError as error:
+                outcomes.append(error.with_traceback(None))
+                continue
+            if transaction.changes:
+                zxid += 1
+                staged.changes.update(transaction.changes)
+        if staged.changes:
+            rows = [(path, node) for path, node in staged.changes.items() if self._must_store(path, node)]
+            failure = await self._commit(rows, zxid)
+            if failure is None:
+                self._zxid = zxid
+                self._watches.changed(self._tree.apply(staged.changes))
+            else:  # outcomes may rest on changes that are not there
+                outcomes = [failure] * len(batch)
+        _settle(batch, outcomes)
+
+    def _must_store(self, path: str, node: TreeNode | None) -> bool:
+        return node is None or not node.same_content(self._tree.node(path))
+
+    async def _commit(self, rows: list[tuple[str, TreeNode | None]], zxid: int) -> MetadataError | None:
+        """Make rows durable in the worker thread; None, or why it failed.
+
+        A full disk is rolled back and may be tried again. After any other failure nobody can say what the file holds
+        (a failed fsync is not to be repeated), so the session ends: a restart reads the truth.
+        """
+        import sqlite3
+
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._executor, self._commit_in_thread, rows, zxid)
+        except Exception as error:  # whatever it is, nobody may wait for ever for an outcome
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                _log.error("metadata store: the disk is full, nothing was written")
+                return ConnectionLost("", "the disk of the metadata store is full")
+            _log.critical("metadata store: writing failed, the session ends: %s", error)
+            self._failure = SessionExpired("", f"writing to the metadata store failed: {error}")
+            self._lose_session()
+            return self._failure
+        return None
+
+    def _commit_in_thread(self, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
+        self._log_base.renew_if_due()
+        _commit_rows(self._connection, rows, zxid)
+
+    def _lose_session(self) -> None:
+        self._change_session(SessionState.LOST)
+
+
+def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError]) -> None:
+    for (_, future), outcome in zip(batch, outcomes, strict=True):
+        if future.done():  # its caller was cancelled
+            continue
+        if isinstance(outcome, MetadataError):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+def _create_file(path: Path) -> None:
+    """Write an empty store and move it into place, so that a half-made file never has the name."""
+    import sqlite3
+
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.unlink(missing_ok=True)
+    # SQLite would make it readable for everybody. It holds what SCRAM logins are checked by. The files -wal and -shm
+    # get the mode that it has.
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
+    connection = sqlite3.connect(unfinished, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")  # synced as a whole below
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.executescript(_SCHEMA)
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+    for name in (unfinished, path.parent):
+        if name == path.parent:
+            unfinished.rename(path)
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
+    """All nodes and the id of the last write. ValueError for a file of another format."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != FORMAT_VERSION:
+        raise ValueError(f"its format is {version}, this release knows {FORMAT_VERSION}")
+    (zxid,) = connection.execute("SELECT zxid FROM last_write").fetchone()
+    return Tree(connection.execute("SELECT path, data, version, czxid FROM node"), zxid), zxid
+
+
+def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
+    """One SQLite transaction; on return it is on the disk, on an exception it has been rolled back."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        kept = [(path, n.data, n.version, n.czxid) for path, n in rows if n is not None and not n.ephemeral_owner]
+        connection.executemany(_DELETE, [(path,) for path, node in rows if node is None or node.ephemeral_owner])
+        connection.executemany(_UPSERT, kept)
+        connection.execute("UPDATE last_write SET zxid = ?, previous_base = NULL", (zxid,))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _open_failure(path: Path, error: Exception) -> StoreFileError:
+    reason = str(error)
+    if "locked" in reason:
+        return StoreFileError(
+            f"{path} is in use by another process: stop the other broker, or give this one a data directory of its own"
+        )
+    barred = [each for each in (path.parent, path) if each.exists() and not os.access(each, os.R_OK | os.W_OK)]
+    if barred:  # SQLite says "disk I/O error" to some of these
+        return StoreFileError(f"{barred[0]} may not be read and written by this user: {reason}. Change its permissions")
+    if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
+        return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")
+    return StoreFileError(
+        f"{path} is not a readable metadata store: {reason}. Put it back from a backup, with the -wal file that was "
+        f"beside it then, or with none. Without a backup, move it and its -wal file away and start again: what the "
+        "broker's copy of the metadata has is taken from there. Without that copy, too, topics are found again in the "
+        "log directories and keep their records for ever, since their settings, users, ACLs and quotas are lost"
+    )

@@ -1,0 +1,189 @@
+"""A metadata store for several brokers in one process: `MemoryTree` is the server, `MemorySession` a broker's session.
+
+Nothing is kept on a disk and nothing waits for a clock, so a cluster in one process is up in a moment. For tests and
+simulation: all metadata is gone with the process. As with ZooKeeper, a session that was ended loses its ephemeral
+nodes, its broker learns of that, and another session begins in the next turn of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from oncelog_broker.identity.note import StoreKind
+from oncelog_broker.metadata.stores.store import (
+    Delete,
+    MetadataError,
+    Operation,
+    SessionExpired,
+    SessionKey,
+    SessionState,
+    check_operation,
+)
+from oncelog_broker.metadata.stores.tree import Transaction, Tree
+from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
+from oncelog_broker.runtime.clock import Clock
+
+SESSION_SECONDS: Final = 6.0
+"""The session timeout that brokers are told: how long they try again what the store does not answer."""
+
+
+class MemoryTree:
+    """The tree that several brokers share, and the sessions that live. One event loop uses it.
+
+    It is what a broker opens its store by (`opening.StoreOpening`): `Broker(config, store=tree)`.
+    """
+
+    kind = StoreKind.MEMORY
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.last_zxid = 0
+        self._sessions: dict[int, MemorySession] = {}
+        self._last_session = 0
+
+    def place(self, home: str) -> str:
+        """Where the store is, for messages."""
+        return "this process"
+
+    async def open(self, home: str, clock: Clock) -> MemorySession:
+        """Begin a session, which needs neither the data directory nor the clock."""
+        return self.connect()
+
+    def connect(self) -> MemorySession:
+        """Begin a session."""
+        return MemorySession(self)
+
+    def begin(self, session: MemorySession) -> int:
+        """Let `session` live; returns its new id."""
+        self._last_session += 1
+        self._sessions[self._last_session] = session
+        return self._last_session
+
+    def lives(self, session_id: int) -> bool:
+        """Whether the session has begun and has not ended."""
+        return session_id in self._sessions
+
+    def end(self, session_id: int) -> None:
+        """End a session, as a server does whose client was silent for too long: its ephemeral nodes go."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        session.on_ended()
+        for path in [path for path, node in self.tree.nodes() if node.ephemeral_owner == session_id]:
+            self.write([Delete(path)], 0)
+
+    def write(self, operations: Sequence[Operation], session_id: int) -> Outcome:
+        """Do all operations or none, and tell all sessions what has changed. MetadataError."""
+        transaction = Transaction(self.tree.node, self.last_zxid + 1, session_id)
+        stats = [transaction.apply(operation) for operation in operations]
+        if transaction.changes:
+            self.last_zxid += 1
+            self._tell(self.tree.apply(transaction.changes), session_id)
+        return stats
+
+    def _tell(self, changed: Sequence[str], writer: int) -> None:
+        for session_id, session in tuple(self._sessions.items()):
+            session.on_changed(changed, is_own=session_id == writer)
+
+
+class MemorySession(TreeStore):
+    """One broker's `MetadataStore` in a `MemoryTree`."""
+
+    def __init__(self, shared: MemoryTree) -> None:
+        super().__init__(shared.tree)
+        self._shared = shared
+        self._is_closed = False
+        self._under_way: set[asyncio.Future[Outcome]] = set()
+        self._session_id = shared.begin(self)
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        return SessionKey(self._session_id, b"")  # whoever has the tree may end sessions
+
+    @property
+    def session_timeout(self) -> float:
+        return SESSION_SECONDS
+
+    @property
+    def last_zxid(self) -> int:
+        return self._shared.last_zxid
+
+    @property
+    def lease_until(self) -> float:
+        """A session ends only where its broker learns of it at once."""
+        return math.inf if self._session is SessionState.CONNECTED else -math.inf
+
+    async def end_session(self, key: SessionKey) -> None:
+        self._shared.end(key.session_id)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+        self._shared.end(self._session_id)
+
+    # --- told by the tree
+
+    def on_changed(self, changed: Sequence[str], *, is_own: bool) -> None:
+        """Tell the watches: own changes at once, those of others in their own turn of the loop."""
+        if is_own:
+            self._watches.changed(changed)
+        else:
+            asyncio.get_running_loop().call_soon(self._watches.changed, list(changed))
+
+    def on_ended(self) -> None:
+        """The session is over: say so, and begin another one unless the store was closed."""
+        self._change_session(SessionState.LOST)
+        if not self._is_closed:
+            asyncio.get_running_loop().call_soon(self._begin_again)
+
+    def _begin_again(self) -> None:
+        if not self._is_closed:
+            self._session_id = self._shared.begin(self)
+            self._change_session(SessionState.CONNECTED)
+            self._watches.all_may_have_changed()
+
+    # --- writes
+
+    def _require_session(self) -> None:
+        if not self._shared.lives(self._session_id):
+            raise SessionExpired("", "the session is over")
+
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+        for operation in operations:
+            check_operation(operation)
+        self._require_session()
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._under_way.add(outcome)
+        outcome.add_done_callback(self._under_way.discard)
+        self._send(operations, outcome)
+        return outcome
+
+    def _send(self, operations: tuple[Operation, ...], outcome: asyncio.Future[Outcome]) -> None:
+        """Have the write done in the next turn of the loop, by the session that runs now or not at all."""
+        asyncio.get_running_loop().call_soon(self._commit, operations, outcome, self._session_id)
+
+    def _commit(self, operations: tuple[Operation, ...], outcome: asyncio.Future[Outcome], session_id: int) -> None:
+        if not self._shared.lives(session_id):
+            fail(outcome, SessionExpired("", "the session is over"))
+            return
+        try:
+            stats = self._shared.write(operations, session_id)
+        except MetadataError as error:
+            fail(outcome, error)
+            return
+        if not outcome.done():  # its caller may have been cancelled
+            outcome.set_result(stats)
+
+
+def fail(outcome: asyncio.Future[Outcome], error: Exception) -> None:
+    """Let a write fail, unless its caller was cancelled."""
+    if not outcome.done():
+        outcome.set_exception(error)

@@ -1,0 +1,173 @@
+"""The nodes of an embedded store in memory, and transactions on them: plain values, no I/O.
+
+A `Transaction` looks through to what lies below it and gathers its changes apart, so a failed one leaves no trace, and
+readers of the `Tree` see a change only when `Tree.apply` takes it over, which is after it has become durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from oncelog_broker.metadata.stores.store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Set,
+    Stat,
+    parent_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One node. `child_count` is how many children it has, in the same transaction's eyes."""
+
+    data: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    ephemeral_owner: int = 0
+    child_count: int = 0
+
+    @property
+    def stat(self) -> Stat:
+        return Stat(self.version, self.czxid, self.mzxid, self.ephemeral_owner)
+
+    def same_content(self, other: TreeNode | None) -> bool:
+        """Whether only the number of children can differ: neither was the data set nor the node made anew."""
+        return other is not None and (self.version, self.czxid) == (other.version, other.czxid)
+
+
+Changes = dict[str, TreeNode | None]
+"""Path -> the node as it is afterwards, None if it is gone."""
+
+
+class Transaction:
+    """Changes on top of a lower view; `apply` raises at the first operation that cannot be done.
+
+    The caller throws away a transaction that has raised: its changes are then incomplete.
+    """
+
+    __slots__ = ("_below", "_session_id", "_zxid", "changes")
+
+    def __init__(self, below: Callable[[str], TreeNode | None], zxid: int, session_id: int = 1) -> None:
+        """`session_id`: the owner of ephemeral nodes."""
+        self._below = below
+        self._zxid = zxid
+        self._session_id = session_id
+        self.changes: Changes = {}
+
+    def node(self, path: str) -> TreeNode | None:
+        return self.changes[path] if path in self.changes else self._below(path)
+
+    def apply(self, operation: Operation) -> Stat | None:
+        """Do one operation; the stat of the node that it created or set. MetadataError if it cannot be done."""
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Set():
+                node = self._expect(operation.path, operation.version)
+                changed = replace(node, data=operation.data, version=node.version + 1, mzxid=self._zxid)
+                self.changes[operation.path] = changed
+                return changed.stat
+            case Delete():
+                node = self._expect(operation.path, operation.version)
+                if node.child_count:
+                    raise NotEmpty(operation.path)
+                self.changes[operation.path] = None
+                self._count_child(operation.path, -1)
+            case Check():
+                self._expect(operation.path, operation.version)
+        return None
+
+    def _create(self, operation: Create) -> Stat:
+        if self.node(operation.path) is not None:
+            raise NodeExists(operation.path)
+        parent = self.node(parent_of(operation.path))
+        if parent is None:
+            raise NoNode(parent_of(operation.path))
+        if parent.ephemeral_owner:
+            raise NoChildrenForEphemerals(operation.path)
+        created = TreeNode(operation.data, 0, self._zxid, self._zxid, self._session_id if operation.ephemeral else 0)
+        self.changes[operation.path] = created
+        self._count_child(operation.path, 1)
+        return created.stat
+
+    def _expect(self, path: str, version: int) -> TreeNode:
+        node = self.node(path)
+        if node is None:
+            raise NoNode(path)
+        if version not in (ANY_VERSION, node.version):
+            raise BadVersion(path, version, node.version)
+        return node
+
+    def _count_child(self, path: str, by: int) -> None:
+        parent = self.node(parent_of(path))
+        assert parent is not None, f"{path} has no parent"
+        self.changes[parent_of(path)] = replace(parent, child_count=parent.child_count + by)
+
+
+class Tree:
+    """The nodes that readers see. The root always exists."""
+
+    __slots__ = ("_children", "_nodes")
+
+    def __init__(self, nodes: Iterable[tuple[str, bytes, int, int]] = (), zxid: int = 0) -> None:
+        """From rows of (path, data, version, czxid), in any order. ValueError if a node has no parent among them.
+
+        `zxid`: of the last write that is in them; as `mzxid` of all, since their own was not kept."""
+        self._nodes: dict[str, TreeNode] = {"/": TreeNode(b"", 0, 0, 0)}
+        self._children: dict[str, set[str]] = {}
+        rows = list(nodes)
+        for path, _, _, _ in rows:
+            parent, _, name = path.rpartition("/")
+            self._children.setdefault(parent or "/", set()).add(name)
+        for path, data, version, czxid in rows:
+            self._nodes[path] = TreeNode(data, version, czxid, zxid, 0, len(self._children.get(path, ())))
+        for parent in self._children:
+            if parent not in self._nodes:
+                raise ValueError(f"{parent} has children but does not exist")
+        self._nodes["/"] = TreeNode(b"", 0, 0, 0, 0, len(self._children.get("/", ())))
+
+    def node(self, path: str) -> TreeNode | None:
+        return self._nodes.get(path)
+
+    def nodes(self) -> Iterable[tuple[str, TreeNode]]:
+        """All but the root, in any order."""
+        return ((path, node) for path, node in self._nodes.items() if path != "/")
+
+    def children(self, path: str) -> list[str]:
+        """Sorted names of the children; empty also for a node that does not exist."""
+        return sorted(self._children.get(path, ()))
+
+    def apply(self, changes: Mapping[str, TreeNode | None]) -> list[str]:
+        """Take over a transaction's changes; the paths whose node was created, set or deleted."""
+        touched = []
+        for path, node in changes.items():
+            before = self._nodes.get(path)
+            if node is None:
+                if before is None:  # created and deleted in one go
+                    continue
+                del self._nodes[path]
+                self._forget_child(path)
+            else:
+                self._nodes[path] = node
+                if before is None:
+                    self._children.setdefault(parent_of(path), set()).add(path.rpartition("/")[2])
+            if node is None or not node.same_content(before):
+                touched.append(path)
+        return touched
+
+    def _forget_child(self, path: str) -> None:
+        names = self._children[parent_of(path)]
+        names.discard(path.rpartition("/")[2])
+        if not names:
+            del self._children[parent_of(path)]

@@ -1,0 +1,127 @@
+"""What the metadata stores that hold their `Tree` in memory have in common: reads, watches, and writes as operations.
+
+`embedded.py` makes each write durable in a file before it shows; `in_memory.py` lets several brokers share one tree. A
+subclass says in `_require_session` when the store may be used, and in `_submit` what becomes of a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from oncelog_broker.metadata.stores.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionCallback,
+    SessionState,
+    Set,
+    Stat,
+    Unsubscribe,
+    WatchCallback,
+    check_path,
+    parent_of,
+)
+from oncelog_broker.metadata.stores.tree import Tree, TreeNode
+from oncelog_broker.metadata.stores.watches import Subscribers, Watches
+
+Outcome = list[Stat | None]
+"""Of a write: the stat of each node that was created or set, None for the other operations."""
+
+
+class TreeStore(ABC):
+    """A `MetadataStore` over a tree in memory, but for its session and the way of its writes."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._session = SessionState.CONNECTED
+        self._watches = Watches()
+        self._session_watches: Subscribers[SessionState] = Subscribers()
+
+    @abstractmethod
+    def _require_session(self) -> None:
+        """Raise StoreUnavailable unless the store may be read and written now."""
+
+    @abstractmethod
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+        """Begin a write of all operations or none. StoreUnavailable at once; MetadataError from the future."""
+
+    @property
+    def session(self) -> SessionState:
+        return self._session
+
+    async def sync(self) -> None:
+        self._require_session()
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        node = self._node(path)
+        if node is None:
+            raise NoNode(path)
+        return node.data, node.stat
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return [None if (node := self._node(path)) is None else (node.data, node.stat) for path in paths]
+
+    async def exists(self, path: str) -> Stat | None:
+        node = self._node(path)
+        return None if node is None else node.stat
+
+    async def children(self, path: str) -> list[str]:
+        if self._node(path) is None:
+            raise NoNode(path)
+        return self._tree.children(path)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return _last(await self._submit((Set(path, data, version),)))
+
+    async def create(self, path: str, data: bytes = b"", ephemeral: bool = False, make_parents: bool = False) -> Stat:
+        wanted = Create(path, data, ephemeral)
+        while make_parents:
+            missing = self._missing_ancestors(path)
+            try:
+                return _last(await self._submit((*missing, wanted)))
+            except NodeExists as error:
+                if error.path == path:
+                    raise
+                # Somebody made the same ancestor meanwhile: look again.
+        return _last(await self._submit((wanted,)))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._submit((Delete(path, version),))
+
+    async def multi(self, operations: Sequence[Operation]) -> Outcome:
+        return await self._submit(tuple(operations))
+
+    def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
+        return self._watches.watch(path, callback)
+
+    def watch_session(self, callback: SessionCallback) -> Unsubscribe:
+        return self._session_watches.add(callback)
+
+    def _node(self, path: str) -> TreeNode | None:
+        check_path(path)
+        self._require_session()
+        return self._tree.node(path)
+
+    def _missing_ancestors(self, path: str) -> list[Operation]:
+        missing: list[Operation] = []
+        path = parent_of(path)
+        while self._tree.node(path) is None:
+            missing.append(Create(path))
+            path = parent_of(path)
+        return missing[::-1]
+
+    def _change_session(self, state: SessionState) -> None:
+        """Take the session's new state, and tell it."""
+        self._session = state
+        self._session_watches.tell(state)
+
+
+def _last(outcome: Outcome) -> Stat:
+    stat = outcome[-1]
+    assert stat is not None
+    return stat

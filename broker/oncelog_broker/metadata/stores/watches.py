@@ -1,0 +1,66 @@
+"""Who is to be told of which paths: the half of `MetadataStore.watch` that both stores share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from oncelog_broker.metadata.stores.store import Unsubscribe, WatchCallback, check_path
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class Subscribers(Generic[_T]):
+    """Callbacks that take one value. They must not raise; one that does is logged, and the others are called."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, Callable[[_T], None]]] = []
+
+    def add(self, callback: Callable[[_T], None], key: str = "") -> Unsubscribe:
+        entry = (key, callback)
+        self._entries.append(entry)
+
+        def unsubscribe() -> None:
+            if entry in self._entries:
+                self._entries.remove(entry)
+
+        return unsubscribe
+
+    def tell(self, told: _T) -> None:
+        for _, callback in tuple(self._entries):
+            self._call(callback, told)
+
+    def _call(self, callback: Callable[[_T], None], told: _T) -> None:
+        try:
+            callback(told)
+        except Exception:
+            _log.exception("metadata store: a callback failed on %s", told)
+
+
+class Watches(Subscribers[str]):
+    """Watches of paths and all that is beneath them."""
+
+    def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
+        """ValueError for an illegal path."""
+        check_path(path)
+        return self.add(callback, path)
+
+    def roots(self) -> list[str]:
+        """Each watched path once."""
+        return list(dict.fromkeys(root for root, _ in self._entries))
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """These nodes were created, set or deleted."""
+        changed = list(paths)
+        for root, callback in tuple(self._entries):
+            beneath = root.rstrip("/") + "/"
+            for path in changed:
+                if path == root or path.startswith(beneath):
+                    self._call(callback, path)
+
+    def all_may_have_changed(self) -> None:
+        """Name each root to its watchers."""
+        for root, callback in tuple(self._entries):
+            self._call(callback, root)

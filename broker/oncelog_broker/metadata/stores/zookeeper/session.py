@@ -1,0 +1,325 @@
+"""One ZooKeeper session on kazoo: all that we change in kazoo, and all that must know its threads.
+
+kazoo's thread never calls into our objects: whatever it has to tell goes through `call_soon_threadsafe`, answers and
+events alike, in the order in which they came over the wire. So an event is heard before the answer to the write that
+made it. (kazoo's own handler has one thread for each, and lets them overtake each other.)
+
+A client of ours has one session: when it has expired, kazoo stops instead of beginning another one, so no request can
+slip from one session into the next.
+
+What is used of kazoo beyond its documented interface is tested by name, in
+`tests/unit/broker/metadata/test_zk_client.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from kazoo.client import CLOSED_STATES, KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+
+from oncelog_broker.metadata.stores.store import SessionKey
+from oncelog_broker.metadata.stores.zookeeper import sockets as zk_sockets
+from oncelog_broker.metadata.stores.zookeeper import tls as zk_tls
+from oncelog_broker.metadata.stores.zookeeper.access import OPEN_ACCESS, MakeContext, ZooKeeperAccess
+from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
+from oncelog_broker.runtime.clock import Clock
+
+MAX_IN_FLIGHT: Final = 100
+"""Requests that kazoo holds at a time; those that wait here are dropped when who asked has gone."""
+CLOSE_SECONDS: Final = 2
+"""How long a close waits for answers, and again for its own, before the connection is dropped."""
+
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.ERROR)  # what it says of connections and sessions, the store says in its own words
+
+
+class Connected(NamedTuple):
+    """A server has accepted our session."""
+
+    asked_at: float
+    """`Clock.uptime` when the session was asked for, which the ensemble's leader has seen."""
+    timeout: float
+    """Of the session, in seconds, as the server grants it."""
+    key: SessionKey
+
+
+class SessionListener(Protocol):
+    """Who hears of a session; all is called in the event loop."""
+
+    def on_connected(self, session: ZooKeeperSession, connected: Connected) -> None: ...
+
+    def on_disconnected(self, session: ZooKeeperSession) -> None:
+        """All that was asked and is not answered has failed with ConnectionLoss."""
+
+    def on_over(self, session: ZooKeeperSession) -> None:
+        """The session has expired, or can never be had again. Called once, also after `close`."""
+
+    def on_changed(self, path: str) -> None:
+        """A watched node was created, set or deleted."""
+
+
+class _InLoop:
+    """Stands for kazoo's queue of completions."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def put(self, callback: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Has no threads of its own, and never stops: what comes late finds its way into the loop too."""
+
+    running = True
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connect_seconds: float, tls: MakeContext | None, clock: Clock
+    ) -> None:
+        super().__init__()
+        self.completion_queue = _InLoop(loop)
+        self._connect_seconds = connect_seconds
+        self._tls = tls
+        self._clock = clock
+        self.trouble = "no server was tried yet"
+        """What became of the last attempt to connect, for people."""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def dispatch_callback(self, callback: Any) -> None:
+        self.completion_queue.put(callback.func, *callback.args)
+
+    def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
+        """kazoo would give one dead server the whole session timeout. In kazoo's thread."""
+        host, address = named["hostname"], named["address"]
+        port, seconds = address[1], min(timeout, self._connect_seconds)
+        made: Any
+        try:
+            if self._tls is None:
+                made = zk_sockets.ReadAhead(super().create_connection(*arguments, timeout=seconds, **named))
+            else:
+                made = zk_tls.connected(address, host, seconds, self._tls())
+        except Exception as error:
+            self.trouble = f"{host}:{port}: {error}"
+            raise
+        self.trouble = (
+            f"{host}:{port}: connected, but it begins no session (is it one of an ensemble without a quorum?)"
+        )
+        return made
+
+    def create_socket_pair(self) -> tuple[WakeUps, WakeUps]:
+        both = WakeUps()
+        return both, both
+
+    def select(self, reading: list[Any], writing: list[Any], _: list[Any], seconds: float | None = None) -> Any:
+        return *zk_sockets.select(self._clock.uptime, reading, writing, seconds), []
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """Notes when the session was asked for, what was granted, and why not: kazoo only logs it."""
+
+    def _expand_client_hosts(self) -> Any:
+        found = super()._expand_client_hosts()
+        if not found:
+            hosts = ", ".join(str(host) for host, _ in self.client.hosts)
+            self.handler.trouble = f"no address is known for {hosts}"
+        return found
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if not isinstance(request, Connect):
+            return super()._invoke(timeout, request, xid)
+        asked_at = self.client.clock.uptime()
+        answer, zxid = super()._invoke(timeout, request, xid)
+        key = SessionKey(answer.session_id, answer.passwd)
+        self.client.granted = Connected(asked_at, answer.time_out / 1000, key)
+        return answer, zxid
+
+
+class _EveryPath(dict[str, Any]):
+    """Stands for kazoo's table of one-shot watches: the events of recursive ones name paths that nobody asked for."""
+
+    def __init__(self, callback: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._callback = callback
+
+    def pop(self, path: str, default: Any = None) -> list[Callable[[Any], None]]:
+        return [self._callback]
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    granted: Connected
+
+    def __init__(
+        self, on_event: Callable[[Any], None], on_closed: Callable[[], None], clock: Clock, **named: Any
+    ) -> None:
+        self._on_event = on_event
+        self.on_closed = on_closed
+        self.clock = clock
+        super().__init__(**named)
+        self._connection = _Connection(self, self._conn_retry.copy(), logger=self.logger)
+
+    def _reset_watchers(self) -> None:
+        self._data_watchers = _EveryPath(self._on_event)
+
+    def _session_callback(self, state: str) -> None:
+        if state == KeeperState.EXPIRED_SESSION:
+            self._stopped.set()  # or the thread would begin another session
+        super()._session_callback(state)
+        if state in CLOSED_STATES:  # which listeners are not told of a session that has never been connected
+            self.on_closed()
+
+
+class ZooKeeperSession:
+    """One session, from `start` until its listener hears `on_over`, on whatever connections. Not for use after that."""
+
+    def __init__(
+        self,
+        servers: str,
+        timeout: float,
+        listener: SessionListener,
+        clock: Clock,
+        key: SessionKey | None = None,
+        access: ZooKeeperAccess = OPEN_ACCESS,
+    ) -> None:
+        """`servers`: host:port, with commas. `timeout` in seconds, which the server may change. `key`: of the session
+        to take over instead of beginning one."""
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        share = timeout / (2 * len(servers.split(",")))
+        handler = _Handler(self._loop, max(share, 0.2), access.tls, clock)
+        who = access.identity
+        self._client = _Client(
+            lambda event: listener.on_changed(event.path),
+            lambda: handler.completion_queue.put(self._on_over),
+            clock,
+            hosts=servers,
+            timeout=timeout,
+            client_id=key,
+            handler=handler,
+            auth_data=[] if who is None else [("digest", f"{who.user}:{who.password.reveal()}")],
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
+            logger=_kazoo_log,
+        )
+        self._handler = handler
+        self._client.add_listener(self._on_state)
+        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._held: deque[tuple[Any, asyncio.Future[Any]]] = deque()
+        self._with_kazoo = 0
+        self._is_over = False
+
+    def start(self) -> None:
+        self._client.start_async()
+
+    @property
+    def trouble(self) -> str:
+        """With which server the last attempt to connect failed, and why, for people."""
+        return self._handler.trouble
+
+    @property
+    def last_zxid(self) -> int:
+        """The highest that an answer named."""
+        return int(self._client.last_zxid or 0)
+
+    def send(self, request: Any) -> asyncio.Future[Any]:
+        """The answer; kazoo's exceptions. Requests are done in the order of these calls."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._in_flight.add(answer)
+        answer.add_done_callback(self._in_flight.discard)
+        if self._with_kazoo >= MAX_IN_FLIGHT:
+            self._held.append((request, answer))
+        else:
+            self._hand_over(request, answer)
+        return answer
+
+    def drop_connection(self) -> None:
+        """End the connection but not the session; another server is tried."""
+        connection = self._client._connection._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    async def close(self) -> None:
+        """End the session, if there is a connection, after what was asked is answered. May be repeated."""
+        if self._in_flight:
+            await asyncio.wait(tuple(self._in_flight), timeout=CLOSE_SECONDS)
+        stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
+        await asyncio.wait([stopping], timeout=CLOSE_SECONDS)
+        if not stopping.done():
+            self.drop_connection()
+        await stopping
+
+    def _stop(self) -> None:
+        client = self._client
+        client.stop()
+        connection = client._connection
+        if connection.stop(client._session_timeout / 1000 + 10):
+            client.close()
+
+    def _hand_over(self, request: Any, answer: asyncio.Future[Any]) -> None:
+        self._with_kazoo += 1
+        result = self._client.handler.async_result()
+        result.rawlink(partial(self._on_answer, answer, [True]))
+        self._client._call(request, result)
+
+    def _on_answer(self, answer: asyncio.Future[Any], is_new: list[bool], result: Any) -> None:
+        if not is_new[0]:  # kazoo may fail a request twice
+            return
+        is_new[0] = False
+        self._with_kazoo -= 1
+        if not answer.done():
+            if result.exception is not None:
+                answer.set_exception(result.exception)
+                answer.exception()  # whoever does not await it has no interest in it
+            else:
+                answer.set_result(result.value)
+        while self._held and self._with_kazoo < MAX_IN_FLIGHT:
+            request, waiting = self._held.popleft()
+            if not waiting.done():  # its caller was cancelled
+                self._hand_over(request, waiting)
+
+    def _on_state(self, state: str) -> None:
+        """In kazoo's thread."""
+        post = self._client.handler.completion_queue.put
+        if state == KazooState.CONNECTED:
+            post(self._on_connected, self._client.granted)
+        elif state == KazooState.SUSPENDED:
+            post(self._on_disconnected)
+
+    def _on_connected(self, connected: Connected) -> None:
+        self._listener.on_connected(self, connected)
+
+    def _on_disconnected(self) -> None:
+        self._fail_all()
+        self._listener.on_disconnected(self)
+
+    def _on_over(self) -> None:
+        self._fail_all()
+        if not self._is_over:
+            self._is_over = True
+            self._listener.on_over(self)
+
+    def _fail_all(self) -> None:
+        """kazoo keeps what is asked while it connects, and would tell nobody for as long as that takes."""
+        self._held.clear()
+        for answer in tuple(self._in_flight):
+            if not answer.done():
+                answer.set_exception(ConnectionLoss())
+                answer.exception()

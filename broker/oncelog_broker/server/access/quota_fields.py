@@ -1,0 +1,86 @@
+"""Entities of quotas as requests and responses have them: parts with a type and a name, which may be anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from oncelog_broker.metadata.model.quotas import MAX_NAME_CHARS
+from oncelog_broker.runtime.addresses import plain_address
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.quotas import DEFAULT, FRACTIONS, Name, QuotaEntity, QuotaKey, keys_of
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TYPES: Final = (USER, CLIENT_ID, IP)
+ANSWERED: Final = (CLIENT_ID, USER, IP)
+MAX_WHOLE_NUMBERS: Final = {QuotaKey.CONNECTION_CREATION_RATE: 2**31 - 1}
+MAX_WHOLE_NUMBER: Final = 2**63 - 1
+
+
+class Part(Protocol):
+    """Of an entity."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+def entity_of(parts: Iterable[Part]) -> QuotaEntity:
+    """Raises KafkaError INVALID_REQUEST."""
+    names: dict[str, Name] = {}
+    for part in parts:
+        kind, name = part.entity_type, part.entity_name
+        if kind in names:
+            raise _invalid(f"Invalid client quota entity, duplicate entity entry {kind}")
+        if kind not in TYPES:
+            raise _invalid(f"Unhandled client quota entity type: {kind:.40}")
+        if name is not None and not 0 < len(name) <= MAX_NAME_CHARS:
+            raise _invalid(f"{kind}: a name has from 1 to {MAX_NAME_CHARS} characters")
+        names[kind] = DEFAULT if name is None else name
+    if not names:
+        raise _invalid("Invalid empty client quota entity")
+    if IP in names and len(names) > 1:
+        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+    ip = names.get(IP)
+    return QuotaEntity(names.get(USER), names.get(CLIENT_ID), _address(ip) if isinstance(ip, str) else ip)
+
+
+def _address(text: str) -> str:
+    """As it is compared. Raises KafkaError INVALID_REQUEST: names of hosts are not looked up."""
+    address = plain_address(text)
+    if address is None:
+        raise _invalid(f"{text!r:.60} is not a valid IP address.")
+    return address
+
+
+def parts_of(entity: QuotaEntity) -> list[tuple[str, str | None]]:
+    """Types and names, as a response has them: null stands for the default."""
+    named = zip(TYPES, entity, strict=True)
+    return in_order((kind, name if isinstance(name, str) else None) for kind, name in named if name is not None)
+
+
+def in_order(parts: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    """Types and names in the order in which Kafka answers."""
+    return sorted(parts, key=lambda part: ANSWERED.index(part[0]) if part[0] in ANSWERED else len(ANSWERED))
+
+
+def checked_value(entity: QuotaEntity, key: str, value: float) -> str:
+    """The value of a quota as it is kept. Raises KafkaError INVALID_REQUEST."""
+    known = next((each for each in keys_of(entity) if each == key), None)
+    if known is None:
+        raise _invalid(f"Invalid configuration key {key:.60}")
+    if not value > 0 or not math.isfinite(value):
+        raise _invalid(f"Quota {known} must be greater than 0, and finite")
+    if known in FRACTIONS:
+        return repr(float(value))
+    if value > MAX_WHOLE_NUMBERS.get(known, MAX_WHOLE_NUMBER):
+        raise _invalid(f"Proposed value for {known} is too large.")
+    if abs(value % 1.0) > 1e-6:
+        raise _invalid(f"{known} cannot be a fractional value.")
+    return str(min(int(value), MAX_WHOLE_NUMBER))
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,19 @@
+"""For handlers of users, rights and quotas."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from oncelog_broker.controller.acls import AclController
+from oncelog_broker.controller.configs import ConfigController
+from oncelog_broker.server.request.context import CommonServices, RequestContext
+
+
+class AccessServices(CommonServices, Protocol):
+    """What handlers of users, rights and quotas may reach, beside what all may."""
+
+    configs: ConfigController
+    acls: AclController
+
+
+AccessContext: TypeAlias = RequestContext[AccessServices]

@@ -1,0 +1,82 @@
+"""ApiVersions (18), v0-4: what this broker serves, and its features.
+
+Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1).
+An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.server.request.context import AnyContext
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.features import TRANSACTIONS_V2
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+FIRST_SOFTWARE_NAME_VERSION: Final = 3
+FIRST_ZERO_FEATURE_VERSION: Final = 4
+FEATURES: Final[tuple[tuple[str, int, int], ...]] = (("transaction.version", 0, TRANSACTIONS_V2),)
+"""Name, lowest level that we know, level in force. From transaction.version 2 on clients use transactions V2 (T6)."""
+FEATURES_EPOCH: Final = 0
+"""Of what is in force: clients see nothing of it change. At least 0, or clients take the features for unknown."""
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (KIP-511): they become metric names."""
+
+
+@cache
+def served_versions(shows_zero: bool = True, level: int | None = None) -> ApiVersionsResponse:
+    """The answer to every well-formed request; `shows_zero`: the client can read features whose lowest level is 0;
+    `level`: to brokers, what they agree on (`feature_levels`), and with what they ask of each other."""
+    features, levels = FEATURES, [(name, known) for name, _, known in FEATURES]
+    if level is not None:
+        features += ((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST),)
+        levels.append((feature_levels.FEATURE, level))
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
+            )
+            for served in SERVED.values()
+            if level is not None or not served.is_for_brokers
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=max_version)
+            for name, min_version, max_version in features
+            if min_version > 0 or shows_zero
+        ],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=in_force, min_version_level=in_force)
+            for name, in_force in levels
+        ],
+    )
+
+
+@cache
+def unsupported_version() -> ApiVersionsResponse:
+    """The v0 answer to a version from the future: the error, and the range of ApiVersions itself."""
+    versions = SERVED[ApiKey.API_VERSIONS].versions
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=ApiKey.API_VERSIONS, min_version=versions.low, max_version=versions.high
+            )
+        ],
+    )
+
+
+def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsResponse:
+    if context.version >= FIRST_SOFTWARE_NAME_VERSION:
+        for text in (request.client_software_name, request.client_software_version):
+            if SOFTWARE_NAME.fullmatch(text) is None:
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    is_in_cluster = context.services.is_clustered and context.is_for_brokers
+    level = feature_levels.level_in_force(context.services.image) if is_in_cluster else None
+    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level)

@@ -1,0 +1,257 @@
+"""From a frame to its handler, from the handler's answer to the bytes of the response.
+
+Handlers see one message shape whatever the version. A handler answers (`runtime/answers.py`) with
+its response, or with a future of it; None is no response (acks=0). What holds back the next request of a connection is
+said in `connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Any, Final
+
+from oncelog.fail_points.point import FailPoint, fail_point
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.observability.request_times import RequestTimes
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.steps import Steps, run_steps
+from oncelog_broker.security.quotas.observed import Observed
+from oncelog_broker.server.cluster.api_versions import unsupported_version
+from oncelog_broker.server.dispatch.metered import MeteredContext
+from oncelog_broker.server.dispatch.routes import TIMED_MASK, NewRoute, Route
+from oncelog_broker.server.dispatch.throttling import Throttling
+from oncelog_broker.server.net.answer_queue import Slot, size_of
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.frame_reader import SIZE
+from oncelog_broker.server.net.header_cache import PREFIX, CachedHeader
+from oncelog_broker.server.net.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
+from oncelog_broker.server.request.context import AnyContext, CommonServices, RequestContext
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import MalformedMessage, TooManyElements
+from oncelog_protocol.wire_writers import Buffer
+
+logger = logging.getLogger(__name__)
+
+RESPONSE_PREFIX: Final = Struct(">ii")
+"""Size of what follows, correlation id."""
+JOINED_BYTES: Final = 256 * 1024
+"""An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
+HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
+WARNED_HOSTS: Final = 100
+"""Of so many hosts the log says, once each, that they ask for more than one request may: they would not learn why their
+connection is closed."""
+ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
+
+
+class Dispatcher:
+    """Serves the requests of all connections of one broker."""
+
+    def __init__(self, services: CommonServices, times: RequestTimes | None = None) -> None:
+        """`times`: where it is noted how long requests take."""
+        self._services = services
+        self.throttling: Throttling | None = None
+        """Who holds clients to their quotas; None where nobody has one."""
+        self.observed: Observed | None = None
+        """What is used of quotas, where metrics are told."""
+        self._times = times
+        self._monotonic = services.clock.monotonic
+        self._routes: dict[int, Route] = {}
+        self._warned_hosts: set[str] = set()
+        self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
+
+    def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
+        """Serve one request. Raises MalformedMessage for a frame that cannot be answered: the connection is closed."""
+        gate = connection.gate
+        if gate is not None and not gate.lets_in(connection, frame):
+            return
+        api_key, version, correlation_id = PREFIX.unpack_from(frame)
+        key = api_key << 16 | version
+        lane = connection.lanes.get(key)
+        if lane is not None and self.throttling is None and lane.serve(connection, frame, correlation_id):
+            return
+        route = self._routes.get(key)
+        if route is None:
+            if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
+                self._refuse_api_versions(connection, correlation_id)  # from the future (T2)
+                return
+            route = self._route(api_key, version)
+        if len(frame) > self._max_copied and not route.reads_frame:
+            reason = f"api key {api_key}: {len(frame)} bytes, and no records among them: at most {self._max_copied}"
+            self._warn_of_limit(connection.client_host, reason)
+            raise MalformedMessage(reason)
+        known = connection.cached_header
+        position, client_id = PREFIX.size + len(known.tail), known.client_id
+        if known.route_header is not route.header or frame[PREFIX.size : position] != known.tail:
+            connection.cached_header, position, client_id = CachedHeader.read(route.header, frame)
+        services, throttling = self._services, self.throttling
+        if throttling is None:
+            context = RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        else:
+            context = throttling.context(
+                services, connection, api_key, version, correlation_id, client_id, len(frame) + SIZE.size
+            )
+        route.requests += 1
+        request: Any = None
+        started = 0.0
+        if route.times is not None and route.requests & TIMED_MASK == 1:
+            started = self._monotonic()
+        try:
+            request = route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
+        except NewRoute:
+            answer = _serve_in_slices(_decode_first(route, frame, position), route, throttling, context)
+        except TooManyElements:
+            steps = route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS)
+            answer = _serve_in_slices(steps, route, throttling, context)
+        else:
+            handler = route.handler
+            answer = handler(request, context) if throttling is None else throttling.serve(handler, request, context)
+        if isinstance(answer, asyncio.Future):
+            self._wait(answer, route, context, started)
+        elif answer is not None:
+            self._respond(answer, route, context)
+            if route.make_lane is not None and throttling is None and request is not None:
+                if lane is None:
+                    lane = route.make_lane(route, version, services, self._respond, self._monotonic)
+                    connection.lanes[key] = lane
+                lane.learn(frame, request, answer, context)
+        if throttling is not None and isinstance(context, MeteredContext):
+            context.handled()
+        if started and route.times is not None and not isinstance(answer, asyncio.Future):
+            route.times.total.append(self._monotonic() - started)
+
+    def requests(self) -> Iterable[tuple[ApiKey, int, int]]:
+        """How many requests have come, by API and version."""
+        for key, route in self._routes.items():
+            yield ApiKey(key >> 16), key & 0xFFFF, route.requests
+
+    def _route(self, api_key: int, version: int) -> Route:
+        """Made when it is first asked for."""
+        key = api_key << 16 | version
+        route = self._routes.get(key)
+        if route is None:
+            route = self._routes[key] = Route(api_key, version)
+            route.times = None if self._times is None else self._times.of(api_key)
+        return route
+
+    def _warn_of_limit(self, host: str, reason: str) -> None:
+        if host not in self._warned_hosts and len(self._warned_hosts) < WARNED_HOSTS:
+            self._warned_hosts.add(host)
+            logger.warning(
+                "connection closed: one request asks for more than this broker takes, ask in several",
+                extra={"client": host, "reason": reason, "elements_at_most": MAX_REQUEST_ELEMENTS},
+            )
+
+    def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
+        route = self._route(ApiKey.API_VERSIONS, 0)
+        context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
+        run_steps(route.make())  # in a moment: this handler is here
+        self._respond(unsupported_version(), route, context)
+
+    def _wait(self, answer: asyncio.Future[Any], route: Route, context: AnyContext, started: float) -> None:
+        connection, times = context.connection, route.times
+        waiting = answered = 0.0
+        if times is not None:
+            times.waited += 1
+            waiting = self._monotonic()
+        slot = context.wait_for(answer, reads_frame=route.reads_frame)
+
+        def respond(response: Any) -> Answer[None]:
+            nonlocal answered
+            if started:
+                answered = self._monotonic()
+            return None if response is None else self._respond(response, route, context, slot)
+
+        def responded(done: asyncio.Future[None]) -> None:
+            if done.cancelled():
+                connection.cancelled(slot)
+                return
+            error = done.exception()
+            if error is None:
+                connection.finish(slot)
+                if times is not None and started:
+                    times.note_waited(started, waiting, answered, self._monotonic())
+            elif isinstance(error, MalformedMessage):
+                if isinstance(error, TooManyElements):
+                    self._warn_of_limit(connection.client_host, f"{ApiKey(context.api_key).name}: {error}")
+                connection.close(f"malformed request: {error}")
+            else:
+                # Also a response that cannot be encoded: nobody else would ever let the connection go on.
+                logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
+                connection.close("internal error")
+
+        late = then(answer, respond)
+        assert isinstance(late, asyncio.Future)
+        slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
+        late.add_done_callback(responded)
+
+    @fail_point(
+        *ANSWER_POINTS.values(),
+        which=lambda _self, _response, _route, context, *_: ANSWER_POINTS.get(context.api_key),
+        dropped=lambda: None,
+    )
+    def _respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
+        """Send the answer. One that was there at once was made within a slice, and is encoded in less than another; one
+        that took longer may have any number of elements, so it is encoded in slices."""
+        body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
+        if slot is None:
+            route.encode(response, body)
+            _send(body, route, context, None)
+            return None
+        return then(
+            context.in_slices(route.encode_steps(response, body)),
+            lambda _: _send(body, route, context, slot),
+        )
+
+
+def _serve_in_slices(
+    decoding: Steps[Any], route: Route, throttling: Throttling | None, context: AnyContext
+) -> Answer[Any]:
+    """A request of very many elements, or the first one of its API and version."""
+    request = context.in_slices(decoding)
+    context.is_unread = isinstance(request, asyncio.Future)
+
+    def serve(request: Any) -> Answer[Any]:
+        context.begins()
+        answer: Answer[Any] = (
+            route.handler(request, context) if throttling is None else throttling.serve(route.handler, request, context)
+        )
+        return answer
+
+    return then(request, serve)
+
+
+def _decode_first(route: Route, frame: memoryview, position: int) -> Steps[Any]:
+    yield from route.make()
+    try:
+        return route.decode(frame, position, max_elements=ELEMENTS_AT_ONCE)
+    except TooManyElements:
+        pass
+    return (yield from route.decode_steps(frame, position, max_elements=MAX_REQUEST_ELEMENTS))
+
+
+def _send(body: list[Buffer], route: Route, context: AnyContext, slot: Slot | None) -> None:
+    size = size_of(body)
+    body[0] = RESPONSE_PREFIX.pack(4 + size, context.correlation_id)
+    context.connection.respond([b"".join(body)] if size <= JOINED_BYTES and not route.has_records else body, slot)
+
+
+def follow_quotas(
+    metadata: MetadataCache, throttling: Throttling, dispatcher: Dispatcher, connections: Connections
+) -> None:
+    """Enforce the quotas of the image for requests and connections, now and after each later image."""
+
+    def on_image(_: ClusterImage, image: ClusterImage) -> None:
+        dispatcher.throttling = throttling.on_image(image)
+        if connections.rates is not None:
+            connections.rates.on_image(image)
+
+    dispatcher.observed = throttling.observed
+    metadata.subscribe(on_image)
+    on_image(metadata.image, metadata.image)

@@ -1,0 +1,167 @@
+"""The context of a request whose client has a quota: what the request uses is counted.
+
+The processor's time is that of the thread in which the loop runs, taken before and after each piece of work that is
+done for the request: its handler and the encoding of its answer, slices, and steps of a task. Nobody asks for it where
+the client has no quota of it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.security.quotas.client_limits import ClientLimits
+from oncelog_broker.security.quotas.limits import Limit
+from oncelog_broker.server.request.context import AnyContext
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.quotas import QuotaKey
+
+if TYPE_CHECKING:
+    import asyncio
+
+R = TypeVar("R")
+
+STRICT_SINCE: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+"""From this version on a client knows THROTTLING_QUOTA_EXCEEDED; others are throttled after what they did (KIP-599)."""
+
+
+class QuotaUse(Protocol):
+    """Where what is used is counted: `throttling`."""
+
+    def wait(self, key: QuotaKey, limit: Limit) -> float: ...
+
+    def use(self, key: QuotaKey, limit: Limit, amount: float) -> float: ...
+
+    def count_processor(self, context: MeteredContext) -> float: ...
+
+
+class MeteredContext(AnyContext):
+    """Valid as any other."""
+
+    __slots__ = (
+        "_began",
+        "_throttling",
+        "is_exempt",
+        "is_settled",
+        "limits",
+        "request_bytes",
+        "spent",
+        "waits_to_mutate",
+    )
+
+    def __init__(self, *args: Any, throttling: QuotaUse, limits: ClientLimits, request_bytes: int) -> None:
+        super().__init__(*args)
+        self._throttling = throttling
+        self.limits = limits
+        self.request_bytes = request_bytes
+        self.is_exempt = False
+        """A broker asks, as one."""
+        self.is_settled = False
+        """What it uses from now on counts for the next request: this one has its answer."""
+        self.spent = 0.0
+        """Seconds of the processor that are not counted yet."""
+        self.waits_to_mutate = False
+        self._began = -1.0 if limits.request is None else self.services.clock.processor()
+        """When what is at work now began, by the processor's time; below 0: nothing is, or nobody wants to know."""
+
+    # --- the processor's time
+
+    def begins_late(self) -> bool:
+        """Whether the work on a request that was decoded in slices begins only now; `handled` ends it."""
+        is_late = self.limits.request is not None and self._began < 0
+        if is_late:
+            self._began = self.services.clock.processor()
+        return is_late
+
+    def handled(self) -> None:
+        """All that is done at once is done."""
+        self.measure()
+        self._began = -1.0
+
+    def measure(self) -> None:
+        """Count what was spent until now."""
+        if self._began >= 0:
+            now = self.services.clock.processor()
+            self._spend(now - self._began)
+            self._began = now
+
+    def _spend(self, seconds: float) -> None:
+        self.spent += seconds
+        if self.is_settled and not self.is_exempt:
+            self._throttling.count_processor(self)
+
+    def _timed(self, work: Generator[Any, Any, R] | Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
+        """The same work, each step of it counted, but for those that are within something that is."""
+        processor = self.services.clock.processor
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                began = processor() if self._began < 0 else -1.0
+                try:
+                    given = work.send(value) if error is None else work.throw(error)
+                except StopIteration as finished:
+                    result: R = finished.value
+                    return result
+                finally:
+                    value = error = None  # an error that is thrown on holds this frame
+                    if began >= 0:
+                        self._spend(processor() - began)
+                try:
+                    value = yield given
+                except GeneratorExit:
+                    raise
+                except BaseException as thrown:  # to be cancelled is for the work to know
+                    error = thrown
+        finally:
+            work.close()
+
+    def in_slices(self, work: Steps[R]) -> Answer[R]:
+        return super().in_slices(work if self.limits.request is None else self._timed(work))
+
+    def answered_in_slices(self, work: Steps[Answer[R]]) -> Answer[R]:
+        return super().answered_in_slices(work if self.limits.request is None else self._timed(work))
+
+    def in_a_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Future[R]:
+        return super().in_a_task(work if self.limits.request is None else self._timed_task(work))
+
+    async def _timed_task(self, work: Coroutine[Any, Any, R]) -> R:
+        result: R = await _awaited(self._timed(work))
+        return result
+
+    # --- what else may be limited
+
+    def may_as_broker(self, rule: Rule) -> bool:
+        may = super().may_as_broker(rule)
+        self.is_exempt = self.is_exempt or may
+        return may
+
+    @contextmanager
+    def mutations(self, partitions: int) -> Iterator[None]:
+        limit, throttling = self.limits.mutation, self._throttling
+        if limit is None or not partitions:
+            yield
+            return
+        strict_since = STRICT_SINCE.get(ApiKey(self.api_key))
+        is_strict = strict_since is not None and self.version >= strict_since
+        if is_strict and throttling.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit) > 0:
+            self.waits_to_mutate = True
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        throttling.use(QuotaKey.CONTROLLER_MUTATION_RATE, limit, partitions)
+        self.waits_to_mutate = self.waits_to_mutate or not is_strict
+        try:
+            yield
+        except KafkaError:
+            throttling.use(QuotaKey.CONTROLLER_MUTATION_RATE, limit, -partitions)
+            raise
+
+
+@types.coroutine
+def _awaited(steps: Generator[Any, Any, R]) -> Generator[Any, Any, R]:
+    return (yield from steps)

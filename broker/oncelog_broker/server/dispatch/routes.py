@@ -1,0 +1,101 @@
+"""The way of requests of one API at one version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from oncelog_broker.observability.request_times import ApiTimes
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.server.lane import MakeLane, are_open
+from oncelog_broker.server.net.answer_queue import SCATTER_BYTES, coalesce
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
+from oncelog_protocol.codec import MessageCodec, codec
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.messages.headers import RequestHeader
+from oncelog_protocol.wire_writers import Buffer
+
+TIMED_MASK: Final = 7
+"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
+PARTS_PER_JOIN: Final = 1000
+"""Parts of a large answer that are joined at a time."""
+
+
+class NewRoute(Exception):
+    """The first request of this API and version: `Route.make` comes before it is decoded."""
+
+
+class Route:
+    """One API at one version. It is made when the first request comes: the handler is imported and both codecs are
+    compiled, which takes some milliseconds, at worst some tens. Until then `decode` raises NewRoute."""
+
+    __slots__ = (
+        "_encode_steps",
+        "_served",
+        "_version",
+        "decode",
+        "decode_steps",
+        "encode",
+        "flexible_response",
+        "handler",
+        "has_records",
+        "header",
+        "make_lane",
+        "reads_frame",
+        "requests",
+        "times",
+    )  # fmt: skip
+
+    def __init__(self, api_key: int, version: int) -> None:
+        """Raises MalformedMessage where it is not served."""
+        served = SERVED.get(api_key)
+        if served is None or version not in served.versions:
+            raise MalformedMessage(f"api key {api_key} version {version} is not served")
+        self._served, self._version = served, version
+        self.header: MessageCodec[RequestHeader] = codec(RequestHeader, request_header_version(served.key, version))
+        self.handler: Callable[..., Any] = _first
+        self.decode: Callable[..., Any] = _first
+        self.decode_steps: Callable[..., Steps[Any]] = _first
+        self.encode: Callable[[Any, list[Buffer]], list[Buffer]] = _first
+        self._encode_steps: Callable[[Any, list[Buffer]], Iterator[None]] = _first
+        self.has_records = api_key == ApiKey.FETCH
+        self.reads_frame = api_key == ApiKey.PRODUCE
+        """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
+        self.flexible_response = response_header_version(served.key, version) == 1
+        self.make_lane: MakeLane | None = None
+        """The fast lane of this API, if it has one and lanes are open."""
+        self.requests = 0
+        """How many have come, since the start."""
+        self.times: ApiTimes | None = None
+        """Of this API in all versions; None where nobody wants to know."""
+
+    def make(self) -> Steps[None]:
+        """Get it ready to serve. Several may do so at the same time."""
+        request = request_type(self._served.key)
+        yield None
+        handler = self._served.load()
+        yield None
+        make_lane = self._served.load_lane() if are_open() else None
+        yield None
+        request_codec: MessageCodec[Any] = codec(request, self._version)
+        yield None
+        response_codec: MessageCodec[Any] = codec(response_type(self._served.key), self._version)
+        self.handler, self.make_lane = handler, make_lane
+        self.decode = request_codec.decode
+        self.decode_steps = request_codec.decode_steps
+        self.encode = response_codec.encode_parts
+        self._encode_steps = response_codec.encode_steps
+
+    def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
+        """As `encode`, for an answer of many elements, whose small parts are joined on the way."""
+        joined = len(parts)
+        for _ in self._encode_steps(response, parts):
+            if len(parts) - joined >= PARTS_PER_JOIN:
+                parts[joined:] = coalesce(parts[joined:])
+                joined = len(parts) if len(parts[-1]) >= SCATTER_BYTES else len(parts) - 1
+            yield None
+
+
+def _first(*_: Any, **__: Any) -> Any:
+    raise NewRoute

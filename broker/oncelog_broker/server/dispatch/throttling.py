@@ -1,0 +1,308 @@
+"""Holds clients to their quotas (KIP-13, KIP-124, KIP-219, KIP-599): the one place where that is done.
+
+Whoever has used too much is answered at once, with the time to wait (`throttle_time_ms`), and nothing else of that
+connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
+
+A connection that has not used a quota yet is put off before its first request that does, while others who share the
+quota have used too much: its request stays unread until their debt is paid (S95). So a new connection for each request
+gains nothing. What a Produce request uses is charged when it is put off. It waits once, for what was used before it,
+and those who use the quota all the time do not keep it waiting. What many use at the same moment is a debt of
+`MAX_DEBT_WINDOWS` at most; whoever has waited for a window or longer is asked again like a new connection, so the rate
+holds all the same. How many connections an address may make is a quota of its own, connection_creation_rate.
+
+    producer_byte_rate        the bytes of Produce requests
+    consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count
+    request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
+    controller_mutation_rate  partitions created and deleted
+
+As long as nobody has a quota `dispatch` has no Throttling at all. A quota that changes holds from the next request on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.quota_keys import (
+    CONTROLLER_QUOTA_WINDOW_NUM,
+    CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
+)
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.metadata.model.quotas import MAX_NAME_CHARS, Quotas
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.quotas.client_limits import ClientLimits
+from oncelog_broker.security.quotas.limits import Limit, limit_for
+from oncelog_broker.security.quotas.observed import Observed
+from oncelog_broker.security.quotas.usage import Usage
+from oncelog_broker.server.dispatch.metered import STRICT_SINCE, MeteredContext
+from oncelog_broker.server.kept.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
+from oncelog_broker.server.net.connection import BrokerConnection, PutOff
+from oncelog_broker.server.records.fetch_reads import FIRST_TOPIC_ID_VERSION
+from oncelog_broker.server.records.services import RecordContext
+from oncelog_broker.server.request.context import AnyContext, CommonServices, RequestContext
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+from oncelog_protocol.quotas import QuotaKey
+
+MAX_THROTTLE_MS: Final = 2**31 - 1
+"""What the field can say."""
+PERCENT: Final = 0.01
+_STRICT_SINCE: Final[Mapping[int, int]] = {int(api): version for api, version in STRICT_SINCE.items()}
+
+Handler = Callable[[Any, Any], Answer[Any]]
+
+
+class Throttling:
+    """Of one broker."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, *, is_observed: bool = False) -> None:
+        """`is_observed`: what is used is noted for metrics, too."""
+        self._clock = clock
+        self._quotas: Quotas = {}
+        self._has_quotas = False
+        self._epoch = object()
+        window_seconds = config[QUOTA_WINDOW_SIZE_SECONDS]
+        self._max_request_seconds = float(window_seconds)
+        self.usage = Usage(window_seconds * max(1, config[QUOTA_WINDOW_NUM] - 1))
+        self.observed = Observed(self.usage.window) if is_observed else None
+        self.mutations = Usage(config[CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS] * config[CONTROLLER_QUOTA_WINDOW_NUM])
+
+    def on_image(self, image: ClusterImage) -> Throttling | None:
+        """Apply the quotas of an image. Returns what enforces them; None if no client has a quota."""
+        if image.quotas is not self._quotas:
+            self._quotas, self._epoch = image.quotas, object()
+            self._has_quotas = any(entity.ip is None for entity in image.quotas)
+            if self.observed is not None:
+                self.observed.quotas = image.quotas
+        return self if self._has_quotas else None
+
+    # --- what `dispatch` asks
+
+    def context(
+        self,
+        services: CommonServices,
+        connection: BrokerConnection,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        request_bytes: int,
+    ) -> AnyContext:
+        """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
+        in: what they may send is limited otherwise (`gate`). Raises PutOff."""
+        gate, limits = connection.gate, connection.client_limits
+        if gate is not None and not gate.exchange.is_done:
+            return RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        if (
+            limits is None
+            or limits.epoch is not self._epoch
+            or limits.principal is not connection.principal
+            or limits.client_id != client_id
+        ):
+            limits = connection.client_limits = self._limits(connection, client_id)
+        if limits.are_none:
+            return RequestContext(services, connection, api_key, version, correlation_id, client_id)
+        self._ask_before_the_first(limits, api_key, version, request_bytes)
+        return MeteredContext(
+            services,
+            connection,
+            api_key,
+            version,
+            correlation_id,
+            client_id,
+            throttling=self,
+            limits=limits,
+            request_bytes=request_bytes,
+        )
+
+    def serve(self, handler: Handler, request: Any, context: AnyContext) -> Answer[Any]:
+        """Return the answer of the handler, with the throttle time; an empty fetch instead if the client is over its
+        quota."""
+        if not isinstance(context, MeteredContext):
+            return handler(request, context)
+        is_late = context.begins_late()
+        limit = context.limits.fetch
+        if context.api_key == ApiKey.FETCH and limit is not None and not _is_replica(request):
+            if self.wait(QuotaKey.CONSUMER_BYTE_RATE, limit) > 0:
+                handler = _empty_fetch
+            else:
+                request.max_bytes = int(min(request.max_bytes, max(1, self.usage.in_a_window(limit))))
+        answer = handler(request, context)
+        if is_late:
+            context.handled()
+        else:
+            context.measure()
+        return then(answer, lambda response: self._settled(response, context))
+
+    def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
+        """Raises PutOff where the connection has not used a quota that this request uses, and others have used too much
+        of it. Fetch is asked in `serve`, each time."""
+        charged = limits.charged
+        if api_key == ApiKey.PRODUCE:
+            limit = limits.produce
+            if limit is not None and QuotaKey.PRODUCER_BYTE_RATE not in charged:
+                self._ask_to_produce(limits, limit, request_bytes)
+        elif version < _STRICT_SINCE.get(api_key, 0):  # newer ones are refused by their handlers
+            limit = limits.mutation
+            if limit is not None and QuotaKey.CONTROLLER_MUTATION_RATE not in charged:
+                charged[QuotaKey.CONTROLLER_MUTATION_RATE] = 0.0
+                seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
+                self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
+        if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # nobody waits for this one for more than a moment, as in Kafka
+            limit = _of_processor(limits.request)
+            seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
+            self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
+
+    def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
+        """Raises PutOff: either the request has its place behind what was used before it, or so much was used that its
+        place would be too far back, and it is asked again."""
+        key = QuotaKey.PRODUCER_BYTE_RATE
+        seconds = self.wait(key, limit)
+        if seconds < self.usage.max_debt_seconds:
+            limits.charged[key] = 0.0
+            if seconds > 0:
+                limits.charged[key] = request_bytes
+                self.use(key, limit, request_bytes, in_full=True)
+        self._put_off(key, limit, seconds)
+
+    def _put_off(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
+        """Raises PutOff where there is a time to wait."""
+        if seconds > 0:
+            self._tell_of_wait(key, limit, seconds)
+            raise PutOff(seconds)
+
+    def _tell_of_wait(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
+        if self.observed is not None:
+            self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
+
+    # --- what contexts ask
+
+    def wait(self, key: QuotaKey, limit: Limit) -> float:
+        """Seconds to wait, as things are."""
+        return self._usage(key).wait(key, limit, self._clock.monotonic())
+
+    def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
+        """Seconds to wait after that. `in_full`: see `Usage.use`."""
+        now = self._clock.monotonic()
+        if self.observed is not None:
+            self.observed.used(key, limit.shared_by, amount, now)
+        return self._usage(key).use(key, limit, amount, now, in_full=in_full)
+
+    def count_processor(self, context: MeteredContext) -> float:
+        """Count what the request has spent; seconds to wait, of which there are never many at once, as in Kafka."""
+        limit, spent = context.limits.request, context.spent
+        if limit is None:
+            return 0.0
+        context.spent = 0.0
+        seconds = self.use(QuotaKey.REQUEST_PERCENTAGE, _of_processor(limit), spent)
+        return min(seconds, self._max_request_seconds)
+
+    def _usage(self, key: QuotaKey) -> Usage:
+        return self.mutations if key is QuotaKey.CONTROLLER_MUTATION_RATE else self.usage
+
+    def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
+        user, name = connection.principal.name, client_id or ""
+        if len(name) > MAX_NAME_CHARS:
+            name = hashlib.sha256(name.encode()).hexdigest()  # nobody sets quotas for these, and so they take no room
+
+        def limit(key: QuotaKey) -> Limit | None:
+            return limit_for(user, name, key, self._quotas)
+
+        return ClientLimits(
+            self._epoch,
+            connection.principal,
+            client_id,
+            limit(QuotaKey.PRODUCER_BYTE_RATE),
+            limit(QuotaKey.CONSUMER_BYTE_RATE),
+            limit(QuotaKey.REQUEST_PERCENTAGE),
+            limit(QuotaKey.CONTROLLER_MUTATION_RATE),
+            {},
+        )
+
+    # --- the answer
+
+    def _settled(self, response: Any, context: MeteredContext) -> Any:
+        """The answer with the time to wait, from which on the connection waits. None: there is no answer (acks=0)."""
+        if context.is_exempt:
+            return response
+        seconds, key, limit = self._count_bytes(response, context)
+        of_processor = self.count_processor(context)
+        if of_processor > seconds:
+            seconds, key, limit = of_processor, QuotaKey.REQUEST_PERCENTAGE, context.limits.request
+        context.is_settled = True
+        mutation = context.limits.mutation
+        if context.waits_to_mutate and mutation is not None:
+            of_mutations = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, mutation)
+            if of_mutations > seconds:
+                seconds, key, limit = of_mutations, QuotaKey.CONTROLLER_MUTATION_RATE, mutation
+        if seconds > 0:
+            if limit is not None:
+                self._tell_of_wait(key, limit, seconds)
+            if seconds >= self._usage(key).window:
+                context.limits.charged.pop(key, None)  # many share it: ask again, before what they owe is forgotten
+            throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
+            context.connection.throttle(throttle_ms / 1000)
+        return response
+
+    def _count_bytes(self, response: Any, context: MeteredContext) -> tuple[float, QuotaKey, Limit | None]:
+        """Seconds to wait, and because of which quota."""
+        limits = context.limits
+        if context.api_key == ApiKey.FETCH and limits.fetch is not None:
+            key, limit, amount = QuotaKey.CONSUMER_BYTE_RATE, limits.fetch, _record_bytes(response)
+        elif context.api_key == ApiKey.PRODUCE and limits.produce is not None:
+            key, limit, amount = QuotaKey.PRODUCER_BYTE_RATE, limits.produce, context.request_bytes
+            if ahead := limits.charged.get(key):
+                limits.charged[key] = 0.0
+                amount = max(0, amount - int(ahead))
+        else:
+            return 0.0, QuotaKey.PRODUCER_BYTE_RATE, None
+        return self.use(key, limit, amount), key, limit
+
+
+def _of_processor(limit: Limit) -> Limit:
+    """Of a percentage: seconds of the processor, each second."""
+    return limit._replace(rate=max(limit.rate * PERCENT, sys.float_info.min))  # which may be too little for a float
+
+
+def _is_replica(request: FetchRequest) -> bool:
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+
+
+def _record_bytes(response: FetchResponse) -> int:
+    return sum(len(partition.records or b"") for topic in response.responses for partition in topic.partitions)
+
+
+def _empty_fetch(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
+    """As Kafka answers who has to wait: with nothing. A session takes the request in and goes on; none is made, nor is
+    one that the client gives up closed: it is thrown away when others need its place."""
+    if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        return FetchResponse(session_id=NO_SESSION, responses=[])
+    services = context.services
+    planned = services.fetch_sessions.plan(
+        request,
+        by_id=context.version >= FIRST_TOPIC_ID_VERSION,
+        now=services.clock.monotonic(),
+        owner=context.connection.principal,
+    )
+    return context.in_slices(_nothing(planned, request.session_id))
+
+
+def _nothing(planned: Steps[FetchPlan], session_id: int) -> Steps[FetchResponse]:
+    try:
+        yield from planned
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+    return FetchResponse(session_id=session_id, responses=[])

@@ -1,0 +1,133 @@
+"""FindCoordinator (10), v0-6: which broker coordinates a group or a transactional id.
+
+Behaviour: the leader of the partition of the internal topic that the key hashes to (S30), at its address on the
+listener that the request came through. The first request for a group creates `__consumer_offsets`, the first for a
+transactional id `__transaction_state`. Share groups are not coordinated yet: COORDINATOR_NOT_AVAILABLE, which clients
+retry.
+Versions: v1 key types, v4 many keys in one request (T16), v6 share groups.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog.metadata.internal_topics import partition_for
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog_broker.runtime.answers import Answer, settled, then
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.groups.services import GroupContext
+from oncelog_broker.server.request.duplicate_names import once
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest, FindCoordinatorResponse
+
+Coordinator = FindCoordinatorResponse.Coordinator
+
+FIRST_BATCHED_VERSION: Final = 4
+FIRST_VERSION: Final = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorType.SHARE: 6}
+"""The version from which on a key type may be asked for."""
+INTERNAL_TOPIC: Final = {
+    int(CoordinatorType.GROUP): CONSUMER_OFFSETS,
+    int(CoordinatorType.TRANSACTION): TRANSACTION_STATE,
+}
+"""Where the keys of a type are kept."""
+RULES: Final = {int(CoordinatorType.GROUP): rules.FIND_GROUP, int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION}
+
+
+def handle(request: FindCoordinatorRequest, context: GroupContext) -> Answer[FindCoordinatorResponse]:
+    if context.version < FIRST_VERSION.get(request.key_type, context.version + 1):  # type: ignore[call-overload]
+        return _failed(request, context, ErrorCode.INVALID_REQUEST)
+    topic = INTERNAL_TOPIC.get(request.key_type)
+    if topic is None:
+        may = context.may(rules.FIND_SHARE_GROUP)
+        return _failed(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE if may else rules.FIND_SHARE_GROUP.refused)
+    if context.services.image.topic(topic) is None:
+        return context.in_a_task(_create_then_answer(request, context, topic))
+    return _answer(request, context, topic)
+
+
+async def _create_then_answer(
+    request: FindCoordinatorRequest, context: GroupContext, topic: str
+) -> FindCoordinatorResponse:
+    try:
+        if await _may_find_any(request, context):
+            await context.services.create_topic(topic)
+    except KafkaError as error:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return await settled(_failed(request, context, code, error.message))
+    return await settled(_answer(request, context, topic))
+
+
+async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) -> bool:
+    pauses, rule = context.services.slices.pauses(), RULES[request.key_type]
+    for key in _keys(request, context):
+        await pauses.here()
+        if context.may(rule, key):
+            return True
+    return False
+
+
+def _answer(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Answer[FindCoordinatorResponse]:
+    found = context.in_slices(_leaders(request, context, topic))
+    return then(found, lambda coordinators: _response(request, context, coordinators))
+
+
+def _leaders(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Steps[list[Coordinator]]:
+    image, listener, rule = context.services.image, context.connection.listener, RULES[request.key_type]
+    coordinators = []
+    for key in _keys(request, context):
+        may = context.may(rule, key)
+        coordinators.append(_leader(key, topic, image, listener) if may else _no_coordinator(key, rule.refused))
+        yield None
+    return coordinators
+
+
+def _leader(key: str, topic: str, image: ClusterImage, listener: str) -> Coordinator:
+    found = image.topic(topic)
+    index = 0 if found is None else partition_for(key, len(found.partitions))
+    broker = image.leader_of(topic, index)
+    endpoint = None if broker is None else broker.endpoint(listener)
+    if broker is None or endpoint is None:
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=key, node_id=broker.id, host=endpoint.host, port=endpoint.port, error_code=0)
+
+
+def _failed(
+    request: FindCoordinatorRequest, context: GroupContext, code: ErrorCode, why: str | None = None
+) -> Answer[FindCoordinatorResponse]:
+    refused = context.in_slices(_no_coordinators(request, context, code, why))
+    return then(refused, lambda coordinators: _response(request, context, coordinators))
+
+
+def _no_coordinators(
+    request: FindCoordinatorRequest, context: GroupContext, code: ErrorCode, why: str | None
+) -> Steps[list[Coordinator]]:
+    coordinators = []
+    for key in _keys(request, context):
+        coordinators.append(_no_coordinator(key, code, why))
+        yield None
+    return coordinators
+
+
+def _no_coordinator(key: str, code: ErrorCode, why: str | None = None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why or code.meaning)
+
+
+def _keys(request: FindCoordinatorRequest, context: GroupContext) -> list[str]:
+    return [request.key] if context.version < FIRST_BATCHED_VERSION else once(request.coordinator_keys)
+
+
+def _response(
+    request: FindCoordinatorRequest, context: GroupContext, coordinators: list[Coordinator]
+) -> FindCoordinatorResponse:
+    if context.version >= FIRST_BATCHED_VERSION:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (only,) = coordinators
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )

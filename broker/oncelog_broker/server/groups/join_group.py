@@ -1,0 +1,48 @@
+"""JoinGroup (11), v0-9: enter a group, or its next generation; waits until the generation is formed.
+
+Versions: v0 has no rebalance timeout, v4 gives a new member an id first (KIP-394), v5 static members (KIP-345), v7 no
+protocol name where there is no generation, v9 a returning static leader need not assign anew (KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.coordinator.group.joining import Join
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.groups.services import GroupContext
+from oncelog_protocol.errors import KafkaError
+from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+FIRST_MEMBER_ID_REQUIRED_VERSION: Final = 4
+FIRST_NULL_PROTOCOL_VERSION: Final = 7
+FIRST_SKIP_ASSIGNMENT_VERSION: Final = 9
+
+
+def handle(request: JoinGroupRequest, context: GroupContext) -> Answer[JoinGroupResponse]:
+    version = context.version
+    no_protocol = None if version >= FIRST_NULL_PROTOCOL_VERSION else ""
+
+    def failed(error: KafkaError) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=error.code, protocol_name=no_protocol, leader="", member_id=request.member_id, members=[]
+        )
+
+    if not context.may(rules.JOIN_GROUP, request.group_id):
+        return failed(KafkaError(rules.JOIN_GROUP.refused))
+    client = context.client
+    return context.services.groups.runtime.write(
+        request.group_id,
+        lambda machine, waiter: machine.join(
+            Join(
+                request,
+                client,
+                waiter,
+                requires_member_id=version >= FIRST_MEMBER_ID_REQUIRED_VERSION,
+                can_skip_assignment=version >= FIRST_SKIP_ASSIGNMENT_VERSION,
+                no_protocol=no_protocol,
+            )
+        ),
+        failed,
+    )

@@ -1,0 +1,21 @@
+"""For handlers of consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, TypeAlias
+
+from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
+from oncelog_broker.server.request.context import CommonServices, RequestContext
+
+
+class GroupServices(CommonServices, Protocol):
+    """What handlers of consumer groups may reach, beside what all may."""
+
+    groups: GroupCoordinator
+
+    def create_topic(self, name: str, /) -> Awaitable[None]:
+        """Create a topic that nobody asked for by name of an API; see `topic_creation.TopicCreation.create`."""
+
+
+GroupContext: TypeAlias = RequestContext[GroupServices]

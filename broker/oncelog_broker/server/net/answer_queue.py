@@ -1,0 +1,292 @@
+"""The send side of a connection: answers leave in the order of the requests, whenever each of them is there.
+
+An answer that comes later has a slot in the queue; what is ready behind it waits in its own. With nobody waiting an
+answer goes straight out, together with those of the other requests that are handled at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from oncelog_broker.server.net.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
+from oncelog_broker.server.net.memory_budget import Holding
+from oncelog_broker.server.net.turn_scheduler import TurnScheduler
+from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORTION_BYTES, WriteBuffer
+from oncelog_protocol.wire_writers import Buffer
+
+MAX_OUTSTANDING_ANSWERS: Final = 64
+"""Answers of one connection that wait, or stand behind one that waits: with so many no further request is handled."""
+SCATTER_BYTES: Final = 16 * 1024
+"""Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
+
+
+class Slot:
+    """The place of one answer. It `is_ready` when its `parts` are complete; they may be none (acks=0).
+
+    `is_unread`: the request is still decoded, nothing of it is done.
+    """
+
+    __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")
+
+    def __init__(
+        self,
+        waits_for: asyncio.Future[Any] | None,
+        parts: list[Buffer],
+        *,
+        is_long_poll: bool = False,
+        is_unread: bool = False,
+    ) -> None:
+        self.waits_for = waits_for
+        self.is_long_poll = is_long_poll
+        self.is_unread = is_unread
+        self.parts = parts
+        self.is_ready = waits_for is None
+
+
+class AnswerQueue:
+    """The answers of one connection. Invariant: the first slot, if there is one, still waits."""
+
+    __slots__ = (
+        "_copies_all",
+        "_heap_bytes",
+        "_is_closed",
+        "_outgoing",
+        "_write_buffer",
+        "_ready_bytes",
+        "_slots",
+        "_stalled_since",
+        "_transport",
+        "_unsent",
+        "_written",
+        "memory",
+        "takes_more",
+    )
+
+    def __init__(self, limits: Limits, address: str, scheduler: TurnScheduler) -> None:
+        """`scheduler` is shared by all connections."""
+        self.memory = Holding(limits.answers, address)
+        """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
+        self._copies_all = False
+        """What the transport has is on the heap, whatever it was before: it is encrypted."""
+        self._heap_bytes = 0
+        """Of what was written since the transport had nothing left: those that are no slices of mapped files."""
+        self._written = 0
+        self._transport: asyncio.Transport | None = None
+        self._write_buffer = WriteBuffer(scheduler)
+        self._outgoing: list[Buffer] | None = None
+        self._slots: deque[Slot] = deque()
+        self._ready_bytes = 0
+        """Of answers that wait for those before them."""
+        self._stalled_since = 0.0
+        self._unsent = 0
+        self._is_closed = False
+        self.takes_more = True
+        """Whether so little is outstanding that another request may be handled."""
+
+    def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
+        """`on_room` is called when the last of a large answer has left."""
+        self._transport = transport
+        self._copies_all = copies_all
+        portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES
+        self._write_buffer.open(transport, partial(self._on_clear, on_room), portion_bytes)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+
+    def lose_client(self) -> None:
+        """Nobody reads answers any more."""
+        self._transport = None
+        self._write_buffer.close()
+        self.flow()
+
+    def stop_long_polls(self) -> None:
+        """Wait no longer for what others do. What is unread comes to where it would wait."""
+        for slot in list(self._slots):
+            if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
+                slot.waits_for.cancel()
+
+    def close(self) -> None:
+        """The client is gone: nobody waits for these answers any more."""
+        self._transport = None
+        self._write_buffer.close()
+        self._is_closed = True
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            if slot.waits_for is not None:
+                slot.waits_for.cancel()
+                slot.waits_for = None  # its error, if it has one, may hold all that held the slot
+        self.memory.owe(0)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is not there yet."""
+        return bool(self._slots)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the transport has not all that was written."""
+        return self._write_buffer.waiting_bytes > 0
+
+    @property
+    def sent(self) -> int:
+        """Bytes that the client's side has taken, since the beginning."""
+        return self._written - self._unsent_bytes()
+
+    @property
+    def unsent_heap_bytes(self) -> int:
+        """What a client that does not read keeps on the heap; 0 while it reads."""
+        if not (self._stalled_since or self.is_leaving):
+            return 0
+        held = self._heap_bytes
+        if self._copies_all and self._transport is not None:
+            held += self._transport.get_write_buffer_size()
+        return min(held, self._unsent_bytes())
+
+    def _weigh(self) -> None:
+        held = self.unsent_heap_bytes + self._ready_bytes
+        if held > WRITE_HIGH_WATER_BYTES or self.memory.held:
+            self.memory.owe(held if held > WRITE_HIGH_WATER_BYTES else 0)
+        self.takes_more = (
+            held < WRITE_HIGH_WATER_BYTES
+            and len(self._slots) < MAX_OUTSTANDING_ANSWERS
+            and not ((self._stalled_since or self.is_leaving) and self._unsent_bytes() >= MAX_UNSENT_BYTES)
+        )
+
+    # --- answers
+
+    def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
+        """An answer, which begins with its size and header: to the request that is handled, or to the one of `slot`."""
+        if slot is not None and not slot.is_ready:
+            slot.parts += parts
+        elif self._slots:
+            self._slots.append(Slot(None, parts))
+            self._ready_bytes += heap_size_of(parts)
+            self._weigh()
+        elif self._outgoing is not None:
+            self._outgoing += parts
+        else:
+            self._write(parts)
+
+    def reserve(self, waits_for: asyncio.Future[Any], *, is_long_poll: bool = False, is_unread: bool = False) -> Slot:
+        """A place for the answer to the request that is handled, which comes later: then `put` it, and `finish`."""
+        slot = Slot(waits_for, [], is_long_poll=is_long_poll, is_unread=is_unread)
+        self._slots.append(slot)
+        self._weigh()
+        return slot
+
+    def finish(self, slot: Slot) -> None:
+        """The answer of `slot` is there, or there is none. Whatever is ready leaves."""
+        if self._is_closed:
+            return  # made for nobody: what is counted now would be counted for ever
+        slot.is_ready, slot.waits_for = True, None
+        self._ready_bytes += heap_size_of(slot.parts)
+        slots, outgoing = self._slots, list[Buffer]()
+        while slots and slots[0].is_ready:
+            parts = slots.popleft().parts
+            self._ready_bytes -= heap_size_of(parts)
+            outgoing += parts
+        self._weigh()
+        if self._outgoing is not None:
+            self._outgoing += outgoing
+        else:
+            self._write(outgoing)
+
+    def hold(self) -> None:
+        """Keep what is answered from now on, until `release`: it leaves together."""
+        self._outgoing = []
+
+    def release(self) -> None:
+        outgoing, self._outgoing = self._outgoing, None
+        if outgoing:
+            self._write(outgoing)
+
+    def _write(self, parts: list[Buffer]) -> None:
+        transport = self._transport
+        if not parts or transport is None:
+            return
+        is_leaving = self._write_buffer.waiting_bytes
+        if not is_leaving and not transport.get_write_buffer_size():
+            self._heap_bytes = 0
+        pieces = parts if len(parts) == 1 else coalesce(parts)
+        first = pieces[0]
+        is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
+        if is_small and not is_leaving:  # nearly always
+            self._heap_bytes += len(first)
+            self._written += len(first)
+            transport.write(first)
+        else:
+            size = size_of(pieces)
+            self._heap_bytes += heap_size_of(pieces)
+            self._written += size
+            self._write_buffer.write(pieces, size)
+        if self._stalled_since or self.is_leaving:
+            self._weigh()
+
+    def _on_clear(self, on_room: Callable[[], None]) -> None:
+        self._weigh()
+        on_room()
+
+    # --- clients that do not read
+
+    def stall(self, now: float) -> None:
+        """The client leaves more unread than WRITE_HIGH_WATER_BYTES, until `flow`. `now` is the loop's time."""
+        self._stalled_since = now
+        self._write_buffer.stall()
+        self._unsent = self._unsent_bytes()
+        self._weigh()
+
+    def flow(self) -> None:
+        self._stalled_since = 0.0
+        self._write_buffer.flow()
+        self._weigh()
+
+    def stalled_seconds(self, now: float) -> float:
+        """Since when the client has read nothing: one on a slow line, which reads a large answer for long, is not
+        stalled. To be asked now and then."""
+        if not self._stalled_since:
+            return 0.0
+        self._weigh()
+        unsent = self._unsent_bytes()
+        if unsent < self._unsent:
+            self._stalled_since = now
+        self._unsent = unsent
+        return now - self._stalled_since
+
+    def _unsent_bytes(self) -> int:
+        transport = self._transport
+        return 0 if transport is None else transport.get_write_buffer_size() + self._write_buffer.waiting_bytes
+
+
+def size_of(parts: list[Buffer]) -> int:
+    return sum(map(len, parts))
+
+
+def heap_size_of(pieces: list[Buffer]) -> int:
+    """The bytes that are no slices of mapped files."""
+    size = 0
+    for piece in pieces:
+        if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:
+            size += len(piece)
+    return size
+
+
+def coalesce(parts: list[Buffer]) -> list[Buffer]:
+    """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    if max(map(len, parts)) < SCATTER_BYTES:
+        return [b"".join(parts)]
+    result: list[Buffer] = []
+    small: list[Buffer] = []
+    for part in parts:
+        if len(part) < SCATTER_BYTES:
+            small.append(part)
+            continue
+        if small:
+            result.append(b"".join(small))
+            small = []
+        result.append(part)
+    if small:
+        result.append(b"".join(small))
+    return result

@@ -1,0 +1,604 @@
+"""One client connection: the event loop's callbacks, which join the receive side, the requests and the send side.
+
+Requests are handled in order, each to where its effects are done: only then the next one is looked at (T17). Most are
+answered by then. One that still waits has a slot among the answers (`answer_queue`), and holds back those behind it,
+as in Kafka, unless it has declared that all its effects are done (`let_next_in`): a Produce that is appended and waits
+for other replicas does, so that the waits of pipelined requests overlap while their appends stay in order. What is held
+back stays in the receive buffer and, when that is full, in the client's socket.
+
+A client that goes has sent what it has sent: requests that have come whole are handled still, one after the other (a
+producer with acks=0 closes when it has sent all, and hears of nothing). Nobody waits for others on its behalf.
+
+In one turn of the loop a connection may have one request handled, and more only while the turn's budget lasts, which
+all connections share: what is left comes in the next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any, Final, Protocol, cast
+
+from oncelog_broker.security.authorizer.authorizer import Rights
+from oncelog_broker.security.principal import ANONYMOUS, Principal
+from oncelog_broker.security.quotas.client_limits import ClientLimits
+from oncelog_broker.server.lane import Lane
+from oncelog_broker.server.net.answer_queue import AnswerQueue, Slot
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.frame_reader import FrameRefused, ReceiveBuffer
+from oncelog_broker.server.net.header_cache import NO_HEADER, CachedHeader
+from oncelog_broker.server.net.limits import (
+    ANSWER_ESTIMATE_BYTES,
+    COPIED_ANSWER_BYTES,
+    FRAME_SECONDS,
+    LARGE_REQUEST_BYTES,
+    MIN_FRAME_RATE,
+    RESPONSE_STALL_SECONDS,
+)
+from oncelog_broker.server.net.login_gate import LOGIN_SECONDS, LoginGate
+from oncelog_broker.server.net.memory_budget import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
+from oncelog_protocol.errors import MalformedMessage
+from oncelog_protocol.wire_writers import Buffer
+
+logger = logging.getLogger(__name__)
+
+MEMORY_RETRY_SECONDS: Final = 0.05
+"""How long a connection that got no memory for a large frame waits before it asks again."""
+HOLDS_WITHOUT_SENDING: Final = "request does not come on while others wait for the memory that it takes"
+LEFT_SECONDS: Final = 60.0
+"""How long a request of a client that has gone may take; then those behind it are given up with it."""
+REST_SECONDS: Final = 1.0
+"""A connection that rests this long gives up its receive buffer."""
+
+
+class PutOff(Exception):
+    """The request is not to be handled yet: others have used up what its client may use."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"put off for {seconds} s")
+        self.seconds = seconds
+
+
+class FrameHandler(Protocol):
+    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered, PutOff
+    for one that is to be given again later."""
+
+    def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """A connection as the event loop sees it. `handle` gets each frame; it answers with `respond`, at once or
+    after `wait_for`."""
+
+    __slots__ = (
+        "_answer_budget",
+        "_answer_progress",
+        "_answers",
+        "_closes_after_answer",
+        "_closes_when_sent",
+        "_connections",
+        "_frame_progress",
+        "_frame_since",
+        "_handle",
+        "_has_left",
+        "_held_by",
+        "_is_encrypted",
+        "_is_ending",
+        "_is_in_line",
+        "_is_put_off",
+        "_is_watched",
+        "_loop",
+        "_may_be_large",
+        "_memory_retry",
+        "_reading_paused",
+        "_received",
+        "_throttled_since",
+        "_throttled_until",
+        "_transport",
+        "_turn",
+        "_unthrottle",
+        "_without_memory_since",
+        "client_host",
+        "client_limits",
+        "client_port",
+        "gate",
+        "cached_header",
+        "lanes",
+        "last_active",
+        "listener",
+        "principal",
+        "rights",
+        "state",
+    )
+
+    def __init__(
+        self,
+        handle: FrameHandler,
+        connections: Connections,
+        listener: str,
+        principal: Principal = ANONYMOUS,
+        gate: LoginGate | None = None,
+        *,
+        is_encrypted: bool = False,
+    ) -> None:
+        """`gate`: what may be sent before somebody has logged in; None where nobody has to."""
+        self._loop = asyncio.get_running_loop()
+        self._handle = handle
+        self._connections = connections
+        self._turn = connections.turn
+        self._received = ReceiveBuffer(connections.limits, "")
+        self._answers = AnswerQueue(connections.limits, "", connections.scheduler)
+        self._transport: asyncio.Transport | None = None
+        self._held_by: Slot | None = None
+        """The request whose effects are not done: no other is handled."""
+        self._is_put_off = False
+        """What is in the receive buffer is handled in the next turn of the loop, or when it is our turn."""
+        self._is_in_line = False
+        """It has a place among those with large requests: one, also where it has begun to wait for something else."""
+        self._may_be_large = False
+        """The next request may begin however large it is: it is our turn."""
+        self._is_ending = False
+        self._closes_when_sent = False
+        """The transport is closed as soon as it has all that is to leave."""
+        self._has_left = False
+        """The client sends no more, and what it has sent is not all handled."""
+        self._is_watched = False
+        self._reading_paused = False
+        self._frame_since = 0.0
+        self._memory_retry: asyncio.TimerHandle | None = None
+        """It waits for memory that others hold: nothing is read or handled until then."""
+        self._without_memory_since = 0.0
+        self._answer_budget = connections.limits.answers
+        self._frame_progress = Progress(self._loop.time())
+        self._answer_progress = Progress(self._loop.time())
+        self._unthrottle: asyncio.TimerHandle | None = None
+        """When it fires, the next request is handled: the client has used more than a quota."""
+        self._throttled_since = self._throttled_until = 0.0
+        self.client_limits: ClientLimits | None = None
+        """The quotas that were found to hold for the client."""
+        self.listener = listener
+        self.rights: Rights | None = None
+        """What the principal was found to be allowed; None again when it is another one."""
+        self.principal = principal
+        self.gate = gate
+        self._is_encrypted = is_encrypted
+        self._closes_after_answer = False
+        self.last_active = self._loop.time()
+        self.cached_header: CachedHeader = NO_HEADER
+        self.lanes: dict[int, Lane] = {}
+        """The fast lanes that the client's requests have opened, by API key << 16 | version."""
+        self.client_host = ""
+        self.client_port = 0
+        self.state: dict[str, object] = {}
+
+    # --- the transport's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
+        self.client_host, self.client_port = host, port
+        connected = transport.get_extra_info("socket")
+        if not self._is_encrypted and self._connections.turns_away(self._transport, host, self.listener):
+            self._is_ending = True  # nothing is handled: uvloop reads, though it was told not to before it began
+            return
+        refused = self._connections.admit(self, host)
+        if refused:
+            logger.warning("connection refused", extra={"client": host, "reason": refused})
+            self._transport.abort()
+            return
+        limits = self._connections.limits
+        self._received = ReceiveBuffer(limits, host)
+        self._answers = AnswerQueue(limits, host, self._connections.scheduler)
+        if self.gate is not None:
+            self._received.accept_logins(self.gate.max_frame_bytes)
+        self._answers.open(self._transport, self._on_room, copies_all=self._is_encrypted)
+        for option, size in (
+            (socket.SO_SNDBUF, limits.send_buffer_bytes),
+            (socket.SO_RCVBUF, limits.receive_buffer_bytes),
+        ):
+            if size >= 0:
+                connected.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._answers.lose_client()
+        if not self._leaves():
+            self._end()
+
+    def eof_received(self) -> bool:
+        """Whether the transport stays open, for answers to what is still to be handled."""
+        return self._leaves() or self._closes_when_sent
+
+    def _leaves(self) -> bool:
+        """The client sends no more. Whether there still are requests of it to be handled, or answers to be sent."""
+        is_unread = self._held_by is not None and self._held_by.is_unread
+        if self._is_ending or not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
+            return False
+        self._has_left = True
+        self._answers.stop_long_polls()
+        if not self._is_put_off:
+            self._put_off()
+        return True
+
+    def _end(self) -> None:
+        """Nothing is left to be done: nobody waits for an answer any more."""
+        self._is_ending = True
+        self._held_by = None
+        self._connections.release(self, self.client_host)
+        if self._unthrottle is not None:
+            self._unthrottle.cancel()
+        self._answers.close()
+        self._received.give_up()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._received.room()
+
+    @property
+    def room_bytes(self) -> int:
+        """How large the buffer is that `get_buffer` gives; 0 where that is to be made."""
+        return self._received.room_bytes
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._received.add(nbytes)
+        self.last_active = self._loop.time()
+        if self._is_handling:
+            self._handle_frames()
+            if self._received.is_amid_frame and self._is_handling and not self._turn.is_left():
+                # The loop would read on for as long as something comes: others have their turn first.
+                self._pause_reading()
+                self._put_off()
+        elif self._received.is_full:
+            self._pause_reading()
+
+    def pause_writing(self) -> None:
+        now = self._loop.time()
+        self._answers.stall(now)
+        self._answer_progress.restart(now, self._answers.sent)
+
+    def resume_writing(self) -> None:
+        self._answers.flow()
+        self.last_active = self._loop.time()
+        self._go_on()
+
+    def _on_room(self) -> None:
+        """All of a large answer is with the transport."""
+        if self._closes_when_sent:
+            self._close_transport()
+        self.last_active = self._loop.time()
+        self._go_on()
+
+    # --- frames in
+
+    def _handle_frames(self) -> None:
+        """Handle whole frames in the buffer, until one holds back the others or the time is up; what is answered at
+        once leaves together."""
+        self._answers.hold()
+        try:
+            self._handle_each()
+            self._make_room()
+        except PutOff as error:
+            self.throttle(error.seconds)
+            if self._received.is_full:  # it stays as it is: nothing is moved or copied to have more room
+                self._pause_reading()
+        except FrameRefused as error:
+            self.close(str(error))
+        except MalformedMessage as error:
+            self.close(f"malformed request: {error}")
+        except Exception:
+            logger.exception("request failed", extra={"client": self.client_host})
+            self.close("internal error")
+        finally:
+            self._answers.release()
+
+    def _handle_each(self) -> None:
+        received, answers, handle = self._received, self._answers, self._handle
+        while not self._is_ending:
+            if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
+                self._wait_for_memory()
+                return
+            if received.end - received.begin > LARGE_REQUEST_BYTES and not (self._may_be_large or self._turn.is_left()):
+                self._is_put_off = True
+                if not self._is_in_line:
+                    self._is_in_line = True
+                    self._connections.large_requests.join(self)
+                return
+            self._may_be_large = False
+            frame = received.next_frame()
+            if frame is None:
+                # Not the time of its first byte: while the requests before it were handled, it could not go on.
+                if not received.is_amid_frame:
+                    self._frame_since = 0.0
+                elif not self._frame_since:
+                    self._frame_since = self._loop.time()
+                    self._frame_progress.restart(self._frame_since, received.received)
+                return
+            self._frame_since = 0.0
+            try:
+                handle(self, frame)
+            except PutOff:
+                received.put_back(frame)
+                raise
+            if (
+                received.begin == received.end
+                or self._held_by is not None
+                or not answers.takes_more
+                or self._unthrottle is not None
+            ):
+                return
+            if not self._turn.is_left():
+                self._put_off()
+                return
+
+    def _put_off(self) -> None:
+        """Handle no more in this turn of the loop."""
+        self._is_put_off = True
+        self._loop.call_soon(self._in_next_turn)
+
+    def _in_next_turn(self) -> None:
+        if self._unthrottle is not None:
+            return  # put off for longer
+        self._is_put_off = False
+        self._go_on()
+
+    def take_turn(self) -> bool:
+        """The large request that was put off has its turn."""
+        self._is_in_line = False
+        if self._unthrottle is not None:
+            return False
+        self._is_put_off, self._may_be_large = False, True
+        self._go_on()
+        self._may_be_large = False
+        return False
+
+    def throttle(self, seconds: float) -> None:
+        """Handle no further request before that: the client has used more than a quota (KIP-219). What it sends
+        meanwhile stays in the receive buffer and, when that is full, in its socket."""
+        now = self._loop.time()
+        if self._is_ending or now + seconds <= self._throttled_until:
+            return
+        if self._unthrottle is None:
+            self._throttled_since = now
+        else:
+            self._unthrottle.cancel()
+        self._is_put_off = True
+        self._throttled_until = now + seconds
+        self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
+
+    def _end_throttling(self) -> None:
+        """What was kept from being handled is late through no fault of the client's."""
+        if self._unthrottle is not None:
+            self._unthrottle.cancel()
+        now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
+        if self._frame_since:
+            self._frame_since += now - max(self._frame_since, self._throttled_since)
+        self._frame_progress.restart(now, self._received.received)
+        self._is_put_off = False
+        self._go_on()
+
+    def _make_room(self) -> None:
+        """Let the next read find room, or read nothing: what waits stays with the client."""
+        if self._is_ending or self._has_left or self._memory_retry is not None or self._received.rewind():
+            return
+        if self._closes_after_answer:
+            self._received.give_up()  # nothing behind the last request is handled
+            return
+        if not self._received.make_room():
+            self._wait_for_memory()
+        elif self._received.is_full:
+            self._pause_reading()
+        if self._received.memory.is_beyond and not self._is_watched:
+            self._is_watched = True
+            self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
+
+    def _watch(self) -> None:
+        """What it holds beyond its share is for one connection at a time: looked at more often than `sweep` does."""
+        self._is_watched = self._received.memory.is_beyond and not self._is_ending
+        if not self._is_watched:
+            return
+        if self._sends_too_slowly(self._loop.time(), BEYOND_WINDOW_SECONDS) and self._received.memory.is_short:
+            self.close(HOLDS_WITHOUT_SENDING)
+        else:
+            self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
+
+    def _wait_for_memory(self) -> None:
+        """Read and handle nothing for a moment. The time does not count against the frame that has begun."""
+        self._pause_reading()
+        if self._memory_retry is None:
+            self._memory_retry = self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry)
+            self._without_memory_since = self._without_memory_since or self._loop.time()
+
+    def _retry(self) -> None:
+        self._memory_retry = None
+        if not self._is_handling:
+            self._received.memory.wait_no_longer()
+        self._go_on()
+        if self._memory_retry is None and self._without_memory_since:
+            now = self._loop.time()
+            if self._frame_since:
+                self._frame_since += now - self._without_memory_since
+            self._frame_progress.restart(now, self._received.received)
+            self._without_memory_since = 0.0
+
+    @property
+    def _is_handling(self) -> bool:
+        """Whether the next frame is handled as soon as it is there."""
+        return (
+            self._held_by is None
+            and self._answers.takes_more
+            and not self._is_put_off
+            and self._memory_retry is None
+            and not self._is_ending
+            and not self._closes_after_answer
+        )
+
+    def _go_on(self) -> None:
+        """Nothing holds back the next request any more, or one thing less."""
+        if self._is_handling:
+            self._handle_frames()
+            if self._is_handling:
+                if self._has_left:
+                    self._is_ending = True
+                    self._close_transport()
+                else:
+                    self._read_on()
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._reading_paused and not self._received.is_full and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    # --- answers out
+
+    def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
+        """Answer the request that is handled, or the one of `slot`. The answer begins with its size and header."""
+        self._answers.put(parts, slot)
+
+    @property
+    def copied_answer_bytes(self) -> int:
+        """Of the records in an answer, how many may be copies on the heap: part of the room, as they can be mapped."""
+        if not self._answer_budget.used:
+            return self._connections.limits.copied_answer_bytes
+        return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
+
+    def wait_for(
+        self,
+        answer: asyncio.Future[Any],
+        *,
+        reads_frame: bool,
+        holds_back: bool,
+        is_long_poll: bool = False,
+        is_unread: bool = False,
+    ) -> Slot:
+        """The request that is handled is answered later: with `respond` and this slot, then `finish`.
+
+        `answer` is cancelled if the client goes; where other requests are behind it, only if it `is_long_poll`, which
+        waits for others. With `reads_frame` the frame stays as it is meanwhile. `holds_back`: no other request is
+        handled before that, or before `let_next_in`. `is_unread`: it is to be decoded first, and is not given up before
+        `begins`.
+        """
+        slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
+        if is_long_poll and self._has_left and not is_unread:
+            answer.cancel()
+        if reads_frame:
+            self._received.lend()
+        if holds_back:
+            self._held_by = slot
+        return slot
+
+    def begins(self, slot: Slot) -> None:
+        """The request of this slot was decoded, and is handled now."""
+        slot.is_unread = False
+        if slot.is_long_poll and self._has_left:
+            self._loop.call_soon(self._answers.stop_long_polls)
+
+    def let_next_in(self, slot: Slot) -> None:
+        """All effects of the request of this slot are done, though it is not answered. In the next turn of the loop the
+        one behind it is handled."""
+        if self._held_by is slot:
+            self._held_by = None
+            if not self._is_put_off:
+                self._put_off()
+
+    def finish(self, slot: Slot) -> None:
+        """The request of this slot has its answer, or gets none. Only now the connection begins to rest."""
+        if self._held_by is slot:
+            self._held_by = None
+        self.last_active = self._loop.time()
+        self._answers.finish(slot)
+        if self._closes_after_answer and not self._answers.is_waiting:
+            self.shut()
+        self._go_on()
+
+    def cancelled(self, slot: Slot) -> None:
+        """The answer of this slot was cancelled: nobody waits for it, or the broker stops."""
+        if self._has_left:
+            self.finish(slot)
+        else:
+            self.close("the broker stops")
+
+    # --- the end
+
+    def close(self, reason: str) -> None:
+        """Cut the connection and say why in the log. No further request is handled."""
+        self._is_ending = True
+        if self._transport is not None:
+            logger.info(
+                "connection closed", extra={"client": f"{self.client_host}:{self.client_port}", "reason": reason}
+            )
+            self._transport.abort()
+        elif self._has_left:
+            self._end()
+
+    def close_after_answer(self) -> None:
+        """The request that is handled is the last one, and waits: when all answers have left the connection closes."""
+        self._closes_after_answer = True
+
+    def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
+        """Somebody has logged in; where that `may_expire` the gate is asked on, before each request."""
+        self.principal = principal
+        self.rights = None
+        self._received.accept_requests()
+        if not may_expire:
+            self.gate = None
+
+    def shut(self) -> None:
+        """Close after what is written has gone out: the broker stops."""
+        self._is_ending = True
+        self._close_transport()
+
+    def _close_transport(self) -> None:
+        """When what is written has gone out the transport says that it is lost."""
+        if self._transport is not None:
+            self._closes_when_sent = self._answers.is_leaving
+            if not self._closes_when_sent:
+                self._transport.close()
+        elif self._has_left:
+            self._end()
+
+    def sweep(self, now: float) -> None:
+        """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
+        limits = self._connections.limits
+        if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
+            # What it holds of the memory others need: it is used, and waited for afterwards.
+            if self.client_limits is not None:
+                self.client_limits.serve_next()
+            self._end_throttling()
+        is_resting = not self._answers.is_waiting
+        if self._answers.stalled_seconds(now) > RESPONSE_STALL_SECONDS:
+            self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
+        elif self._reads_too_slowly(now) and limits.answers.is_short:
+            self.close("responses not read while others wait for the memory that they take")
+        elif self._has_left and now - self.last_active > LEFT_SECONDS:
+            self.close(f"the client has gone, and its request is not done after {LEFT_SECONDS:.0f} s")
+        elif self.gate is not None and self.gate.is_late(now):
+            self.close(f"not logged in within {LOGIN_SECONDS:.0f} s")
+        elif self._is_frame_late(now):
+            self.close(f"request not complete after {FRAME_SECONDS:.0f} s, nor at {MIN_FRAME_RATE} bytes/s")
+        elif self._sends_too_slowly(now) and self._received.memory.is_short:
+            self.close(HOLDS_WITHOUT_SENDING)
+        elif is_resting and now - self.last_active > limits.idle_seconds:
+            self.close("idle for connections.max.idle.ms")
+        elif is_resting and self._received.begin == self._received.end and now - self.last_active > REST_SECONDS:
+            self._received.give_up()
+
+    def _reads_too_slowly(self, now: float) -> bool:
+        held = self._answers.unsent_heap_bytes
+        return self._answer_progress.is_too_slow(now, self._answers.sent, held) and held > 0
+
+    def _is_frame_late(self, now: float) -> bool:
+        if not self._frame_since or self._without_memory_since or self._unthrottle is not None:
+            return False
+        return now - self._frame_since > FRAME_SECONDS + self._received.frame_received / MIN_FRAME_RATE
+
+    def _sends_too_slowly(self, now: float, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
+        if not self._frame_since or self._without_memory_since or self._unthrottle is not None:
+            return False
+        received = self._received
+        return self._frame_progress.is_too_slow(now, received.received, received.memory.held, window_seconds)

@@ -1,0 +1,138 @@
+"""How fast connections may be made: to each listener, to all together, and from each address (KIP-402, KIP-612).
+
+Whoever comes too fast to a listener waits to be accepted. The inter-broker listener is kept apart from the others: a
+crowd of clients holds up no broker. An address beyond its quota is accepted, since nobody knows it before, and closed
+after a while, in which it makes no other connection if it waits for this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listener_config import ListenerConfig
+from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
+from oncelog_broker.config.quota_keys import (
+    MAX_CONNECTION_CREATION_RATE,
+    QUOTA_WINDOW_NUM,
+    QUOTA_WINDOW_SIZE_SECONDS,
+    UNLIMITED_RATE,
+)
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.metadata.model.quotas import Quotas
+from oncelog_broker.runtime.accepting import Pace
+from oncelog_broker.runtime.addresses import plain_address
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.security.quotas.bucket import Bucket
+from oncelog_broker.security.quotas.limits import limit_of_address
+from oncelog_broker.security.quotas.observed import Recent
+from oncelog_broker.security.quotas.usage import Usage
+from oncelog_protocol.quotas import QuotaKey
+
+MAX_HELD: Final = 256
+"""Connections at a time that are to be closed; beyond these at once."""
+
+
+class _Rate:
+    """Of one listener, or of all."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self.bucket = Bucket()
+
+
+class _Pace:
+    """Of one listener: its own rate, and that of all."""
+
+    def __init__(self, rates: list[_Rate], clock: Clock, window: float) -> None:
+        self._rates = rates
+        self._clock = clock
+        self._window = window
+
+    def seconds(self) -> float:
+        now = self._clock.monotonic()
+        return max(rate.bucket.wait(now) for rate in self._rates)
+
+    def take(self) -> None:
+        now = self._clock.monotonic()
+        for rate in self._rates:
+            rate.bucket.use(1, rate.rate, now, self._window)
+
+
+class Made:
+    """How many connections came to a listener."""
+
+    def __init__(self, window: float) -> None:
+        self.total = 0
+        self.recent = Recent(window)
+
+
+class ConnectionRates:
+    """Of one broker."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._quotas: Quotas = {}
+        self._has_quotas = False
+        self._window = float(config[QUOTA_WINDOW_SIZE_SECONDS] * max(1, config[QUOTA_WINDOW_NUM] - 1))
+        self._of_all = _Rate(config[MAX_CONNECTION_CREATION_RATE])
+        self.usage = Usage(self._window)
+        self._held: set[asyncio.Transport] = set()
+        self.made: dict[str, Made] = {}
+        """By listener."""
+        self.turned_away = 0
+        """Connections of addresses that made too many, since the start."""
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Hold addresses to the quotas of this image."""
+        if image.quotas is not self._quotas:
+            self._quotas = image.quotas
+            self._has_quotas = any(entity.ip is not None for entity in image.quotas)
+
+    def pace(self, listener: str) -> Pace | None:
+        """How fast connections may come to a listener. None: as fast as they like."""
+        config = self._config
+        of_listener = ListenerConfig(config, listener)
+        is_own = of_listener.name_of(MAX_CONNECTION_CREATION_RATE) != MAX_CONNECTION_CREATION_RATE.name
+        rates = [_Rate(of_listener[MAX_CONNECTION_CREATION_RATE])] if is_own else []
+        if not (has_brokers_only_listener(config) and inter_broker_listener(config) == listener):
+            rates.append(self._of_all)
+        limited = [rate for rate in rates if rate.rate < UNLIMITED_RATE]
+        return _Pace(limited, self._clock, self._window) if limited else None
+
+    def count(self, listener: str) -> None:
+        """A connection was accepted."""
+        made = self.made.get(listener)
+        if made is None:
+            made = self.made[listener] = Made(self._window)
+        made.total += 1
+        made.recent.add(1, self._clock.monotonic())
+
+    def turns_away(self, transport: asyncio.Transport, ip: str) -> bool:
+        """Whether a connection that was made is one too many of its address. Then it is closed, after a while."""
+        limit = limit_of_address(plain_address(ip) or ip, self._quotas) if self._has_quotas else None
+        if limit is None:
+            return False
+        now = self._clock.monotonic()
+        if self.usage.wait(QuotaKey.CONNECTION_CREATION_RATE, limit, now) <= 0:
+            self.usage.use(QuotaKey.CONNECTION_CREATION_RATE, limit, 1, now)
+            return False
+        self.turned_away += 1
+        if len(self._held) >= MAX_HELD:
+            transport.abort()
+        else:
+            transport.pause_reading()
+            self._held.add(transport)
+            asyncio.get_running_loop().call_later(self._config[QUOTA_WINDOW_SIZE_SECONDS], self._close, transport)
+        return True
+
+    def close(self) -> None:
+        """The broker stops."""
+        for transport in list(self._held):
+            self._close(transport)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        self._held.discard(transport)
+        transport.abort()

@@ -1,0 +1,86 @@
+"""All open connections of a broker, admitted within the limits and counted out again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Protocol
+
+from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.server.net.connection_rates import ConnectionRates
+from oncelog_broker.server.net.limits import Limits
+from oncelog_broker.server.net.turn_scheduler import TurnScheduler
+
+logger = logging.getLogger(__name__)
+
+
+class OpenConnection(Protocol):
+    """What is done with all connections alike."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that took it in."""
+
+    def sweep(self, now: float) -> None: ...
+
+    def shut(self) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class Connections:
+    """Invariant: `limits` counts exactly the connections in here."""
+
+    def __init__(self, limits: Limits, turn: TurnBudget, rates: ConnectionRates | None = None) -> None:
+        """`turn`: what they may do together in one turn of the loop, beyond one request each. `rates`: how fast they
+        may be made."""
+        self.limits = limits
+        self.rates = rates
+        self.turn = turn
+        self.scheduler = TurnScheduler(turn)
+        """Large answers, a portion at a time."""
+        self.large_requests = TurnScheduler(turn)
+        """Connections whose next request is a large one, and which the turn had no time for."""
+        self._open: set[OpenConnection] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def turns_away(self, transport: asyncio.Transport, host: str, listener: str) -> bool:
+        """Whether it is one too many of its address, which is then seen to. To be asked once, when it was accepted."""
+        if self.rates is None:
+            return False
+        self.rates.count(listener)
+        if not self.rates.turns_away(transport, host):
+            return False
+        logger.warning("connection refused", extra={"client": host, "reason": "connection_creation_rate reached"})
+        return True
+
+    def admit(self, connection: OpenConnection, host: str) -> str | None:
+        """Take the connection in, or say which limit forbids it."""
+        refused = self.limits.admit(host)
+        if refused is None:
+            self._open.add(connection)
+            self._empty.clear()
+        return refused
+
+    def release(self, connection: OpenConnection, host: str) -> None:
+        """Forget a connection that is closed; harmless for one that was not admitted."""
+        if connection in self._open:
+            self._open.discard(connection)
+            self.limits.release(host)
+            if not self._open:
+                self._empty.set()
+
+    async def drained(self, timeout: float) -> None:
+        """Return when all are closed, at the latest after `timeout` seconds."""
+        try:
+            await asyncio.wait_for(self._empty.wait(), timeout)
+        except TimeoutError:
+            pass
+
+    def __iter__(self) -> Iterator[OpenConnection]:
+        return iter(list(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)

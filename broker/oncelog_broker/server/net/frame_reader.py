@@ -1,0 +1,246 @@
+"""The receive side of a connection: one buffer that bytes come into, and the frames that are cut out of it.
+
+The buffer grows with the bytes received, never with a claimed length, and is given up when the connection rests. A
+large frame gets address space for all of it, so that it never has to be copied, but memory only as its bytes come. A
+frame is a slice of it, not a copy: it stays as it is until the next frame is asked for, or, where the request still
+reads it, for as long as the request wants it (`lend`): what comes meanwhile goes into another buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from struct import Struct
+from typing import Final
+from weakref import finalize
+
+from oncelog_broker.server.net.limits import Limits
+from oncelog_broker.server.net.memory_budget import Holding
+
+SIZE: Final = Struct(">i")
+MIN_FRAME_BYTES: Final = 8
+"""Api key, version and correlation id: less is no request."""
+INITIAL_BUFFER_BYTES: Final = 16 * 1024
+READ_AHEAD_BYTES: Final = 128 * 1024
+"""Room beyond a large frame, so that one read may bring the next ones as well."""
+
+READ_BYTES: Final = 128 * 1024
+"""For one read. The event loop reads up to 32 times in a turn from one socket, while there is more."""
+LARGE_FRAME_BYTES: Final = 1024 * 1024
+"""A frame above this has a buffer of its own, whose memory comes in pieces of this size."""
+KEPT_BUFFER_BYTES: Final = 2 * 1024 * 1024
+"""A buffer that has grown above this is given up as soon as it is empty: few requests are so large."""
+
+
+class FrameRefused(Exception):
+    """A frame whose size is none, or beyond the limit, or more than the system has room for."""
+
+
+class _Bytes(bytearray):
+    """Bytes of which can be told when nobody has a slice of them any more."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ReceiveBuffer:
+    """What one connection has received and not handled yet. Invariant: 0 <= begin <= end <= size of the buffer."""
+
+    __slots__ = (
+        "_granted",
+        "_is_lent",
+        "_limits",
+        "_max_frame_bytes",
+        "_min_frame_bytes",
+        "_view",
+        "_wanted",
+        "begin",
+        "end",
+        "memory",
+        "received",
+    )
+
+    def __init__(self, limits: Limits, address: str) -> None:
+        self._limits = limits
+        self._max_frame_bytes, self._min_frame_bytes = limits.request_max_bytes, MIN_FRAME_BYTES
+        self.memory = Holding(limits.requests, address)
+        """What it holds of the ledger: its size, once that is above the initial one."""
+        self.received = 0
+        """Bytes that have come, since the beginning."""
+        self._view = memoryview(b"")
+        self._granted = 0
+        """How much of the view may be written: all, but for a large frame."""
+        self.begin = 0
+        """Where the next frame begins."""
+        self.end = 0
+        """Where the bytes received end: equal to `begin` if nothing is left."""
+        self._wanted = 0
+        """Bytes of the frame that is not whole yet, its size included; 0 where none has begun."""
+        self._is_lent = False
+
+    def accept_logins(self, max_frame_bytes: int) -> None:
+        """Somebody has to log in: so large may frames be until then. Raw SASL tokens may be of any size, also none."""
+        self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
+        self.memory = self.memory.moved_to(self._limits.logins)
+
+    def accept_requests(self) -> None:
+        """Somebody has logged in."""
+        self._max_frame_bytes, self._min_frame_bytes = self._limits.request_max_bytes, MIN_FRAME_BYTES
+        self.memory = self.memory.moved_to(self._limits.requests)
+
+    # --- bytes in
+
+    def room(self) -> memoryview:
+        """Where the next bytes may be written."""
+        if not self._granted:
+            self._replace(_Bytes(INITIAL_BUFFER_BYTES))
+        return self._view[self.end : min(self._granted, self.end + READ_BYTES)]
+
+    @property
+    def room_bytes(self) -> int:
+        """How large the room is; 0 where there is no buffer."""
+        return min(self._granted - self.end, READ_BYTES)
+
+    def add(self, size: int) -> None:
+        """So many bytes were written into the room."""
+        self.end += size
+        self.received += size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for further bytes."""
+        return self.end == self._granted > 0
+
+    @property
+    def is_amid_frame(self) -> bool:
+        """Whether the next frame has begun and is not whole. As of the last `next_frame`."""
+        return self._wanted > 0
+
+    @property
+    def frame_received(self) -> int:
+        """Bytes of the frame that is not whole yet."""
+        return self.end - self.begin
+
+    # --- frames out
+
+    @property
+    def has_whole_frame(self) -> bool:
+        """Whether the next frame is whole; False where it is none."""
+        available = self.end - self.begin - SIZE.size
+        if available < self._min_frame_bytes:
+            return False
+        (size,) = SIZE.unpack_from(self._view, self.begin)
+        return bool(self._min_frame_bytes <= size <= available)
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame, without its size; None where none is whole. Raises FrameRefused."""
+        begin = self.begin
+        available = self.end - begin
+        self._wanted = 0
+        if available < 4:
+            return None
+        (size,) = SIZE.unpack_from(self._view, begin)
+        if size < self._min_frame_bytes or size > self._max_frame_bytes:
+            raise FrameRefused(
+                f"frame of {size} bytes: from {self._min_frame_bytes} to {self._max_frame_bytes} are taken"
+            )
+        if available - 4 < size:
+            self._wanted = size + 4
+            return None
+        self.begin = begin + 4 + size
+        return self._view[begin + 4 : self.begin]
+
+    def put_back(self, frame: memoryview) -> None:
+        """The last frame is not handled yet: it is the next one again."""
+        self.begin -= SIZE.size + len(frame)
+
+    def lend(self) -> None:
+        """The last frame is still read by its request: it stays as it is until nobody has it any more."""
+        self._is_lent = True
+
+    def rewind(self) -> bool:
+        """Begin anew at the front of the buffer. False where that is not all that is to be done to have room."""
+        if self.begin != self.end or self._is_lent or self.memory.held:
+            return False
+        self.begin = self.end = 0
+        return True
+
+    def make_room(self) -> bool:
+        """Have room for more, now that no frame in the buffer is in use but one that is lent. False if there is no
+        memory for it: ask again."""
+        if self._is_lent:
+            self._is_lent = False
+            if self.memory.held:
+                _give_back_with(self._view.obj, self.memory.handed_over())
+            size = max(INITIAL_BUFFER_BYTES, self.end - self.begin)
+            self._replace(_Bytes(size))
+            if size > INITIAL_BUFFER_BYTES:
+                self.memory.owe(size)
+        elif self.begin == self.end:
+            self.begin = self.end = 0
+            if len(self._view) > KEPT_BUFFER_BYTES or (self.memory.held and self.memory.is_short):
+                self.give_up()
+            return True
+        if self._wanted or self.is_full:
+            return self._make_room(self._wanted)
+        return True
+
+    def _make_room(self, frame_size: int) -> bool:
+        """Move what is left to the front, grow when even that leaves no room.
+
+        The buffer at most doubles at a time, so it follows the bytes received, not the size that a client claims.
+        """
+        pending = self.end - self.begin
+        capacity = self._granted
+        if pending == capacity and frame_size > LARGE_FRAME_BYTES:
+            return self._grant_more(pending, frame_size)
+        if pending == capacity:
+            wanted = min(2 * capacity, max(frame_size, capacity) + READ_AHEAD_BYTES)
+            if not self.memory.hold(wanted, frame_size):
+                if not capacity < frame_size < wanted or not self.memory.hold(frame_size):
+                    return False
+                wanted = frame_size
+            self._replace(_Bytes(wanted))
+        elif self.begin and self.begin + max(frame_size, pending + 1) > capacity:
+            self._view[:pending] = self._view[self.begin : self.end]
+            self.begin, self.end = 0, pending
+        return True
+
+    def _grant_more(self, pending: int, frame_size: int) -> bool:
+        """Room for the next piece of a large frame, of which `pending` bytes have come."""
+        wanted = min(frame_size, pending + LARGE_FRAME_BYTES)
+        if not self.memory.hold(wanted, frame_size):
+            return False
+        if len(self._view) < frame_size:
+            try:
+                self._replace(mmap(-1, frame_size, flags=MAP_PRIVATE | MAP_ANONYMOUS))
+            except OSError as error:
+                raise FrameRefused(f"no address space for a frame of {frame_size} bytes: {error}") from error
+        self._granted = wanted
+        return True
+
+    # --- memory
+
+    def _replace(self, buffer: _Bytes | mmap) -> None:
+        pending = self.end - self.begin
+        view = memoryview(buffer)
+        view[:pending] = self._view[self.begin : self.end]
+        self._view, self._granted, self.begin, self.end = view, len(view), 0, pending
+
+    def give_up(self) -> None:
+        """Drop the buffer (slices of it that are still in use keep it alive) and what it had reserved."""
+        self._view, self._granted = memoryview(b""), 0
+        self.begin = self.end = 0
+        self.memory.owe(0)
+
+
+def _give_back_with(buffer: object, memory: Holding) -> None:
+    """Have the ledger count `memory` until nobody has a slice of `buffer` any more: a request that is worked on keeps
+    its frame though its connection goes, and the connection's next frames are counted beside it."""
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody counts any more
+            loop.call_soon_threadsafe(memory.owe, 0)  # the last slice may have been a thread's
+
+    finalize(buffer, gone).atexit = False

@@ -1,0 +1,213 @@
+"""The ledger of memory: which connection, at which address, holds how many bytes of requests or of answers. Pure.
+
+A `MemoryBudget` is the bytes of one kind that all connections together may hold. What one of them may hold follows from what
+the others leave: an address three quarters of what other addresses leave of the budget, and a connection three quarters
+of what the others of its address leave of that. So whoever comes finds something, however much is held, and one who is
+alone has more than half of everything (the "dynamic thresholds" of shared packet buffers, Choudhury and Hahne 1998).
+
+A request may need more than a share, and several that are half there must not wait for each other for ever: so one
+holder at a time may go beyond its share, of those that wait the one that needs the least in all. What is held in all is
+at most the budget and that one's request.
+
+Who holds bytes while others are refused some must turn them over (`Progress`), or is cut off.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+TURNOVER_SECONDS: Final = 30.0
+"""While others wait for memory, what a connection holds must move at a rate that would be through with it in this time:
+bytes that come in for a request, or go out of an answer."""
+PROGRESS_WINDOW_SECONDS: Final = 5.0
+"""A shorter time without a byte says nothing of a client..."""
+BEYOND_WINDOW_SECONDS: Final = 1.0
+"""... but of the one that holds more than its share more may be asked."""
+
+NO_LIMIT: Final = -1
+UNLIMITED: Final = 2**63 - 1
+"""The room where there is NO_LIMIT."""
+
+
+def _share(left: int) -> int:
+    return left * 3 // 4
+
+
+class MemoryBudget:
+    """The bytes of one kind. `limit` may be NO_LIMIT."""
+
+    __slots__ = ("_least", "_waiting", "beyond", "by_address", "is_short", "is_tight", "limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        """Bytes held, but for those of `beyond`."""
+        self.by_address: Counter[str] = Counter()
+        """Of `used`."""
+        self.beyond: Holding | None = None
+        """The one that may go beyond its share."""
+        self.is_tight = False
+        """More than half of it is held."""
+        self.is_short = False
+        """Somebody was refused, and half of it has not been free since."""
+        self._waiting: dict[Holding, int] = {}
+        """Those that were refused more than their share, and what each of them needs in all."""
+        self._least: int | None = None
+        """Of what they need; None: not known."""
+
+    @property
+    def total(self) -> int:
+        """All bytes that are held."""
+        return self.used + (0 if self.beyond is None else self.beyond.held)
+
+    def _add(self, address: str, size: int) -> None:
+        self.used += size
+        left = self.by_address[address] + size
+        if left:
+            self.by_address[address] = left
+        else:
+            del self.by_address[address]
+        self.is_tight = 0 <= self.limit < 2 * self.used
+        if not self.is_tight:
+            self.is_short = False
+
+    def _wait(self, holding: Holding, needs: int) -> None:
+        self.is_short = True
+        self._no_longer_waits(holding)
+        self._waiting[holding] = needs
+        if self._least is not None:
+            self._least = min(self._least, needs)
+
+    def _no_longer_waits(self, holding: Holding) -> None:
+        needs = self._waiting.pop(holding, None)
+        if needs is not None and needs == self._least:
+            self._least = None
+
+    def _is_next(self, needs: int) -> bool:
+        """Whether one that needs so much in all may now go beyond its share."""
+        if self.beyond is not None or not self._waiting:
+            return self.beyond is None
+        if self._least is None:
+            self._least = min(self._waiting.values())
+        return needs <= self._least
+
+
+class Holding:
+    """What one connection holds of a budget."""
+
+    __slots__ = ("_address", "_budget", "held")
+
+    def __init__(self, budget: MemoryBudget, address: str) -> None:
+        self._budget = budget
+        self._address = address
+        self.held = 0
+
+    @property
+    def share(self) -> int:
+        """The most that it may hold, as the others hold what they do; below 0 where those hold more than theirs."""
+        budget = self._budget
+        of_address = budget.by_address[self._address]
+        own = 0 if budget.beyond is self else self.held
+        of_all = _share(budget.limit - (budget.used - of_address))
+        return _share(of_all - (of_address - own))
+
+    @property
+    def room(self) -> int:
+        """How many bytes more it may hold, 0 if none."""
+        return UNLIMITED if self._budget.limit < 0 else max(0, self.share - self.held)
+
+    def allows(self, size: int) -> bool:
+        """Whether it may hold `size` bytes in all. A refusal makes the budget short."""
+        if self._budget.limit < 0 or size <= self.share:
+            return True
+        self._budget.is_short = True
+        return False
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is the one that holds more than its share."""
+        return self._budget.beyond is self
+
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody was refused some of the same budget, and half of it has not been free since."""
+        return self._budget.is_short
+
+    def hold(self, size: int, needs: int = 0) -> bool:
+        """Hold `size` bytes in all: to hold less is always possible, for more False says that there is none now.
+
+        `needs`: how many bytes it will come to, for the place in the queue of those that need more than their share.
+        """
+        budget = self._budget
+        if size <= self.held or budget.limit < 0 or size <= self.share:
+            self.owe(size)
+            return True
+        needs = max(size, needs)
+        if budget._is_next(needs):
+            budget._add(self._address, -self.held)
+            budget.beyond = self
+        if budget.beyond is not self:
+            budget._wait(self, needs)
+            return False
+        budget._no_longer_waits(self)
+        self.held = size
+        return True
+
+    def wait_no_longer(self) -> None:
+        """It does not ask again for now."""
+        self._budget._no_longer_waits(self)
+
+    def owe(self, size: int) -> None:
+        """Hold `size` bytes in all, though nobody allowed it: what is there must be counted."""
+        budget = self._budget
+        budget._no_longer_waits(self)
+        if budget.beyond is self:
+            if size > max(self.share, 0):
+                self.held = size
+                return
+            budget.beyond = None
+            self.held = 0
+        budget._add(self._address, size - self.held)
+        self.held = size
+
+    def moved_to(self, budget: MemoryBudget) -> Holding:
+        """A new holding, of another budget, with all that this one had."""
+        other = Holding(budget, self._address)
+        other.owe(self.held)
+        self.owe(0)
+        return other
+
+    def handed_over(self) -> Holding:
+        """A new holding with all that this one had: for bytes that their connection has no more, and others have."""
+        other = Holding(self._budget, self._address)
+        if self._budget.beyond is self:
+            self._budget.beyond = other
+        other.held, self.held = self.held, 0
+        return other
+
+
+class Progress:
+    """Whether a connection turns over what it holds. To be asked now and then; `now` in seconds."""
+
+    __slots__ = ("_moved", "_since")
+
+    def __init__(self, now: float, moved: int = 0) -> None:
+        self._since = now
+        self._moved = moved
+
+    def restart(self, now: float, moved: int) -> None:
+        """The time until now does not count."""
+        self._since, self._moved = now, moved
+
+    def is_too_slow(self, now: float, moved: int, held: int, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
+        """Whether fewer than `held` bytes in TURNOVER_SECONDS were moved since the last time that this could be said.
+
+        `moved`: bytes so far, since the beginning.
+        """
+        elapsed = now - self._since
+        if elapsed < window_seconds:
+            return False
+        is_slow = (moved - self._moved) * TURNOVER_SECONDS < held * elapsed
+        self.restart(now, moved)
+        return is_slow

@@ -1,0 +1,151 @@
+"""Who has a turn at a TLS handshake: each step of one costs the loop about a millisecond.
+
+One step is taken in a turn of the loop, however many clients there are. At most MAX_AT_ONCE handshakes are under way;
+the others, whose first bytes are kept, wait. Addresses have turns, one that has just come first, so that who begins
+thousands waits for those alone. Of one address the newest goes first: where more come than can be served, whoever came
+long ago has gone, or will have, before it would be its turn.
+
+Where all places are taken, an address that has more of them than another one that wants a place gives up its oldest.
+Among addresses with as many, a client that has begun and does not go on gives up its place after some time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from itertools import islice
+from typing import Final, Protocol
+
+MAX_AT_ONCE: Final = 256
+"""TlsHandshakes under way: some 50 KB each."""
+LEFT_SECONDS: Final = 0.5
+"""One that is under way for so long makes room for another."""
+HOSTS_LOOKED_AT: Final = 8
+"""Addresses among which one is looked for that has fewer places than others."""
+HANDSHAKE_SECONDS: Final = 10.0
+"""From the connection to the end of its handshake."""
+
+
+class Handshake(Protocol):
+    """One client's."""
+
+    @property
+    def host(self) -> str:
+        """The client's address."""
+
+    def take_step(self) -> None:
+        """Handle what has come."""
+
+    def close(self, reason: str) -> None:
+        """Give it up."""
+
+
+class TlsHandshakes:
+    """Those of one broker. No address is kept that has nothing here."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Handshake, float] = {}
+        """With the loop's time when each began, oldest first."""
+        self._places: dict[str, dict[Handshake, None]] = {}
+        """The same by address, oldest first."""
+        self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
+        """By address, the one whose turn it is next first; of each the newest last."""
+        self._ready: deque[Handshake] = deque()
+        self._next_turn: asyncio.Handle | None = None
+        self._is_soon = False
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def has_input(self, handshake: Handshake) -> None:
+        """Something has come for it: it wants a turn."""
+        if handshake in self._under_way:
+            self._ready.append(handshake)
+        else:
+            host = handshake.host
+            if host not in self._waiting:
+                self._waiting[host] = {}
+                self._waiting.move_to_end(host, last=False)
+            self._waiting[host][handshake] = None
+        self._have_turn()
+
+    def leave(self, handshake: Handshake) -> None:
+        """It is done, or its client has gone. Harmless for one that never was here."""
+        self._give_up_place(handshake)
+        waiting = self._waiting.get(handshake.host)
+        if waiting is not None:
+            waiting.pop(handshake, None)
+            if not waiting:
+                del self._waiting[handshake.host]
+        if self._waiting:
+            self._have_turn()
+
+    def _have_turn(self, delay: float = 0.0) -> None:
+        if self._next_turn is not None and (delay or self._is_soon):
+            return
+        if self._next_turn is not None:
+            self._next_turn.cancel()  # it was to be later
+        loop = asyncio.get_running_loop()
+        self._is_soon = not delay
+        self._next_turn = loop.call_later(delay, self._turn) if delay else loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._next_turn = None
+        try:
+            self._take_one_step()
+        finally:
+            if self._ready:
+                self._have_turn()
+            elif self._waiting:
+                self._have_turn(self._next()[1])
+
+    def _take_one_step(self) -> None:
+        while self._ready:
+            handshake = self._ready.popleft()
+            if handshake in self._under_way:
+                handshake.take_step()
+                return
+        self._begin_one()
+
+    def _begin_one(self) -> None:
+        if not self._waiting:
+            return
+        host, seconds = self._next()
+        if seconds > 0:
+            return
+        if len(self._under_way) >= MAX_AT_ONCE:
+            oldest = next(iter(self._most_places()))
+            self._give_up_place(oldest)
+            oldest.close("its TLS handshake does not go on while others wait")
+        newest, _ = self._waiting[host].popitem()
+        if self._waiting[host]:
+            self._waiting.move_to_end(host)
+        else:
+            del self._waiting[host]
+        self._under_way[newest] = asyncio.get_running_loop().time()
+        self._places.setdefault(host, {})[newest] = None
+        newest.take_step()
+
+    def _next(self) -> tuple[str, float]:
+        """The address whose turn it is, and how many seconds later there is room for it."""
+        first = next(iter(self._waiting))
+        if len(self._under_way) < MAX_AT_ONCE:
+            return first, 0.0
+        most = self._most_places()
+        for host in islice(self._waiting, HOSTS_LOOKED_AT):
+            if len(self._places.get(host, ())) + 1 < len(most):
+                return host, 0.0  # whoever has the most gives one up, and still has as many
+        began = self._under_way[next(iter(most))]
+        return first, max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
+
+    def _most_places(self) -> dict[Handshake, None]:
+        """Those of the address that has the most, oldest first."""
+        return max(self._places.values(), key=len)
+
+    def _give_up_place(self, handshake: Handshake) -> None:
+        if self._under_way.pop(handshake, None) is None:
+            return
+        places = self._places[handshake.host]
+        del places[handshake]
+        if not places:
+            del self._places[handshake.host]

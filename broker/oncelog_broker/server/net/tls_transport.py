@@ -1,0 +1,383 @@
+"""TLS between a socket and a `BrokerConnection`: for the event loop a protocol, for the connection its transport.
+
+Ours instead of the loop's `start_tls`, since a connection has to be counted before anything is computed for it,
+handshakes have turns (`handshakes`), what is encrypted must be counted with what waits in the socket's buffer, and one
+that sends no more must still get its answers: then TLS behaves as TCP does, and `BrokerConnection` knows no difference.
+
+All connections receive through one buffer, since what comes is at once decrypted into that of the connection, which
+the ledger counts. No more is read of a socket than has room there, but for a record, so that hardly anything is left
+here when the connection takes no more. OpenSSL gets that little at a time, too: its buffers stay as large as they were
+once. What no ledger counts of a connection is UNCOUNTED_BYTES at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from oncelog_broker.security.listener_security import ListenerSecurity, NoPrincipal
+from oncelog_broker.security.principal import Principal
+from oncelog_broker.server.net.connection import BrokerConnection
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.tls_handshakes import HANDSHAKE_SECONDS, TlsHandshakes
+from oncelog_protocol.wire_writers import Buffer
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BYTES: Final = 128 * 1024
+"""For one read of a socket, at most: as much as has room in the receive buffer of the connection..."""
+RECORD_BYTES: Final = 17 * 1024
+"""... and one record, if that has less: of less than a record nothing can be decrypted."""
+OPENSSL_BYTES: Final = 2 * RECORD_BYTES
+"""What is with OpenSSL in each direction, at most: no more is given at once, to be decrypted or encrypted, and no more
+is left where the connection takes no more (of a record that had begun, and of one read without room for it)."""
+PLAIN_BYTES: Final = 32 * 1024
+"""So much of what leaves is no more than that when it is encrypted: two whole records."""
+UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
+"""Both buffers, which OpenSSL makes a third larger than it must, and that of the record in hand."""
+HANDSHAKE_READ_BYTES: Final = 4096
+"""The same until the handshake is done: a first message fits. What a client that waits for its turn has sent beyond
+that stays in its socket."""
+HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
+"""What a client may send before its handshake is done: certificates are some kilobytes."""
+HANDSHAKE_RECORD: Final = 0x16
+"""The first byte of whoever speaks TLS."""
+_RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
+_ONE_RECORD: Final = _RECEIVED[:RECORD_BYTES]
+
+MakeConnection = Callable[[Principal], BrokerConnection]
+
+
+class _State(Enum):
+    SHAKING = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """One TLS connection. It is admitted when it is accepted, and hands its place to the connection that it carries."""
+
+    def __init__(
+        self, security: ListenerSecurity, handshakes: TlsHandshakes, connections: Connections, make: MakeConnection
+    ) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._security = security
+        self.listener = security.name
+        self._handshakes = handshakes
+        self._connections = connections
+        self._make = make
+        self._raw: asyncio.Transport | None = None
+        self.host = ""
+        """The client's address."""
+        self._until = self._loop.time() + HANDSHAKE_SECONDS
+        self._state = _State.SHAKING
+        self._incoming: ssl.MemoryBIO
+        self._outgoing: ssl.MemoryBIO
+        self._encrypted: list[bytes] = []
+        """What is on its way from OpenSSL to the socket, before what is `_outgoing`."""
+        self._tls: ssl.SSLObject | None = None
+        self._first_bytes = b""
+        self._app: BrokerConnection | None = None
+        self._is_paused = False
+        """The connection takes no more until it says so, and the socket is not read."""
+        self._will_pump = False
+        self._has_ended = False
+        """The client sends no more."""
+        self._told_of_end: bool | None = None
+        """Whether the transport stays open after that, as the connection has said."""
+
+    # --- the socket's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._raw = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
+        if self._connections.turns_away(self._raw, self.host, self.listener):
+            self._state = _State.CLOSED  # uvloop reads, though it was told not to before it began
+            return
+        refused = self._connections.admit(self, self.host)
+        if refused:
+            logger.warning("connection refused", extra={"client": self.host, "reason": refused})
+            self._raw.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._app is None:
+            return _RECEIVED[:HANDSHAKE_READ_BYTES]
+        room = self._app.room_bytes
+        return _RECEIVED[:room] if room > RECORD_BYTES else _ONE_RECORD
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._has_ended:
+            return  # OpenSSL takes nothing behind the end, so it would only gather, in no ledger
+        if self._state is _State.OPEN:
+            self._pump(_RECEIVED[:nbytes])
+        elif self._state is _State.SHAKING:
+            self._receive_handshake(bytes(_RECEIVED[:nbytes]))
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        if self._state is not _State.OPEN:
+            return False
+        if self._is_paused:
+            return True
+        return self._tell_of_end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_open, self._state, self._raw = self._state is _State.OPEN, _State.CLOSED, None
+        if was_open and self._app is not None:
+            self._app.connection_lost(exc)
+        else:
+            self._handshakes.leave(self)
+            self._connections.release(self, self.host)
+            if self._app is not None:
+                self._app.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        if self._app is not None:
+            self._app.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._app is not None:
+            self._app.resume_writing()
+
+    # --- the handshake
+
+    def _receive_handshake(self, received: bytes) -> None:
+        if self._tls is None:
+            if not self._first_bytes and received[0] != HANDSHAKE_RECORD:
+                self.close(f"no TLS: is its security.protocol that of the listener {self._security.name}?")
+                return
+            self._first_bytes += received
+            size = len(self._first_bytes)
+        else:
+            self._incoming.write(received)
+            size = self._incoming.pending
+        if size > HANDSHAKE_INPUT_BYTES:
+            self.close("more than a TLS handshake before its end")
+            return
+        if self._raw is not None:
+            self._raw.pause_reading()
+        self._handshakes.has_input(self)
+
+    def take_step(self) -> None:
+        """Its turn: handle what has come of the handshake."""
+        if self._state is not _State.SHAKING or self._raw is None:
+            return
+        if self._tls is None:
+            self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            assert self._security.tls is not None
+            self._tls = self._security.tls.server.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._incoming.write(self._first_bytes)
+            self._first_bytes = b""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            self._raw.resume_reading()
+        except (ssl.SSLError, ValueError) as error:
+            self._flush()  # the alert that says why
+            reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
+            self.close(f"TLS handshake failed: {reason}", gently=True)
+        else:
+            self._flush()
+            self._open()
+
+    def _open(self) -> None:
+        """Give the place over to the connection, with what has come behind the handshake."""
+        assert self._tls is not None
+        assert self._raw is not None
+        self._handshakes.leave(self)
+        try:
+            principal = self._security.principal_of(self._tls)
+        except NoPrincipal as error:
+            self.close(str(error), gently=True)
+            return
+        self._state = _State.OPEN
+        self._connections.release(self, self.host)
+        self._app = self._make(principal)
+        self._app.connection_made(self)
+        self._raw.resume_reading()
+        self._pump()
+
+    # --- what comes
+
+    def _pump(self, received: memoryview | None = None) -> None:
+        """Decrypt what has come, with what has been `received` now, as far as the connection takes it."""
+        app, tls, incoming = self._app, self._tls, self._incoming
+        assert app is not None
+        assert tls is not None
+        try:
+            while not self._is_paused and self._raw is not None and not self._raw.is_closing():
+                room = app.get_buffer(-1)
+                assert len(room), "a connection without room has paused"
+                size, received, is_end = _read_into(tls, incoming, received, room)
+                if self._outgoing.pending:
+                    self._flush()  # that a renegotiation is refused, say
+                if size:
+                    app.buffer_updated(size)
+                if is_end:
+                    self._has_ended = True
+                    if not self._is_paused and not self._tell_of_end():
+                        self._close_raw()
+                    return
+                if size < len(room):
+                    return
+            if self._is_paused and received is not None:
+                incoming.write(received)
+        except ssl.SSLError as error:
+            self._abort(f"TLS: {error.reason or error}")
+
+    def _tell_of_end(self) -> bool:
+        """Whether the transport stays open for answers."""
+        if self._told_of_end is None and self._app is not None:
+            self._told_of_end = self._app.eof_received()
+        return bool(self._told_of_end)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if self._raw is not None:
+            self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._raw is None:
+            return
+        if not self._has_ended:
+            self._raw.resume_reading()
+        if not self._will_pump:
+            # Not at once: the connection is in the middle of something.
+            self._will_pump = True
+            self._loop.call_soon(self._pump_on)
+
+    def _pump_on(self) -> None:
+        self._will_pump = False
+        if self._is_paused or self._state is not _State.OPEN:
+            return
+        self._pump()
+        if self._has_ended and not self._is_paused and self._raw is not None and not self._tell_of_end():
+            self._close_raw()
+
+    # --- what leaves
+
+    def write(self, data: Any) -> None:
+        self._encrypt(data)
+        self._flush()
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        for piece in list_of_data:
+            self._encrypt(piece)
+        self._flush()
+
+    def _encrypt(self, piece: Buffer) -> None:
+        raw, tls, size = self._raw, self._tls, len(piece)
+        if raw is None or raw.is_closing():
+            return  # OpenSSL has said that nothing follows, and what the socket has still leaves
+        if self._app is None or tls is None or not size:
+            return
+        try:
+            if self._outgoing.pending + size <= PLAIN_BYTES:
+                tls.write(piece)
+                return
+            view = memoryview(piece)
+            for start in range(0, size, PLAIN_BYTES):
+                self._encrypted.append(self._outgoing.read())
+                tls.write(view[start : start + PLAIN_BYTES])
+        except ssl.SSLError as error:
+            self._abort(f"TLS: {error.reason or error}")
+
+    def _flush(self) -> None:
+        if self._encrypted:
+            encrypted, self._encrypted = [*self._encrypted, self._outgoing.read()], []
+            if self._raw is not None:
+                self._raw.writelines(encrypted)
+        elif self._raw is not None and self._outgoing.pending:
+            self._raw.write(self._outgoing.read())
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._raw is None else self._raw.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._raw is not None:
+            self._raw.set_write_buffer_limits(high, low)
+
+    # --- the end
+
+    def is_closing(self) -> bool:
+        return self._raw is None or self._raw.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if self._raw is None else self._raw.get_extra_info(name, default)
+
+    def abort(self) -> None:
+        if self._raw is not None:
+            self._raw.abort()
+
+    def close(self, reason: str | None = None, *, gently: bool = False) -> None:
+        """The transport's: send what is written, say that it is the end, close. With a `reason`, which is logged, cut
+        a handshake, or `gently` have its last words leave."""
+        if reason is None:
+            self._close_raw()
+            return
+        logger.info("connection closed", extra={"client": self.host, "listener": self._security.name, "reason": reason})
+        if gently:
+            self._close_raw()
+        else:
+            self.abort()
+
+    def _close_raw(self) -> None:
+        if self._raw is None or self._raw.is_closing():
+            return
+        if self._tls is not None:
+            try:
+                self._tls.unwrap()
+            except (ssl.SSLError, ValueError):
+                pass  # nobody waits for the client's answer to it
+            self._flush()
+        self._raw.close()
+
+    def _abort(self, reason: str) -> None:
+        if self._app is not None:
+            self._app.close(reason)
+        self.abort()
+
+    # --- among all open connections, until the handshake is done
+
+    def shut(self) -> None:
+        """The broker stops."""
+        self.abort()
+
+    def sweep(self, now: float) -> None:
+        """`now` is the loop's time."""
+        if self._state is _State.SHAKING and now > self._until:
+            self.close(f"no TLS handshake within {HANDSHAKE_SECONDS:.0f} s")
+
+
+def _read_into(
+    tls: ssl.SSLObject, incoming: ssl.MemoryBIO, received: memoryview | None, room: memoryview
+) -> tuple[int, memoryview | None, bool]:
+    """How much was decrypted into `room`, what is left of `received`, which follows what is `incoming`, and whether the
+    client has said that nothing follows."""
+    size, space = 0, len(room)
+    while True:
+        if received is not None and incoming.pending < RECORD_BYTES:  # less than that may be a part of one
+            fits = OPENSSL_BYTES - incoming.pending
+            incoming.write(received[:fits])
+            received = received[fits:] if len(received) > fits else None
+        try:
+            read = tls.read(space - size, cast(Any, room[size:] if size else room))
+        except ssl.SSLWantReadError:
+            if received is not None:
+                continue  # what there was of it was no data
+            return size, None, False
+        except ssl.SSLZeroReturnError:
+            return size, received, True
+        if not read:
+            return size, received, True
+        size += cast(int, read)
+        if size == space or not (incoming.pending or received is not None or tls.pending()):
+            return size, received, False

@@ -1,0 +1,160 @@
+"""Fetch (1), v4-18: record batches from an offset on, waiting for more where there is too little.
+
+Behaviour: partitions in the order of the request or session (T11); whole batches only; the first that has data may
+exceed every limit by its first batch, so that no batch is too large to be read. Waits up to max_wait_ms for min_bytes,
+or for max_bytes where those are fewer. Errors of a partition answer at once, and so does a reader's epoch that is not
+in the log (diverging_epoch). Records are slices of mapped files, but for the first few, which are copied. How many, the
+ledger decides: a client that does not read its answers holds little of the heap.
+A follower (replica_state) reads to the log's end, waits for what is appended, and tells with its offsets what it has.
+Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and who leads
+beside NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 also beside FENCED_LEADER_EPOCH, and where (KIP-951).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
+from oncelog_broker.replication.partition import READ_COMMITTED
+from oncelog_broker.replication.waiting import WaitingFetch
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.kept.fetch_sessions import NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
+from oncelog_broker.server.records.fetch_reads import FIRST_TOPIC_ID_VERSION, ConsumerRead, FetchRead, ReplicaRead
+from oncelog_broker.server.records.services import RecordContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
+
+FIRST_REPLICA_EPOCH_VERSION: Final = 15
+"""From here on a follower says which incarnation it is (KIP-903)."""
+MAX_WAIT_SECONDS: Final = 600.0
+"""However long a client says that it would wait."""
+
+
+class Follower(NamedTuple):
+    """Who fetches as a replica: one incarnation of a broker."""
+
+    broker_id: int
+    epoch: int
+
+
+def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchResponse]:
+    follower = None
+    if request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0):
+        try:
+            follower = _follower(request, context)
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, responses=[])
+    fetch = _Fetch(request, context, follower)
+    return then(context.in_slices(fetch.plan_and_read()), fetch.answer_or_wait)
+
+
+def _follower(request: FetchRequest, context: RecordContext) -> Follower:
+    """Who it is that sees past the high watermark and moves it: another broker of this cluster, of which the image
+    knows, on the listener for brokers (CVE-2018-1288). Raises KafkaError."""
+    state, brokers = request.replica_state, context.services.image.brokers
+    is_follower = state is not None and context.version >= FIRST_REPLICA_EPOCH_VERSION
+    if state is None or not is_follower or not context.may_as_broker(rules.FETCH_AS_FOLLOWER):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    known = brokers.get(state.replica_id)
+    if known is None or state.replica_id == context.services.node_id:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if state.replica_epoch != known.epoch:
+        # One that is newer than what we know comes again, when the image shows it: once believed, no other would count.
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+    return Follower(state.replica_id, state.replica_epoch)
+
+
+class _Fetch:
+    """One request, which reads its partitions, perhaps waits for more, and then reads them again."""
+
+    __slots__ = ("_context", "_follower", "_plan", "_refused", "_request")
+
+    def __init__(self, request: FetchRequest, context: RecordContext, follower: Follower | None) -> None:
+        self._refused = ErrorCode.NONE
+        self._request = request
+        self._context = context
+        self._follower = follower
+        self._plan: FetchPlan
+
+    def plan_and_read(self) -> Steps[FetchRead | None]:
+        """None where the session refuses."""
+        services, by_id = self._context.services, self._context.version >= FIRST_TOPIC_ID_VERSION
+        try:
+            self._plan = yield from services.fetch_sessions.plan(
+                self._request,
+                by_id=by_id,
+                now=services.clock.monotonic(),
+                follower=None if self._follower is None else self._follower.broker_id,
+                owner=self._context.connection.principal,
+            )
+        except KafkaError as error:
+            self._refused = error.code
+            return None
+        return (yield from self._read(is_first=True))
+
+    def _read(self, *, is_first: bool = False) -> Steps[FetchRead]:
+        if self._follower is None:
+            return ConsumerRead(self._request, self._context).all_of(self._plan)
+        read = ReplicaRead(self._request, self._context, *self._follower, notes=is_first)
+        return self._read_as_replica(read)
+
+    def _read_as_replica(self, read: ReplicaRead) -> Steps[FetchRead]:
+        yield from read.all_of(self._plan)
+        if read.joining:
+            self._context.services.isr_keeper.consider(read.joining)
+        return read
+
+    def answer_or_wait(self, read: FetchRead | None) -> Answer[FetchResponse]:
+        if read is None:
+            return FetchResponse(error_code=self._refused, session_id=NO_SESSION, responses=[])
+        request, limit = self._request, self._context.services.config[FETCH_MAX_BYTES]
+        missing_bytes = min(request.min_bytes, request.max_bytes, limit) - read.total_bytes
+        is_waiting = read.partitions or read.seconds_throttled
+        if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not is_waiting:
+            return self._answer(read)
+        waited = self._wait(read, missing_bytes)
+        return then(then(waited, lambda _: self._context.in_slices(self._read())), self._answer)
+
+    def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
+        """Until `missing_bytes` more are there or the time is up, whichever is first."""
+        if read.is_outdated():
+            return None
+        if self._follower is not None:
+            return self._wait_as_replica(self._follower, read, missing_bytes)
+        read_committed = self._request.isolation_level == READ_COMMITTED
+        waiting = WaitingFetch(read.partitions, missing_bytes, read_committed=read_committed)
+        return self._in_time(waiting)
+
+    def _wait_as_replica(self, follower: Follower, read: FetchRead, missing_bytes: int) -> Answer[None]:
+        services = self._context.services
+
+        def hurry(waiting: WaitingFetch) -> None:
+            seconds = services.replicas.news_pace.seconds(
+                follower.broker_id, len(read.partitions), services.clock.monotonic()
+            )
+            services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
+
+        waiting = WaitingFetch(read.partitions, missing_bytes, hurry=hurry)
+        services.replicas.follower_waits(follower.broker_id, waiting)
+        if self._plan.has_news(read.answers) or services.replicas.awaits(follower.broker_id):
+            waiting.hurry()
+        if read.seconds_throttled:
+            services.deadlines.unless_done(
+                waiting.enough, min(read.seconds_throttled, MAX_WAIT_SECONDS), waiting.finish
+            )
+        return self._in_time(waiting)
+
+    def _in_time(self, waiting: WaitingFetch) -> Answer[None]:
+        seconds = min(self._request.max_wait_ms / 1000, MAX_WAIT_SECONDS)
+        self._context.services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
+        return waiting.enough
+
+    def _answer(self, read: FetchRead) -> Answer[FetchResponse]:
+        read.count()
+        named = () if read.hints is None else read.hints.endpoints()
+        endpoints = [FetchResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in named]
+        if len(read.answers) <= PARTITIONS_PER_STEP:
+            return self._plan.response(read.answers, endpoints)
+        return self._context.in_slices(self._plan.response_in_steps(read.answers, endpoints))

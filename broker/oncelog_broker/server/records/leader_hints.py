@@ -1,0 +1,68 @@
+"""Who leads, told beside the error to whoever asked a broker that does not (KIP-951): the client goes there at once,
+without a Metadata request and the pause before it.
+
+A broker gives a lead away when its image shows who has it now, so it knows whom to name. It does not name itself as
+long as it may not, or cannot yet, lead: the client would come back in no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from oncelog_broker.metadata.model.image import NO_LEADER, Topic
+from oncelog_broker.server.request.context import AnyContext
+from oncelog_protocol.errors import ErrorCode
+
+FIRST_PRODUCE_VERSION: Final = 10
+FIRST_FETCH_VERSIONS: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER: 12, ErrorCode.FENCED_LEADER_EPOCH: 16}
+"""Kafka tells it from 16 on, where the endpoints come with it; there is a place for it since 12, and who knows the
+endpoints from the metadata, as nearly everybody does, goes to another broker by its id alone: so does our consumer,
+whose highest version is 12."""
+MAX_HINTS: Final = 1000
+"""In one answer, so that it is made in no time: for more partitions, a client asks for the metadata."""
+
+
+class LeaderHint(NamedTuple):
+    leader_id: int
+    leader_epoch: int
+
+
+class Endpoint(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class LeaderHints:
+    """Of one answer."""
+
+    __slots__ = ("_context", "_count", "_leaders")
+
+    def __init__(self, context: AnyContext) -> None:
+        self._context = context
+        self._leaders: set[int] = set()
+        self._count = 0
+
+    def of(self, name: str, topic_id: bytes, index: int, *, by_id: bool, or_own: bool = False) -> LeaderHint | None:
+        """Who leads the partition, None where that is not known. `or_own`: it may be this broker."""
+        services = self._context.services
+        topic: Topic | None = services.image.topic_by_id(topic_id) if by_id else services.image.topic(name)
+        state = None if topic is None else topic.partitions.get(index)
+        if state is None or self._count == MAX_HINTS or state.leader not in services.image.brokers:
+            return None
+        if state.leader == NO_LEADER or (state.leader == services.node_id and not or_own):
+            return None
+        self._count += 1
+        self._leaders.add(state.leader)
+        return LeaderHint(state.leader, state.leader_epoch)
+
+    def endpoints(self) -> Iterator[Endpoint]:
+        """Where those listen that were named, for who came by the same listener as this request."""
+        brokers, listener = self._context.services.image.brokers, self._context.connection.listener
+        for broker_id in sorted(self._leaders):
+            broker = brokers.get(broker_id)
+            endpoint = None if broker is None else broker.endpoint(listener)
+            if broker is not None and endpoint is not None:
+                yield Endpoint(broker_id, endpoint.host, endpoint.port, broker.rack)

@@ -1,0 +1,62 @@
+"""Which replica a consumer should read from: one in its own rack, if the leader is not (KIP-392).
+
+As Kafka's RackAwareReplicaSelector. A replica is proposed only where it will be found to be good: it is in sync, holds
+the offset that is asked for, and its broker can be reached through the listener that the consumer came by. Of several,
+the one that is furthest; the consumer stays there until its metadata grow old, or it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.config.broker_keys import RACK_AWARE_SELECTORS, REPLICA_SELECTOR_CLASS
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.server.request.context import AnyContext
+from oncelog_protocol.messages.fetch import FetchRequest
+
+STAY: Final = -1
+"""As preferred_read_replica: read on where you are."""
+FIRST_VERSION: Final = 11
+"""Of Fetch: from here on a consumer says where it is, and reads from any replica that it is sent to."""
+
+
+def chooses(context: AnyContext) -> bool:
+    """Whether readers are sent to other replicas than the leader, and come to those."""
+    return context.version >= FIRST_VERSION and context.services.config[REPLICA_SELECTOR_CLASS] in RACK_AWARE_SELECTORS
+
+
+class NearestReplica:
+    """For one request."""
+
+    __slots__ = ("_broker_id", "_image", "_listener", "_rack")
+
+    def __init__(self, rack: str, listener: str, image: ClusterImage, broker_id: int) -> None:
+        self._rack = rack
+        self._listener = listener
+        self._image = image
+        self._broker_id = broker_id
+
+    @classmethod
+    def for_request(cls, request: FetchRequest, context: AnyContext) -> NearestReplica | None:
+        """None where there is nothing to choose: the consumer does not say where it is, or is where this broker is."""
+        services = context.services
+        if not chooses(context):
+            return None
+        me = services.image.brokers.get(services.node_id)
+        if me is not None and me.rack == request.rack_id:
+            return None
+        return cls(request.rack_id, context.connection.listener, services.image, services.node_id)
+
+    def of(self, partition: Partition, fetch_offset: int) -> int:
+        """The broker to read `partition` from, which this one leads; STAY if none is nearer."""
+        best, best_end = STAY, -1
+        for broker_id in sorted(partition.isr):
+            follower, broker = partition.followers.get(broker_id), self._image.brokers.get(broker_id)
+            if follower is None or follower.log_end_offset is None or broker is None or broker.rack != self._rack:
+                continue
+            if not follower.log_start_offset <= fetch_offset <= follower.log_end_offset:
+                continue
+            if follower.log_end_offset > best_end and broker.endpoint(self._listener) is not None:
+                best, best_end = broker_id, follower.log_end_offset
+        return best

@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch (23), v2-4: where a leader epoch ends (KIP-101, KIP-320).
+
+Consumers ask it after a leader change, to find out whether what they read was cut off.
+
+Beyond Kafka: before an election the controller asks with it up to where the logs of a broker go, whoever leads
+(`asks_for_log_ends`, for brokers only). A broker that does not know the field answers as it would anybody, without
+`are_log_ends`.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.records.services import RecordContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EndOffset = TopicResult.EpochEndOffset
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: RecordContext) -> Answer[OffsetForLeaderEpochResponse]:
+    return context.in_slices(_answer(request, context))
+
+
+def _answer(request: OffsetForLeaderEpochRequest, context: RecordContext) -> Steps[OffsetForLeaderEpochResponse]:
+    topics = []
+    sees_all = context.may(rules.EPOCH_OF_ALL)
+    are_log_ends = request.asks_for_log_ends and sees_all
+    replicas = context.services.replicas
+    for topic in request.topics:
+        answers = []
+        may = sees_all or context.may(rules.OFFSET_FOR_LEADER_EPOCH, topic.topic)
+        for wanted in topic.partitions:
+            try:
+                if not may:
+                    raise KafkaError(rules.OFFSET_FOR_LEADER_EPOCH.refused)
+                if are_log_ends:
+                    epoch, end_offset = replicas.log_end(topic.topic, wanted.partition)
+                else:
+                    partition = replicas.leader(topic.topic, wanted.partition)
+                    partition.check_leader_epoch(wanted.current_leader_epoch)
+                    epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+                answer = EndOffset(
+                    error_code=ErrorCode.NONE, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
+                )
+            except KafkaError as error:
+                answer = EndOffset(error_code=error.code, partition=wanted.partition)
+            answers.append(answer)
+            yield None
+        topics.append(TopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics, are_log_ends=are_log_ends)

@@ -1,0 +1,531 @@
+"""Produce (0), v3-13: append one batch per partition.
+
+Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
+are appended before the answer. With acks=all the answer waits until the replicas in sync have the records, and the next
+request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+when too few are left in sync. acks=0 has no answer at all, and an error then closes the connection (T17), which is all
+that such a client can notice. Internal topics are not for clients to write.
+Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v10 who leads beside
+NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names.
+Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
+answer. A batch that is in the log already is answered with NONE and its offset, or, where that is forgotten, with
+DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future
+from contextlib import suppress
+from functools import partial
+from struct import Struct
+from typing import Final, NoReturn
+
+from oncelog.fail_points.point import fail_point
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.coordinator.transaction.verification import check_in_transaction
+from oncelog_broker.log.record_validation import RecordsRefused
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.verification_guards import Guard
+from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.runtime.tasks import heard_or_not
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.kept.refused_batches import Destination
+from oncelog_broker.server.records.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
+from oncelog_broker.server.records.services import RecordContext
+from oncelog_broker.server.request.transactional_errors import code_for
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V2
+from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from oncelog_protocol.records.compression import Compression
+
+logger = logging.getLogger(__name__)
+
+TopicData = ProduceRequest.TopicProduceData
+PartitionData = TopicData.PartitionProduceData
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = TopicResponse.PartitionProduceResponse
+
+ACKS_ALL: Final = -1
+ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
+FIRST_ZSTD_VERSION: Final = 7
+FIRST_TOPIC_ID_VERSION: Final = 13
+FIRST_TRANSACTIONS_V2_VERSION: Final = 12
+"""A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
+FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+"""What the log, or the coordinator, says of a producer that another one has replaced."""
+PASSING: Final = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Why a batch is refused that its producer sends again soon: see `refused_batches`."""
+FIRST_WAS_REFUSED: Final = "a batch of the producer that comes before this one was refused so"
+PRODUCER_AT: Final = 43
+"""Where a batch has its producer id and epoch."""
+PRODUCER: Final = Struct(">qh")
+SEQUENCE_AT: Final = 53
+SEQUENCE: Final = Struct(">i")
+LAST_OFFSET_DELTA_AT: Final = 23
+LAST_OFFSET_DELTA: Final = Struct(">i")
+
+
+Appended = tuple[int, int]
+"""Base offset, log append time in ms or -1."""
+
+
+def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceResponse | None]:
+    produce = _Produce(request, context)
+    topics = request.topic_data
+    if request.transactional_id is not None and not context.may(rules.PRODUCE_TRANSACTION, request.transactional_id):
+        answer = produce.refuse_all(KafkaError(rules.PRODUCE_TRANSACTION.refused))
+    elif len(topics) == 1 and len(topics[0].partition_data) == 1:
+        late = produce.append_one(topics[0], topics[0].partition_data[0])
+        if late is None and produce.is_replicated:
+            return produce.answer()
+        answer = then(late, produce.when_replicated)
+    else:
+        refused = context.answered_in_slices(produce.refused())
+        answer = then(then(refused, produce.append_all), produce.when_replicated)
+    if request.acks == 0 and isinstance(answer, Future):
+        # Such a client may go as soon as it has sent all: that does not take it back.
+        return heard_or_not("produce with acks=0", answer)
+    return answer
+
+
+def refused(
+    request: ProduceRequest, context: RecordContext, partition: Partition, error: KafkaError
+) -> ProduceResponse | None:
+    """The answer to a request of one batch that `partition` has refused to append."""
+    produce = _Produce(request, context)
+    produce.refuse_one(request.topic_data[0], request.topic_data[0].partition_data[0], partition, error)
+    return produce.answer()
+
+
+class _Produce:
+    """One request on its way: what its partitions answer is put into the response as it comes."""
+
+    __slots__ = (
+        "_context",
+        "_failed",
+        "_is_misplaced",
+        "_late",
+        "_request",
+        "_response",
+        "_unreplicated",
+    )
+
+    def __init__(self, request: ProduceRequest, context: RecordContext) -> None:
+        self._request = request
+        self._context = context
+        self._response = ProduceResponse(responses=[])
+        self._failed: str | None = None
+        """What is wrong with one of the batches, in words."""
+        self._is_misplaced = False
+        """Another broker leads one of the partitions."""
+        self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
+        """The last append of each partition that waits until its records are walked, or its transaction is verified."""
+        self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
+        """What is appended and perhaps not on all replicas in sync: its answer, where it is, and what becomes of it."""
+
+    def refused(self) -> Steps[Answer[KafkaError | None]]:
+        """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
+        (E28). Under transactions V2 its partitions become part of the transaction here, all at once (T7)."""
+        request, context = self._request, self._context
+        transactional_id = request.transactional_id
+        if transactional_id is None:
+            return None
+        producers = set[tuple[int, int]]()
+        led: dict[Partition, None] = {}
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                batch = data.records
+                if batch is not None and len(batch) >= HEADER_SIZE:
+                    if not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+                        return _not_transactional()
+                    producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
+                with suppress(KafkaError):  # what is wrong with these, `append` says
+                    _check_may_write(topic, context)
+                    led[leader(topic, data.index, context)] = None
+                yield None
+        if len(producers) > 1:
+            return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
+        if not producers or context.version < FIRST_TRANSACTIONS_V2_VERSION:
+            return None
+        services, producer = context.services, ProducerIdAndEpoch(*producers.pop())
+        return check_in_transaction(
+            services.transactions, transactional_id, producer, led, services.deadlines, registers=True
+        )
+
+    # --- appending
+
+    def append_one(self, topic: TopicData, data: PartitionData) -> Answer[None]:
+        """Append the only batch of the request."""
+        answer = _unanswered(data)
+        self._answers_of(topic).append(answer)
+        return self._append(topic, data, answer)
+
+    def refuse_one(self, topic: TopicData, data: PartitionData, partition: Partition, error: KafkaError) -> None:
+        """Note that the only batch of the request was not appended."""
+        answer = _unanswered(data)
+        self._answers_of(topic).append(answer)
+        self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, self._context))
+
+    def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
+        """Append nothing, and say why."""
+        return then(self.append_all(refused), self.when_replicated)
+
+    def append_all(self, refused: KafkaError | None) -> Answer[None]:
+        """Append each batch, unless the request is refused as a whole; done when no append is late any more."""
+        appended = self._context.in_slices(self._append_each(refused))
+        return then(then(appended, lambda _: all_of(list((self._late or {}).values()))), _nothing)
+
+    def _append_each(self, refused: KafkaError | None) -> Steps[None]:
+        for topic in self._request.topic_data:
+            answers = self._answers_of(topic)
+            for data in topic.partition_data:
+                answer = _unanswered(data)
+                answers.append(answer)
+                if refused is None:
+                    self._append_in_order(topic, data, answer)
+                else:
+                    self._fail(answer, refused)
+                yield None
+
+    def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
+        """Append a batch behind those before it in the request that are for the same partition."""
+        where = (topic.name, topic.topic_id, data.index)
+        before = self._late.get(where) if self._late else None
+        late = then(before, lambda _: self._append(topic, data, answer))
+        if isinstance(late, Future):
+            self._late = self._late or {}
+            self._late[where] = late
+
+    def _answers_of(self, topic: TopicData) -> list[PartitionResponse]:
+        """Where the answers of the partitions of `topic` belong in the response."""
+        answers: list[PartitionResponse] = []
+        self._response.responses.append(
+            TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+        return answers
+
+    def _append(
+        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, *, walked: bool = False
+    ) -> Answer[None]:
+        """Append one batch, and complete its answer. `walked`: its records have been walked, if its log wants that."""
+        request, context = self._request, self._context
+        partition = None
+        try:
+            if context.services.authorizer is not None:
+                _check_may_write(topic, context)
+            partition = leader(topic, data.index, context)
+            records = _checked(data.records, request, context)
+            if partition.log.walks_records and not walked:
+                walk = context.in_slices(_wrong(partition.log.records_check(records)))
+                return then(walk, partial(self._append_walked, topic, data, answer))
+            if context.services.refused_batches:
+                _check_comes_next(partition, _where(topic, data), records, context)
+            if request.transactional_id is None:
+                appended = partition.append(records, required_acks=request.acks, records_checked=True)
+            else:
+                outcome = _append_in_transaction(partition, records, request, request.transactional_id, context)
+                if isinstance(outcome, Future):
+                    return then(outcome, partial(self._note, topic, data, answer, partition, records))
+                self._note(topic, data, answer, partition, records, outcome)
+                return None
+        except KafkaError as error:
+            self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, context))
+            return None
+        answer.base_offset, answer.log_append_time_ms = appended
+        answer.log_start_offset = partition.log.log_start_offset
+        if context.services.refused_batches:
+            _forget_refused(_where(topic, data), records, context)
+        if request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, answer.base_offset + _count(records))
+        return None
+
+    def _append_walked(
+        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, wrong: KafkaError | None
+    ) -> Answer[None]:
+        """The records of a batch have been walked."""
+        if wrong is None:
+            return self._append(topic, data, answer, walked=True)
+        self._fail(answer, wrong)
+        return None
+
+    def _note(
+        self,
+        topic: TopicData,
+        data: PartitionData,
+        answer: PartitionResponse,
+        partition: Partition,
+        records: memoryview,
+        appended: Appended | KafkaError,
+    ) -> None:
+        """An append that waited is done, or refused."""
+        if isinstance(appended, KafkaError):
+            self._not_appended(answer, partition, _in_order(_where(topic, data), records, appended, self._context))
+            return
+        if self._context.services.refused_batches:
+            _forget_refused(_where(topic, data), records, self._context)
+        answer.base_offset, answer.log_append_time_ms = appended
+        answer.log_start_offset = partition.log.log_start_offset
+        if self._request.acks == ACKS_ALL and not partition.is_alone:
+            self._replicate(answer, partition, answer.base_offset + _count(records))
+
+    def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
+        if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            # The producer compares this with what was acknowledged last, to see if its records were deleted (S28).
+            answer.log_start_offset = partition.log.log_start_offset
+        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
+        if partition is not None and is_in_the_log and not partition.is_alone:
+            # Clients take this for a success (S12), so it must be replicated first.
+            self._replicate(answer, partition, partition.log.log_end_offset)
+        if partition is not None:
+            partition.traffic.failed_produces += 1
+            partition.traffic.fenced += error.code in FENCED
+        self._fail(answer, error)
+
+    def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
+        # It waits from now on: whoever asked later might be told of another leader's record with that offset.
+        committed = partition.committed(next_offset)
+        if isinstance(committed, Future) or committed is not ErrorCode.NONE:
+            self._unreplicated = self._unreplicated or []
+            self._unreplicated.append((answer, partition, committed))
+
+    def _fail(self, answer: PartitionResponse, error: KafkaError) -> None:
+        self._failed = str(error)
+        answer.error_code = code_for(self._context.api_key, self._context.version, error.code)
+        answer.error_message = error.message
+        self._is_misplaced = self._is_misplaced or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if isinstance(error, RecordsRefused):
+            answer.record_errors = [
+                PartitionResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=message)
+                for place, message in error.records
+            ]
+
+    # --- answering
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether no append waits for other replicas."""
+        return self._unreplicated is None
+
+    def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
+        """The response, as soon as acks=all is kept, or cannot be kept in time."""
+        if self._unreplicated is None:
+            return self.answer()
+        self._context.effects_are_done()
+        deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
+        return then(
+            all_of([no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]),
+            self._answer_replicated,
+        )
+
+    def _answer_replicated(self, codes: list[ErrorCode]) -> ProduceResponse | None:
+        for (answer, partition, _), code in zip(self._unreplicated or (), codes, strict=True):
+            if code is not ErrorCode.NONE:
+                self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not replicated"))
+        return self.answer()
+
+    def answer(self) -> ProduceResponse | None:
+        """The response as it is now; None if the client wants none (acks=0)."""
+        if self._request.acks != 0:
+            if self._is_misplaced and self._context.version >= FIRST_PRODUCE_VERSION:
+                self._say_who_leads()
+            return self._response
+        if self._failed is not None:
+            self._context.connection.close(f"acks=0 produce failed: {self._failed}")
+        return None
+
+    def _say_who_leads(self) -> None:
+        hints, by_id = LeaderHints(self._context), self._context.version >= FIRST_TOPIC_ID_VERSION
+        for topic in self._response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    hint = hints.of(topic.name, topic.topic_id, answer.index, by_id=by_id)
+                    answer.current_leader = (
+                        None if hint is None else PartitionResponse.LeaderIdAndEpoch(**hint._asdict())
+                    )
+        self._response.node_endpoints = [
+            ProduceResponse.NodeEndpoint(**endpoint._asdict()) for endpoint in hints.endpoints()
+        ]
+
+
+def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
+    """What a walk finds wrong."""
+    try:
+        yield from walk
+    except KafkaError as error:
+        return error.as_value()
+    return None
+
+
+def _nothing(_: object) -> None:
+    """All is done."""
+
+
+def _unanswered(data: PartitionData) -> PartitionResponse:
+    return PartitionResponse(index=data.index, error_code=0, base_offset=-1)
+
+
+def _count(records: memoryview) -> int:
+    """How many offsets a batch takes."""
+    (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
+    return int(last_offset_delta) + 1
+
+
+def _not_transactional() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
+
+
+def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
+    """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
+    one, which clients may not write to, whoever leads it."""
+    replicas = context.services.replicas
+    try:
+        if context.version >= FIRST_TOPIC_ID_VERSION:
+            partition = replicas.led_by_id(topic.topic_id, index)
+        else:
+            partition = replicas.led_by_name(topic.name, index)
+    except KafkaError as error:
+        name = _name_of(topic, context)
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and name in INTERNAL_TOPICS:
+            raise _internal(name) from None
+        raise
+    if partition.topic in INTERNAL_TOPICS:
+        raise _internal(partition.topic)
+    return partition
+
+
+def _check_may_write(topic: TopicData, context: RecordContext) -> None:
+    """Raises KafkaError, unless there is no such topic: that, `_leader` says."""
+    name = _name_of(topic, context)
+    if name and not context.may(rules.PRODUCE, name):
+        raise KafkaError(rules.PRODUCE.refused)
+
+
+def _name_of(topic: TopicData, context: RecordContext) -> str:
+    if context.version < FIRST_TOPIC_ID_VERSION:
+        return topic.name
+    known = context.services.image.topic_by_id(topic.topic_id)
+    return "" if known is None else known.name
+
+
+def _internal(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to the internal {name}")
+
+
+def _checked(records: object, request: ProduceRequest, context: RecordContext) -> memoryview:
+    """The batch, if nothing is wrong with it that can be said without looking at the log. Raises KafkaError."""
+    if request.acks not in ACKS_ALLOWED:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
+    if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
+    attributes = records[ATTRIBUTES_AT + 1]
+    if attributes & TRANSACTIONAL_BIT:
+        if request.transactional_id is None:
+            # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+            )
+    elif request.transactional_id is not None:
+        raise _not_transactional()
+    if attributes & COMPRESSION_MASK == Compression.ZSTD and context.version < FIRST_ZSTD_VERSION:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {FIRST_ZSTD_VERSION} or later, this is {context.version}",
+        )
+    return records
+
+
+def _where(topic: TopicData, data: PartitionData) -> Destination:
+    return Destination(topic.name, topic.topic_id, data.index)
+
+
+def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RecordContext) -> None:
+    """Raises KafkaError where the partition would take any batch of the producer, and one before this was refused."""
+    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    if producer.producer_id >= 0 and partition.log.takes_any_sequence(producer.producer_id):
+        (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+        services = context.services
+        reason = services.refused_batches.reason(where, producer, sequence, services.clock.monotonic())
+        if reason is not None:
+            raise KafkaError(reason, FIRST_WAS_REFUSED)
+
+
+def _in_order(where: Destination, records: object, error: KafkaError, context: RecordContext) -> KafkaError:
+    """What a batch is told that is not appended: what the one before it was told, where only that keeps it out."""
+    if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
+        return error
+    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+    if producer.producer_id < 0 or sequence < 0:
+        return error
+    refused, now = context.services.refused_batches, context.services.clock.monotonic()
+    if error.code in PASSING:
+        refused.note(where, producer, sequence, error.code, now)
+    elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        reason = refused.reason(where, producer, sequence, now)
+        if reason is not None:
+            return KafkaError(reason, FIRST_WAS_REFUSED)
+    return error
+
+
+def _forget_refused(where: Destination, records: memoryview, context: RecordContext) -> None:
+    producer_id, _ = PRODUCER.unpack_from(records, PRODUCER_AT)
+    services = context.services
+    services.refused_batches.forget(where, producer_id, services.clock.monotonic())
+
+
+def _not_appended() -> NoReturn:
+    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+
+@fail_point("append", dropped=_not_appended)
+def _append_in_transaction(
+    partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RecordContext
+) -> Answer[Appended | KafkaError]:
+    """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
+    (T7). The guard sees to it that no marker comes between the question and the append: it would end what was just
+    found open (E3)."""
+    is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
+    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    services = context.services
+    where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
+
+    def append(guard: Guard | None, refused: KafkaError | None) -> Answer[Appended | KafkaError]:
+        if refused is not None:
+            return refused
+        version = TRANSACTIONS_V2 if is_v2 else 0
+        try:
+            appended = partition.append(
+                records, required_acks=request.acks, transaction_version=version, guard=guard, records_checked=True
+            )
+        except KafkaError as error:
+            return error.as_value()
+        if guard is not None:
+            refused_sequences.forget(where, producer.producer_id)
+        return appended
+
+    def ask(guard: Guard) -> Answer[Appended | KafkaError]:
+        verified: Answer[KafkaError | None] = check_in_transaction(
+            services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
+        )
+        if not is_v2 and partition.log.takes_any_sequence(producer.producer_id):
+            (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+            verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
+        return then(verified, partial(append, guard))
+
+    if partition.log.has_open_transaction(*producer):
+        return append(None, None)
+    return partition.guards.during(*producer, ask)

@@ -1,0 +1,82 @@
+"""AlterPartitionReassignments (45), v0-1: let other brokers hold partitions, or cancel that (KIP-455).
+
+Behaviour: each partition succeeds or fails by itself; it is answered when its reassignment has begun, which goes on
+for as long as the replicas that it adds have to catch up. One that is under way is replaced. A broker that is not the
+controller passes the request on to it. Where the store did not say what became of the writes, the whole is answered
+with REQUEST_TIMED_OUT.
+Versions: v1 `allow_replication_factor_change` (KIP-860).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from oncelog_broker.controller.partitions import Wanted
+from oncelog_broker.controller.store_errors import translated
+from oncelog_broker.metadata.model.reader import PartitionKey
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.replicas.services import ReplicaContext
+from oncelog_broker.server.request.forwarding import controller_elsewhere, pass_on
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+
+TopicResult = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+PartitionResult = TopicResult.ReassignablePartitionResponse
+
+
+def handle(
+    request: AlterPartitionReassignmentsRequest, context: ReplicaContext
+) -> Answer[AlterPartitionReassignmentsResponse]:
+    return context.in_a_task(_reassign(request, context))
+
+
+async def _reassign(
+    request: AlterPartitionReassignmentsRequest, context: ReplicaContext
+) -> AlterPartitionReassignmentsResponse:
+    pauses = context.services.slices.pauses()
+    may_change = request.allow_replication_factor_change
+    wanted: list[Wanted] = []
+    for each in _wanted(request):
+        await pauses.here()
+        wanted.append(each)
+    try:
+        context.require(rules.REASSIGN)
+        controller = controller_elsewhere(context)
+        if controller is not None:
+            return await pass_on(request, controller, context, request.timeout_ms)
+        term = context.services.elector.term()
+        with translated("the assignment of partitions"):
+            errors = deque(await term.reassign(wanted, may_change_replication_factor=may_change))
+    except KafkaError as error:
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=may_change, error_code=error.code, error_message=error.message, responses=[]
+        )
+    topics = []
+    for topic in request.topics:
+        await pauses.here()
+        partitions = []
+        for partition in topic.partitions:
+            await pauses.here()
+            # Used up: to free very many errors at once takes long.
+            partitions.append(_result(partition.partition_index, errors.popleft()))
+        topics.append(TopicResult(name=topic.name, partitions=partitions))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_change, error_code=ErrorCode.NONE, responses=topics
+    )
+
+
+def _wanted(request: AlterPartitionReassignmentsRequest) -> Iterator[Wanted]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield PartitionKey(topic.name, partition.partition_index), partition.replicas
+
+
+def _result(index: int, error: KafkaError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_index=index, error_code=ErrorCode.NONE)
+    return PartitionResult(partition_index=index, error_code=error.code, error_message=error.message)

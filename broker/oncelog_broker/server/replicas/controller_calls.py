@@ -1,0 +1,53 @@
+"""What this broker itself asks of the controller, wherever that is: on another broker by a request, here by a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from oncelog_broker.controller.elector import Elector
+from oncelog_broker.metadata.model.image import NO_CONTROLLER, ImageView
+from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.server.replicas.alter_partition import alter
+from oncelog_protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+
+ALTER_PARTITION_VERSION: Final = 3
+"""Of a request that this broker makes to itself."""
+ANSWER_SECONDS: Final = 10.0
+"""How long the controller may take; then it is asked again."""
+
+
+class ControllerCalls:
+    """Each raises PeerUnavailable: nobody knows whether the controller has heard."""
+
+    def __init__(self, node_id: int, metadata: ImageView, peers: Peers, elector: Elector, slices: Slices) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._peers = peers
+        self._elector = elector
+        self._slices = slices
+
+    def _controller(self) -> int:
+        controller = self._metadata.image.controller_id
+        if controller == NO_CONTROLLER:
+            raise PeerUnavailable(controller, "there is no controller")
+        return controller
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """For another ISR."""
+        controller = self._controller()
+        if controller == self._node_id:
+            return await alter(request, ALTER_PARTITION_VERSION, self._elector, self._slices)
+        return await self._peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ANSWER_SECONDS)
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """For others to lead what this broker leads."""
+        from oncelog_broker.server.replicas.controlled_shutdown import shut_down
+
+        controller = self._controller()
+        if controller == self._node_id:
+            return await shut_down(request, self._elector)
+        return await self._peers.send(controller, request, purpose=Purpose.CONTROL, timeout=ANSWER_SECONDS)

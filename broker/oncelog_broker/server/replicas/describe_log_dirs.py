@@ -1,0 +1,82 @@
+"""DescribeLogDirs (35), v1-4: the data directories of this broker, what lies in each, and how much room there is.
+
+Each broker answers for itself, about the replicas that it has, led or followed. A log that is offline is not told of,
+as in Kafka. There are no future logs: no partition moves from one directory to another (KIP-113).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from oncelog_broker.log.checkpoints import TopicPartition
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.replicas.services import ReplicaContext
+from oncelog_broker.server.request.duplicate_names import by_topic
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+DirectoryResult = DescribeLogDirsResponse.DescribeLogDirsResult
+TopicResult = DirectoryResult.DescribeLogDirsTopic
+PartitionResult = TopicResult.DescribeLogDirsPartition
+
+LOGS_PER_STEP = 100
+
+
+def handle(request: DescribeLogDirsRequest, context: ReplicaContext) -> Answer[DescribeLogDirsResponse]:
+    if not context.may(rules.DESCRIBE_LOG_DIRS):
+        return DescribeLogDirsResponse(error_code=rules.DESCRIBE_LOG_DIRS.refused, results=[])
+    return context.in_slices(_describe(request, context))
+
+
+def _describe(request: DescribeLogDirsRequest, context: ReplicaContext) -> Steps[DescribeLogDirsResponse]:
+    wanted = None
+    if request.topics is not None:
+        wanted = yield from by_topic((topic.topic, topic.partitions) for topic in request.topics)
+    results = {}
+    for directory in context.services.logs.data_directories():
+        results[directory] = DirectoryResult(error_code=ErrorCode.NONE, log_dir=directory, topics=[])
+        yield Errand(lambda: _measure(results[directory], context))  # noqa: B023 - it runs at once
+    topics: dict[tuple[str, str], TopicResult] = {}
+    for number, (key, directory) in enumerate(context.services.logs.places(), 1):
+        if _is_wanted(key, wanted):
+            _tell(key, directory, results, topics, context)
+        if number % LOGS_PER_STEP == 0:
+            yield None
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=list(results.values()))
+
+
+def _is_wanted(key: TopicPartition, wanted: dict[str, Collection[int]] | None) -> bool:
+    return wanted is None or key[1] in wanted.get(key[0], ())
+
+
+def _tell(
+    key: TopicPartition,
+    directory: str,
+    results: dict[str, DirectoryResult],
+    topics: dict[tuple[str, str], TopicResult],
+    context: ReplicaContext,
+) -> None:
+    partition = context.services.replicas.hosted(*key)
+    if partition is None or partition.log.is_offline:
+        return
+    topic = topics.get((directory, key[0]))
+    if topic is None:
+        topic = topics[directory, key[0]] = TopicResult(name=key[0], partitions=[])
+        results[directory].topics.append(topic)
+    topic.partitions.append(
+        PartitionResult(
+            partition_index=key[1],
+            partition_size=partition.log.size_bytes,
+            offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
+            is_future_key=False,
+        )
+    )
+
+
+def _measure(result: DirectoryResult, context: ReplicaContext) -> None:
+    try:
+        result.total_bytes, result.usable_bytes = context.services.logs.room_in(result.log_dir)
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,136 @@
+"""Forwards requests that only the controller can serve to the controller, for clients of another broker (KIP-590).
+
+- The broker that the client asked authorizes the client, counts its quotas and writes the audit log. The controller
+  trusts the broker that passes a request on, so Envelopes are served on the listener of brokers alone.
+- A request from an Envelope is never forwarded again. Two brokers that take each other for the controller answer
+  NOT_CONTROLLER, and the client asks again.
+- A request is sent at most once. If it may have been sent and no answer came, the outcome is unknown, and the client
+  gets REQUEST_TIMED_OUT. If it surely was not sent, the client gets NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.metadata.model.image import NO_CONTROLLER
+from oncelog_broker.replication.peers import PeerUnavailable, Purpose
+from oncelog_broker.runtime.slices import with_pauses
+from oncelog_broker.server.net.limits import BYTES_BESIDE_METADATA
+from oncelog_broker.server.request.forwarding import ForwardingContext
+from oncelog_protocol.api import ApiKey, request_header_version, response_header_version, response_type
+from oncelog_protocol.codec import codec
+from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from oncelog_protocol.messages.headers import RequestHeader, ResponseHeader
+from oncelog_protocol.schema import Request
+from oncelog_protocol.wire_writers import Buffer
+
+R = TypeVar("R")
+
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
+)
+"""The APIs that only the controller serves. Any broker changes configurations, quotas, users and ACLs."""
+GRACE_SECONDS: Final = 5.0
+"""Added to the client's timeout: the controller gives up by then, and its answer says more than none."""
+MAX_WAIT_SECONDS: Final = 600.0
+"""Upper limit of the wait, however long the client's timeout is."""
+ENVELOPE_BYTES: Final = 64 * 1024
+"""The most that an Envelope adds to a request, its principal and host included."""
+
+
+def controller_elsewhere(context: ForwardingContext) -> int | None:
+    """Return the broker to which the request must be forwarded; None if this broker is the controller.
+
+    Raises KafkaError NOT_CONTROLLER if no other broker is known to be the controller, and for a request that was
+    forwarded already.
+    """
+    services = context.services
+    try:
+        services.elector.term()
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+    else:
+        return None
+    controller = services.image.controller_id
+    if context.is_passed_on:
+        raise KafkaError(
+            ErrorCode.NOT_CONTROLLER, f"Broker {services.node_id} is no longer the controller: ask again in a moment."
+        )
+    if controller in (NO_CONTROLLER, services.node_id):
+        raise KafkaError(
+            ErrorCode.NOT_CONTROLLER, "The cluster is electing a controller and has none yet: ask again in a moment."
+        )
+    return controller
+
+
+async def pass_on(request: Request[R], controller: int, context: ForwardingContext, timeout_ms: float) -> R:
+    """Forward `request` in the client's version and return the controller's answer.
+
+    Raises KafkaError: NOT_CONTROLLER if it was not sent, REQUEST_TIMED_OUT if the outcome is unknown.
+    """
+    from oncelog.errors import UnsupportedVersion  # a broker alone passes nothing on
+    from oncelog_protocol.messages.envelope import EnvelopeRequest
+
+    services, connection = context.services, context.connection
+    envelope = EnvelopeRequest(
+        request_data=await _encoded(request, context),
+        request_principal=str(connection.principal).encode(),
+        client_host_address=connection.client_host.encode(),
+    )
+    if len(envelope.request_data) > services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA - ENVELOPE_BYTES:
+        raise KafkaError(
+            ErrorCode.NOT_CONTROLLER, f"The request is too large to be passed on: ask broker {controller} itself."
+        )
+    seconds = min(max(timeout_ms, 0.0) / 1000, MAX_WAIT_SECONDS) + GRACE_SECONDS
+    try:
+        answer = await services.peers.send(controller, envelope, purpose=Purpose.FORWARDING, timeout=seconds)
+    except PeerUnavailable as error:
+        if isinstance(error.__cause__, UnsupportedVersion):
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER,
+                f"Broker {controller} is the controller, and its release accepts no forwarded requests: "
+                "ask that broker.",
+            ) from error
+        if not error.may_be_sent:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller cannot be reached: {error}") from error
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, f"Whether this was done is not known. The controller did not answer: {error}"
+        ) from error
+    if answer.response_data is None:
+        raise KafkaError(ErrorCode.of(answer.error_code), f"Broker {controller} refused what this broker passed on")
+    response: R = await _decoded(answer.response_data, context)
+    return response
+
+
+async def _encoded(request: Request[Any], context: ForwardingContext) -> bytes:
+    key, version = ApiKey(context.api_key), context.version
+    header = RequestHeader(
+        request_api_key=key,
+        request_api_version=version,
+        correlation_id=context.correlation_id,
+        client_id=context.client_id,
+    )
+    parts: list[Buffer] = [codec(RequestHeader, request_header_version(key, version)).encode(header)]
+    steps: Generator[None, None, None] = codec(type(request), version).encode_steps(request, parts)
+    await with_pauses(steps, context.services.slices.pauses().here)
+    return b"".join(parts)
+
+
+async def _decoded(data: bytes, context: ForwardingContext) -> Any:
+    key, version = ApiKey(context.api_key), context.version
+    try:
+        _, position = codec(ResponseHeader, response_header_version(key, version)).decode_from(data)
+        steps = codec(response_type(key), version).decode_steps(data, position)
+        return await with_pauses(steps, context.services.slices.pauses().here)
+    except MalformedMessage as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's answer cannot be read: {error}") from error

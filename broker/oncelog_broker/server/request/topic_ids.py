@@ -1,0 +1,31 @@
+"""Requests that name topics by id alone (T9): the names that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from oncelog_broker.metadata.model.image import ClusterImage
+
+
+class NamedTopic(Protocol):
+    """A topic in a request: the version says which of the two the client filled in."""
+
+    name: str
+    topic_id: bytes
+
+
+T = TypeVar("T", bound=NamedTopic)
+
+
+def resolve_names(topics: Iterable[T], image: ClusterImage) -> tuple[list[T], list[T]]:
+    """(those whose id is known, now with their names; those whose id nobody has)."""
+    known, unknown = [], []
+    for topic in topics:
+        found = image.topic_by_id(topic.topic_id)
+        if found is None:
+            unknown.append(topic)
+        else:
+            topic.name = found.name
+            known.append(topic)
+    return known, unknown

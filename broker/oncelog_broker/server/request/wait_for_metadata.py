@@ -1,0 +1,68 @@
+"""Waiting until the cluster image shows a change: what an admin request does before it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MAX_WAIT_SECONDS: Final = 60.0
+"""However long a request says that it would wait."""
+
+
+async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
+    """Return when the image shows the change. Raises KafkaError REQUEST_TIMED_OUT: done, but not seen by all yet."""
+    await _within(timeout_ms, cache.wait_for(shows))
+
+
+async def wait_until_usable(
+    cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
+) -> None:
+    """Return when the image shows the topic with that many partitions, and those that this broker leads are open.
+
+    Raises KafkaError REQUEST_TIMED_OUT: it was created, but cannot be used yet.
+    """
+
+    async def usable() -> None:
+        await cache.wait_for(shows_topic(topic, partitions))
+        await replicas.until_opened(topic)
+
+    await _within(timeout_ms, usable())
+
+
+async def _within(timeout_ms: int, change: Awaitable[object]) -> None:
+    try:
+        await asyncio.wait_for(change, min(max(timeout_ms, 1) / 1000, MAX_WAIT_SECONDS))
+    except TimeoutError:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, "The change is made, but was not in effect within the request's timeout."
+        ) from None
+
+
+def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
+    """Whether the topic is there with that many partitions, each with a leader."""
+
+    def shows(image: ClusterImage) -> bool:
+        topic = image.topic(name)
+        return (
+            topic is not None
+            and len(topic.partitions) >= partitions
+            and all(partition.leader_epoch >= 0 for partition in topic.partitions.values())
+        )
+
+    return shows
+
+
+def lacks_topic(name: str, topic_id: bytes | None) -> Callable[[ClusterImage], bool]:
+    """Whether the topic is gone; another one of the same name is not in the way."""
+
+    def shows(image: ClusterImage) -> bool:
+        topic = image.topic(name)
+        return topic is None or (topic_id is not None and topic.topic_id != topic_id)
+
+    return shows

@@ -1,0 +1,85 @@
+"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs share: naming a resource, changing its settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.request.wait_for_metadata import wait_until_shown
+from oncelog_broker.server.topics.services import TopicContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_configs import ResourceType
+
+TIMEOUT_MS = 30_000
+"""These requests carry none."""
+
+Change = Callable[[dict[str, str]], Mapping[str, str]]
+"""Old overrides to new ones; raises KafkaError to refuse."""
+
+
+def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
+    """`mentions`: how often a request names resources, by type and name. Of one that is named several times no mention
+    can be served. Raises KafkaError INVALID_REQUEST."""
+    if (count := mentions[resource_type, name]) > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
+
+
+def existing_topic(name: str, context: TopicContext) -> str:
+    """`name`, if there is such a topic. Raises KafkaError INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    check_topic_name(name)
+    if context.services.image.topic(name) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    return name
+
+
+def broker_of(name: str, context: TopicContext) -> int | None:
+    """The id of this broker, or None for "": what holds for all brokers. Raises KafkaError INVALID_REQUEST."""
+    if name == "":
+        return None
+    if name != str(context.services.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"This is broker {context.services.node_id}; '{name}' must be asked for its own."
+        )
+    return context.services.node_id
+
+
+def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: TopicContext) -> None:
+    """Raises the KafkaError that the rules of the API name, unless the client may change the resource."""
+    if resource_type == ResourceType.TOPIC:
+        context.require(of_topic, name)
+    else:
+        context.require(of_cluster)
+
+
+async def change_configs(
+    resource_type: int,
+    name: str,
+    change_topic: Change,
+    change_broker: Change,
+    validate_only: bool,
+    context: TopicContext,
+) -> None:
+    """Change the settings of a topic or broker, and return when they hold here. Raises KafkaError."""
+    services = context.services
+    if resource_type == ResourceType.TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
+        existing_topic(name, context)
+        topic_overrides = await services.configs.alter_topic_config(name, change_topic, validate_only)
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata, lambda image: image.config_of_topic(name) == topic_overrides, TIMEOUT_MS
+            )
+    elif resource_type == ResourceType.BROKER:
+        broker_id = broker_of(name, context)
+        broker_overrides = await services.configs.alter_broker_config(broker_id, change_broker, validate_only)
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata,
+                lambda image: image.broker_configs.get(broker_id, {}) == broker_overrides,
+                TIMEOUT_MS,
+            )
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")

@@ -1,0 +1,87 @@
+"""DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
+
+Resources: topics; brokers, by id or "" for what holds for all of them. All keys are described where none is named. A
+secret has no value here. Keys of Kafka's that change nothing here are described where they are set.
+A resource that is named several times is answered once: the answer is a thousand times as large as the question.
+Versions: v1 sources and synonyms, v3 types and documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_effectless, describe_topic
+from oncelog_broker.runtime.answers import Answer
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.topics.config_resources import broker_of, existing_topic
+from oncelog_broker.server.topics.services import TopicContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ResourceType,
+)
+
+Result = DescribeConfigsResponse.DescribeConfigsResult
+Entry = Result.DescribeConfigsResourceResult
+Synonym = Entry.DescribeConfigsSynonym
+
+
+def handle(request: DescribeConfigsRequest, context: TopicContext) -> Answer[DescribeConfigsResponse]:
+    return context.in_slices(_describe_each(request, context))
+
+
+def _describe_each(request: DescribeConfigsRequest, context: TopicContext) -> Steps[DescribeConfigsResponse]:
+    results = []
+    named = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    for resource in named.values():
+        code, message, configs = ErrorCode.NONE, None, list[Entry]()
+        try:
+            wanted = set(resource.configuration_keys or ())
+            described = _describe(resource.resource_type, resource.resource_name, context)
+            configs = [_entry(line, request) for line in described if not wanted or line.name in wanted]
+        except KafkaError as error:
+            code, message = error.code, error.message
+        results.append(
+            Result(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=configs,
+            )
+        )
+        yield None
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(resource_type: int, name: str, context: TopicContext) -> Iterable[DescribedConfig]:
+    services = context.services
+    if resource_type == ResourceType.TOPIC:
+        context.require(rules.DESCRIBE_CONFIGS_OF_TOPIC, name)
+        existing_topic(name, context)
+        return describe_topic(services.image.config_of_topic(name), services.config)
+    if resource_type == ResourceType.BROKER:
+        context.require(rules.DESCRIBE_CONFIGS_OF_CLUSTER)
+        defaults = services.image.broker_configs.get(None, {})
+        if broker_of(name, context) is None:
+            known = [line for line in describe_broker(services.config) if line.name in defaults]
+            return known + describe_effectless({}, defaults)
+        own = services.image.broker_configs.get(services.node_id, {})
+        return describe_broker(services.config) + describe_effectless(own, defaults)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")
+
+
+def _entry(line: DescribedConfig, request: DescribeConfigsRequest) -> Entry:
+    synonyms = [Synonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in line.synonyms]
+    return Entry(
+        name=line.name,
+        value=line.value,
+        read_only=line.is_read_only,
+        config_source=line.source,
+        is_sensitive=line.key.is_sensitive,
+        synonyms=synonyms if request.include_synonyms else [],
+        config_type=line.key.type,
+        documentation=line.key.doc if request.include_documentation else None,
+    )

@@ -1,0 +1,103 @@
+"""Creates topics that no CreateTopics asked for: auto-creation, and the topics that coordinators keep state in.
+
+Only the controller creates topics. A broker that is not asks it with CreateTopics, as a client would; then it waits
+until its own image shows the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.coordinator.internal_topics import InternalTopic, internal_topic
+from oncelog_broker.metadata.model.cache import MetadataCache
+from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.server.request.wait_for_metadata import wait_until_usable
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 30_000
+"""For the creation, and again for the topic to be usable here."""
+
+
+class TopicCreation:
+    """See the module's docstring. `may_degrade`: whether internal topics may have fewer replicas than configured."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        metadata: MetadataCache,
+        replicas: Replicas,
+        topics: TopicController,
+        peers: Peers,
+        *,
+        may_degrade: bool,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._replicas = replicas
+        self._topics = topics
+        self._peers = peers
+        self._may_degrade = may_degrade
+        self._too_few: dict[str, int] = {}
+        """Internal topics that were wanted -> how many brokers lived, fewer than they are to have replicas."""
+
+    async def create(self, name: str) -> None:
+        """Create a topic with the broker's defaults, an internal one with its own; wait until it can be used. One that
+        exists already is no error.
+
+        Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_REPLICATION_FACTOR, COORDINATOR_NOT_AVAILABLE (too few
+        brokers for an internal topic), LEADER_NOT_AVAILABLE (no controller to be reached), REQUEST_TIMED_OUT.
+        """
+        config = self._config()
+        live = len(self._metadata.image.brokers)
+        try:
+            internal = internal_topic(name, config, live, may_degrade=self._may_degrade)
+        except KafkaError as error:
+            if self._too_few.get(name) != live:  # clients ask again and again
+                self._too_few[name] = live
+                logger.warning("clients wait for a coordinator", extra={"reason": error.message})
+            raise
+        defaults = InternalTopic(config[keys.NUM_PARTITIONS], config[keys.DEFAULT_REPLICATION_FACTOR], {})
+        partitions, replicas, overrides = internal or defaults
+        try:
+            await self._create(name, partitions, replicas, overrides)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved") from error
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another connection or broker was quicker
+                raise
+        await wait_until_usable(self._metadata, self._replicas, name, 1, TIMEOUT_MS)
+
+    async def _create(self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str]) -> None:
+        controller = self._metadata.image.controller_id
+        if controller == self._config().node_id:
+            await self._topics.create_topic(name, partitions, replicas, overrides)
+            return
+        # Only now: the declaration of a message is dear at the start, and most brokers never need this one here.
+        from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=[],
+            configs=[
+                CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=key, value=value)
+                for key, value in overrides.items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=False)
+        try:
+            answer = await self._peers.send(controller, request, purpose=Purpose.CONTROL, timeout=TIMEOUT_MS / 1000)
+        except PeerUnavailable as error:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller was not reached: {error}") from error
+        (result,) = answer.topics
+        if result.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(result.error_code), result.error_message)

@@ -1,0 +1,140 @@
+"""AddPartitionsToTxn (24), v0-5: partitions become part of a transaction, or are looked up in it (S36).
+
+Behaviour: all partitions of a transaction are added or none; where one does not exist, or is internal, the others
+answer OPERATION_NOT_ATTEMPTED. verify_only adds nothing and answers for each partition.
+Versions: v0-3 one transaction, from a producer; v4-5 many, from a broker for its producers (KIP-890), or from a client
+for its own.
+
+Who may ask (S97): a broker, which has CLUSTER_ACTION and comes by the listener of brokers, for every producer. Anybody
+else adds to a transaction by the rights on the transactional id and the topics, in every version: some clients take the
+highest version that a broker has. To verify is for brokers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from oncelog_broker.coordinator.transaction.metadata import TopicPartition
+from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS, TRANSACTION_STATE
+from oncelog_broker.runtime.answers import Answer, all_of, then
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.request.transactional_errors import code_for
+from oncelog_broker.server.transactions.services import TransactionContext
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
+from oncelog_protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+
+FIRST_BATCHED_VERSION = 4
+CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
+"""A marker would go there in the end. Offsets become part of a transaction by AddOffsetsToTxn and TxnOffsetCommit."""
+CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
+"""A broker asks for the partition of `__consumer_offsets` that a TxnOffsetCommit writes to."""
+
+PARTITIONS_PER_STEP: Final = 100
+CodeOf = Callable[[TopicPartition], ErrorCode]
+
+
+def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> Answer[AddPartitionsToTxnResponse]:
+    if context.version >= FIRST_BATCHED_VERSION:
+        verifies = any(transaction.verify_only for transaction in request.transactions)
+        is_broker = context.may_as_broker(rules.VERIFY_PARTITIONS if verifies else rules.ADD_PARTITIONS_FOR_OTHERS)
+        if verifies and not is_broker:
+            return AddPartitionsToTxnResponse(error_code=rules.VERIFY_PARTITIONS.refused)
+        answers = context.services.slices.run(_serve_each(request, is_broker, context), must_finish=True)
+        results = then(answers, partial(_when_committed, is_broker, context))
+        return then(results, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
+    transaction = Transaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
+    return then(
+        then(served, lambda answer: answer),  # which may come later, too
+        lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
+    )
+
+
+def _serve_each(
+    request: AddPartitionsToTxnRequest, is_broker: bool, context: TransactionContext
+) -> Steps[list[Answer[Result]]]:
+    answers = list[Answer[Result]]()
+    for transaction in request.transactions:
+        answers.append((yield from _serve(transaction, is_broker, context)))
+        yield None
+    return answers
+
+
+def _when_committed(
+    is_broker: bool, context: TransactionContext, answers: list[Answer[Result]]
+) -> Answer[list[Result]]:
+    """A broker asks for many producers over one connection: what waits for replicas keeps nothing behind it waiting."""
+    if is_broker:
+        context.effects_are_done()
+    return all_of(answers)
+
+
+def _serve(transaction: Transaction, is_broker: bool, context: TransactionContext) -> Steps[Answer[Result]]:
+    """One transaction; its record may wait for replicas."""
+    closed = CLOSED_TO_BROKERS if is_broker else CLOSED_TO_CLIENTS
+    coordinator, image = context.services.transactions, context.services.image
+    transactional_id = transaction.transactional_id
+    asking = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+
+    def result(code_of: CodeOf) -> Answer[Result]:
+        return context.services.slices.run(_result(transaction, code_of, context))
+
+    if not transactional_id:
+        return result(lambda _: ErrorCode.INVALID_REQUEST)
+    if not is_broker and not context.may(rules.ADD_PARTITIONS, transactional_id):
+        return result(lambda _: rules.ADD_PARTITIONS.refused)
+    partitions: list[TopicPartition] = []
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for topic in transaction.topics:
+        is_closed = topic.name in closed or (not is_broker and not context.may(rules.ADD_PARTITIONS_TOPIC, topic.name))
+        for index in topic.partitions:
+            where = TopicPartition(topic.name, index)
+            partitions.append(where)
+            if is_closed:
+                refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not image.has_partition(topic.name, index):
+                # Not where it has no leader just now: clients take that answer for the end of the transaction.
+                refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if len(partitions) % PARTITIONS_PER_STEP == 0:
+                yield None
+        yield None
+    if transaction.verify_only:
+        codes = coordinator.verify(transactional_id, asking, partitions)
+        return then(codes, lambda codes: result(codes.__getitem__))
+    if refused:
+        return result(lambda where: refused.get(where, ErrorCode.OPERATION_NOT_ATTEMPTED))
+    version = TRANSACTIONS_V2 if context.version >= FIRST_BATCHED_VERSION else TRANSACTIONS_V1
+    answer = coordinator.add_partitions(transactional_id, asking, partitions, version)
+    return then(answer, lambda code: result(lambda _: code))
+
+
+def _result(transaction: Transaction, code_of: CodeOf, context: TransactionContext) -> Steps[Result]:
+    topics = []
+    for topic in transaction.topics:
+        results = []
+        for number, index in enumerate(topic.partitions, 1):
+            code = code_for(context.api_key, context.version, code_of(TopicPartition(topic.name, index)))
+            results.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
+            if number % PARTITIONS_PER_STEP == 0:
+                yield None
+        yield None
+        topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results))
+    return Result(transactional_id=transaction.transactional_id, topic_results=topics)

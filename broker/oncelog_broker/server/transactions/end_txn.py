@@ -1,0 +1,42 @@
+"""EndTxn (26), v0-5: commit or abort a transaction (S38).
+
+Behaviour: the answer comes when the decision is in the coordinator's log; the markers follow. A retry is answered as
+the first try was.
+Versions: v2 PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE, v5 transactions V2: the next epoch in the answer (T7).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from oncelog_broker.runtime.answers import Answer, then
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.request.transactional_errors import code_for
+from oncelog_broker.server.transactions.services import TransactionContext
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.features import TRANSACTIONS_V1, TRANSACTIONS_V2
+from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+FIRST_TRANSACTIONS_V2_VERSION: Final = 5
+
+
+def handle(request: EndTxnRequest, context: TransactionContext) -> Answer[EndTxnResponse]:
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not context.may(rules.END_TXN, request.transactional_id):
+        return EndTxnResponse(error_code=rules.END_TXN.refused)
+    version = TRANSACTIONS_V2 if context.version >= FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V1
+    asking = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    answer = context.services.transactions.end_txn(request.transactional_id, asking, request.committed, version)
+    return then(answer, partial(_response, request.transactional_id, context))
+
+
+def _response(
+    transactional_id: str, context: TransactionContext, answer: ProducerIdAndEpoch | KafkaError
+) -> EndTxnResponse:
+    if isinstance(answer, KafkaError):
+        return EndTxnResponse(error_code=code_for(context.api_key, context.version, answer.code))
+    context.services.transactions.last_clients.note(transactional_id, context.client)
+    return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch)

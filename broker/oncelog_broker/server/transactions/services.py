@@ -1,0 +1,22 @@
+"""For handlers of producer ids and transactions."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.markers import MarkerAppender
+from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
+from oncelog_broker.server.groups.services import GroupServices
+from oncelog_broker.server.request.context import RequestContext
+
+
+class TransactionServices(GroupServices, Protocol):
+    """What handlers of producer ids and transactions may reach, beside what all may."""
+
+    transactions: TransactionCoordinator
+    markers: MarkerAppender
+    producer_ids: ProducerIdManager
+
+
+TransactionContext: TypeAlias = RequestContext[TransactionServices]
