@@ -43,7 +43,8 @@ IS_POSSIBLE: Final = sys.platform == "linux"
 """Elsewhere a process that forks after its imports is not what one may rely on."""
 MODULES: Final = (
     "uvloop", "kazoo.client", "oncelog.cli.main", "oncelog.admin", "oncelog_broker.command", "oncelog_broker.broker",
-    "oncelog_broker.config.load", "oncelog_broker.metadata.stores.embedded", "oncelog_broker.metadata.stores.zookeeper.zookeeper_store",
+    "oncelog_broker.config.load", "oncelog_broker.metadata.stores.embedded",
+    "oncelog_broker.metadata.stores.zookeeper.zookeeper_store",
 )  # fmt: skip
 MESSAGE_BYTES: Final = 128 * 1024
 FAIL_POINTS: Final = "ONCELOG_FAIL_POINTS"

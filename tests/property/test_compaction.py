@@ -48,7 +48,7 @@ class History:
         self._sequences: dict[int, int] = {}
         for action in actions:
             getattr(self, action[0])(*action[1:])
-        self.log.roll()
+        self.log.trimmer.roll()
 
     def put(self, drawn: list, codec: Compression, producer_id: int) -> int:
         return self._append(drawn, codec, producer_id, transactional=False)
@@ -60,7 +60,7 @@ class History:
             self.aborted_offsets.update(range(first[0], marker))
 
     def roll(self) -> None:
-        self.log.roll()
+        self.log.trimmer.roll()
 
     def _append(self, drawn: list, codec: Compression, producer_id: int, *, transactional: bool) -> int:
         stamp = (-1, -1, -1)
@@ -108,7 +108,7 @@ def test_exactly_the_last_of_each_key_stays(below, above, data):
             before, first_dirty=first_dirty, end=end, aborted=frozenset(o for o in history.aborted_offsets if o < end)
         )
 
-        log.flush()  # as the cleaner does: behind the recovery point, what it leaves out would be a loss
+        log.flusher.flush()  # as the cleaner does: behind the recovery point, what it leaves out would be a loss
         assert history.clean(first_dirty=first_dirty, end=end) == end
         assert entries(log) == expected
         assert last_sequences(log) == sequences

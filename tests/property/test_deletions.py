@@ -51,8 +51,8 @@ class DeletingMachine(ReplicationMachine):
         if led is None or not led.leads:
             return
         offset = max(0, led.high_watermark - kept)
-        led.log.delete_records_before(offset)
-        led.log.note_start(led.log.log_start_offset)
+        led.log.trimmer.delete_records_before(offset)
+        led.log.state.checkpointed_start = led.log.log_start_offset
         self.requested = max(self.requested, offset)
         self.deletions.append(Deletion(broker, self.incarnations[broker], led.leader_epoch, offset))
 
@@ -60,7 +60,7 @@ class DeletingMachine(ReplicationMachine):
     def note_log_start(self, broker: int) -> None:
         here = self.alive(broker)
         if here is not None:
-            here.log.note_start(here.log.log_start_offset)
+            here.log.state.checkpointed_start = here.log.log_start_offset
 
     @rule(broker=BROKER)
     def kill_and_start(self, broker: int) -> None:
@@ -68,7 +68,7 @@ class DeletingMachine(ReplicationMachine):
         if self.alive(broker) is not None:
             self.die(broker, noticed=False)
             log = self.logs[broker]
-            log._log_start_offset = log.noted_start_offset
+            log.state.log_start_offset = log.state.durable_start_offset
             self.come_back(broker, 0.0)
 
     @invariant()
@@ -81,7 +81,7 @@ class DeletingMachine(ReplicationMachine):
                 self.deletions.remove(deletion)
                 self.deleted = max(self.deleted, deletion.offset)
         for member in self.state.isr:
-            assert self.logs[member].noted_start_offset >= self.deleted, member
+            assert self.logs[member].state.durable_start_offset >= self.deleted, member
 
     # --- what the machine holds of contents, from where both logs begin
 
@@ -128,7 +128,7 @@ def content(log: PartitionLog, start: int, end: int) -> bytes:
     """All batches from `start` on and below `end`; each has one record."""
     found, offset = b"", start
     while offset < min(end, log.log_end_offset):
-        batch = bytes(log.read(offset, 1, upper_bound=end, min_one_batch=True))
+        batch = bytes(log.reader.read(offset, 1, upper_bound=end, min_one_batch=True))
         if not batch:
             break
         found += batch

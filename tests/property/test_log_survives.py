@@ -34,8 +34,8 @@ from oncelog_broker.log.compaction.segment_summary import cleanable_range_of
 from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.pending_flush import PendingFlush
 from oncelog_broker.log.producers.snapshot import SnapshotCorrupt, parse_snapshot
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.steps import run_steps
@@ -218,31 +218,31 @@ class Walk:
         side.uncertain = None
 
     def roll(self, side: Side) -> None:
-        side.log.roll()
+        side.log.trimmer.roll()
 
     def flush(self, side: Side) -> None:
         up_to = self.random.choice([side.log.log_end_offset, side.log.segment_base_offsets[-1]])
-        side.log.flush(up_to)
+        side.log.flusher.flush(up_to)
         side.synced = max(side.synced, up_to)
 
     def begin_flush(self, side: Side) -> None:
         if side.flushing is None:
-            side.flushing = side.log.prepare_flush()
+            side.flushing = side.log.flusher.prepare_flush()
 
     def end_flush(self, side: Side) -> None:
         if side.flushing is not None:
             side.flushing.sync()
-            side.log.finish_flush(side.flushing)
+            side.log.flusher.finish_flush(side.flushing)
             side.synced = max(side.synced, side.flushing.up_to)
             side.flushing = None
 
     def delete_records(self, side: Side) -> None:
         log = side.log
-        log.delete_records_before(self.random.randint(log.log_start_offset, log.log_end_offset))
+        log.trimmer.delete_records_before(self.random.randint(log.log_start_offset, log.log_end_offset))
 
     def retention(self, side: Side) -> None:
         self.clock.advance_ms(self.random.choice([0, 50, 1000]))
-        side.log.apply_retention(self.clock.now_ms())
+        side.log.trimmer.apply_retention(self.clock.now_ms())
 
     def purge(self, side: Side) -> None:
         self.clock.advance_ms(self.random.choice([0, 200]))
@@ -257,11 +257,11 @@ class Walk:
         log, now_ms = side.log, self.clock.now_ms()
         if not log.config.is_compacted:
             return
-        stable = log.last_stable_offset(log.log_end_offset)
+        stable = log.reader.last_stable_offset(log.log_end_offset)
         cleanable = cleanable_range_of(log, upper_bound=stable, now_ms=now_ms)
         if cleanable.dirty_bytes == 0:
             return
-        log.flush()
+        log.flusher.flush()
         self.checkpoint(side)
         side.synced = log.log_end_offset
         compaction = Compaction(
@@ -274,8 +274,8 @@ class Walk:
             producer_id_expiration_ms=10**12,
             all_replicas_have_it=True,
         )
-        if log.cleaner_checkpoint is None:
-            log.cleaner_checkpoint = cleanable.first_dirty
+        if log.state.cleaner_checkpoint is None:
+            log.state.cleaner_checkpoint = cleanable.first_dirty
         self.manager.checkpoint_before_compaction(log)
         steps = compaction.steps()
         if self.random.random() < 0.3:
@@ -288,7 +288,7 @@ class Walk:
         except FileNotFoundError:
             return  # a segment has gone meanwhile: the cleaner will come again
         if clean_up_to is not None:
-            log.cleaner_checkpoint = clean_up_to
+            log.state.cleaner_checkpoint = clean_up_to
             self.manager.checkpoint_after_compaction(log)
 
     def look(self, side: Side) -> None:
@@ -359,7 +359,7 @@ class Walk:
         assert log.log_end_offset == side.end
         assert facts_of_log(log) == facts_of(side.producers)
         stable = last_stable_offset(side.history, log.log_start_offset, side.end)
-        assert log.last_stable_offset(side.end) == stable
+        assert log.reader.last_stable_offset(side.end) == stable
         self.check_shown(side, stable)
 
     def check_shown(self, side: Side, stable: int) -> None:
@@ -394,7 +394,7 @@ class Walk:
             history = side.history if found is not None else [b for b in side.history if b.base >= first]
             known, wanted = facts_of_log(log), facts_of(producers_after(history))
             compare_after_damage(known, wanted, is_compacted=log.config.is_compacted)
-            self.check_shown(side, min(log.last_stable_offset(side.end), log.log_end_offset))
+            self.check_shown(side, min(log.reader.last_stable_offset(side.end), log.log_end_offset))
 
     def snapshots(self, side: Side) -> list[int]:
         """The offsets of the good ones."""

@@ -19,8 +19,8 @@ from tests.support.storage import NOW, SMALL, append, contents
 
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.log.flush import PendingFlush
 from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.log.pending_flush import PendingFlush
 from oncelog_broker.runtime.clock import ManualClock
 
 DIRECTORIES = ("/disk1/oncelog/data", "/disk2/data")
@@ -114,33 +114,33 @@ class Walk:
 
     def roll(self, name: str) -> None:
         if found := self.with_log(name):
-            found[1].roll()
+            found[1].trimmer.roll()
 
     def flush(self, name: str) -> None:
         if found := self.with_log(name):
             topic, log = found
-            log.flush()
+            log.flusher.flush()
             topic.synced = topic.end
 
     def begin_flush(self, name: str) -> None:
         if (found := self.with_log(name)) and found[0].flushing is None:
-            found[0].flushing = found[1].prepare_flush()
+            found[0].flushing = found[1].flusher.prepare_flush()
 
     def end_flush(self, name: str) -> None:
         if (found := self.with_log(name)) and (flushing := found[0].flushing) is not None:
             topic, log = found
             topic.flushing = None
             flushing.sync()
-            log.finish_flush(flushing)
+            log.flusher.finish_flush(flushing)
             topic.synced = max(topic.synced, flushing.up_to)
-            topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
+            topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
 
     def empty(self, name: str) -> None:
         """As a follower whose leader begins behind its end."""
         if found := self.with_log(name):
             topic, log = found
             topic.synced, topic.is_being_emptied, topic.flushing = 0, True, None
-            log.truncate_fully_and_start_at(topic.end + GAP)
+            log.trimmer.truncate_fully_and_start_at(topic.end + GAP)
             topic.end, topic.is_being_emptied = topic.end + GAP, False
 
     def cut(self, name: str) -> None:
@@ -151,7 +151,7 @@ class Walk:
             kept = 0 if offset <= log.log_start_offset else min(topic.synced, offset)
             topic.synced, topic.is_being_emptied, topic.flushing = 0, True, None
             topic.deleted_up_to = min(topic.deleted_up_to, offset)
-            log.truncate_to(offset)
+            log.trimmer.truncate_to(offset)
             assert log.log_end_offset == offset
             topic.end, topic.synced, topic.is_being_emptied = offset, kept, False
 
@@ -170,10 +170,11 @@ class Walk:
     def delete_records(self, name: str) -> None:
         if found := self.with_log(name):
             topic, log = found
-            log.delete_records_before(self.random.choice([topic.end, self.random.randint(0, topic.end)]))
-            topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)  # as a follower tells its leader
+            log.trimmer.delete_records_before(self.random.choice([topic.end, self.random.randint(0, topic.end)]))
+            # As a follower tells its leader.
+            topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
             self.manager.checkpoint_log_start_offsets()
-            topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
+            topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
 
     def restart(self, name: str) -> None:
         self.manager.close()
@@ -236,7 +237,7 @@ class Walk:
             topic.deleted_up_to = 0  # it shows nothing, and its leader tells it where to begin
         topic.is_being_emptied = False
         assert log.log_start_offset >= topic.deleted_up_to
-        topic.deleted_up_to = max(topic.deleted_up_to, log.noted_start_offset)
+        topic.deleted_up_to = max(topic.deleted_up_to, log.state.durable_start_offset)
         found = contents(log)
         assert found == [(offset, topic.value(offset)) for offset, _ in found]
         topic.end = log.log_end_offset

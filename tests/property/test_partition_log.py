@@ -108,12 +108,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self):
-        self.log.roll()
+        self.log.trimmer.roll()
 
     @rule(data=st.data())
     def flush(self, data):
         up_to = data.draw(st.sampled_from([self.end, *(b.next_offset for b in self.batches)]))
-        self.log.flush(up_to)
+        self.log.flusher.flush(up_to)
         self.flushed = max(self.flushed, up_to)
 
     @rule(clean=st.booleans())
@@ -163,14 +163,14 @@ class LogMachine(RuleBasedStateMachine):
     @rule(fraction=st.floats(0, 1))
     def delete_records(self, fraction):
         offset = self.start + int((self.end - self.start) * fraction)
-        assert self.log.delete_records_before(offset) == offset
+        assert self.log.trimmer.delete_records_before(offset) == offset
         self.start = max(self.start, offset)
 
     @rule(fraction=st.floats(0, 1))
     @precondition(lambda self: self.end > self.start)
     def truncate(self, fraction):
         offset = self.start + int((self.end - self.start) * fraction)
-        self.log.truncate_to(offset)
+        self.log.trimmer.truncate_to(offset)
         if offset <= self.start:
             self.batches, self.start, self.end = [], offset, offset
         elif offset < self.end:
@@ -185,7 +185,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 300))
     def truncate_fully(self, offset):
-        self.log.truncate_fully_and_start_at(offset)
+        self.log.trimmer.truncate_fully_and_start_at(offset)
         self.batches, self.start, self.end, self.flushed = [], offset, offset, offset
 
     # --- what must hold
@@ -194,7 +194,7 @@ class LogMachine(RuleBasedStateMachine):
     def read(self, data, max_bytes, min_one_batch):
         offset = data.draw(st.integers(self.start, self.end))
         bound = data.draw(st.integers(self.start, self.end))
-        view = self.log.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
+        view = self.log.reader.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
         found = list(batches(bytes(view)))
         wanted = [b for b in self.batches if b.next_offset > offset and b.next_offset <= bound]
         assert [b.base_offset for b in found] == [b.base_offset for b in wanted[: len(found)]]
@@ -207,7 +207,7 @@ class LogMachine(RuleBasedStateMachine):
     def read_out_of_range(self, data):
         offset = data.draw(st.sampled_from([self.start - 1, self.end + 1]))
         try:
-            self.log.read(offset, 100, upper_bound=self.end, min_one_batch=True)
+            self.log.reader.read(offset, 100, upper_bound=self.end, min_one_batch=True)
         except KafkaError as error:
             assert error.code is ErrorCode.OFFSET_OUT_OF_RANGE
         else:
@@ -217,7 +217,7 @@ class LogMachine(RuleBasedStateMachine):
     def look_up_by_time(self, data):
         times = [t for b in self.batches for t in b.timestamps] or [NOW]
         timestamp = data.draw(st.sampled_from(times)) + data.draw(st.integers(-1, 1))
-        found = run_steps(self.log.offset_for_timestamp(timestamp, upper_bound=self.end))
+        found = run_steps(self.log.reader.offset_for_timestamp(timestamp, upper_bound=self.end))
         assert (found and found[:2]) == next(
             (
                 (b.base_offset + n, t)
@@ -244,7 +244,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def contents_agree(self):
         found, offset = [], self.start
-        while view := self.log.read(offset, 300, upper_bound=self.end, min_one_batch=True):
+        while view := self.log.reader.read(offset, 300, upper_bound=self.end, min_one_batch=True):
             for batch in batches(bytes(view)):
                 found += [(r.offset, r.value) for r in read_records(batch) if r.offset >= self.start]
                 offset = batch.next_offset

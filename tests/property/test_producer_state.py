@@ -220,9 +220,9 @@ def test_s55_a_restart_at_any_point_is_a_full_replay(steps):
                     ended = pending.pop(pid, [])
                     values += ended if outcome is COMMIT else []
                 case ("roll",):
-                    log.roll()
+                    log.trimmer.roll()
                 case ("flush",):
-                    log.flush()
+                    log.flusher.flush()
                 case "damage", which, suffix:
                     damage(log, directory, which, suffix)
                     window_lost |= suffix == "window"

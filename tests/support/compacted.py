@@ -120,7 +120,7 @@ def all_batches(log: PartitionLog, start: int | None = None) -> list[RecordBatch
     """From `start` on, read as a consumer would."""
     offset = log.log_start_offset if start is None else start
     found: list[RecordBatch] = []
-    while view := log.read(offset, 700, upper_bound=log.log_end_offset, min_one_batch=True):
+    while view := log.reader.read(offset, 700, upper_bound=log.log_end_offset, min_one_batch=True):
         for batch in batches(bytes(view)):
             assert batch.crc_is_valid()
             assert not found or batch.base_offset >= found[-1].next_offset

@@ -130,7 +130,7 @@ def consumed(log: PartitionLog, end: int, max_bytes: int) -> list[Shown]:
     """What a read_committed consumer of the log is shown, from its start to before `end` (S53)."""
     offset, found = log.log_start_offset, list[Shown]()
     while offset < end:
-        view, aborted = log.read_committed(offset, max_bytes, upper_bound=end, min_one_batch=True)
+        view, aborted = log.reader.read_committed(offset, max_bytes, upper_bound=end, min_one_batch=True)
         if not len(view):
             break
         coming = sorted(aborted, key=lambda transaction: transaction.first_offset)

@@ -47,9 +47,9 @@ def mark(
 
 def committed(log: PartitionLog, start: int = 0, max_bytes: int = 1000) -> list[bytes | None]:
     """The values that a read_committed consumer of `log` sees (S53), with everything replicated."""
-    stable, offset, values = log.last_stable_offset(log.log_end_offset), start, list[bytes | None]()
+    stable, offset, values = log.reader.last_stable_offset(log.log_end_offset), start, list[bytes | None]()
     while offset < stable:
-        view, aborted = log.read_committed(offset, max_bytes, upper_bound=stable, min_one_batch=True)
+        view, aborted = log.reader.read_committed(offset, max_bytes, upper_bound=stable, min_one_batch=True)
         assert len(view), f"nothing at {offset}, below {stable}"
         coming = sorted(aborted, key=lambda transaction: transaction.first_offset)
         skipped: set[int] = set()

@@ -116,7 +116,7 @@ def content(log: PartitionLog, end: int) -> bytes:
     """All batches below `end`."""
     found, offset = b"", log.log_start_offset
     while offset < end:
-        view = log.read(offset, 1 << 20, upper_bound=end, min_one_batch=True)
+        view = log.reader.read(offset, 1 << 20, upper_bound=end, min_one_batch=True)
         if not len(view):
             break
         found += bytes(view)
@@ -254,7 +254,7 @@ class ReplicationMachine(RuleBasedStateMachine):
                 now=self.now,
             )
             records = bytes(
-                led.log.read(fetch.position.offset, size, upper_bound=led.log.log_end_offset, min_one_batch=True)
+                led.log.reader.read(fetch.position.offset, size, upper_bound=led.log.log_end_offset, min_one_batch=True)
             )
         return PartitionAnswer(
             partition_index=0,
@@ -408,7 +408,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         here = self.alive(broker)
         if here is not None and not here.leads and self.state.leader != broker and not here.log.is_offline:
             self.held[broker] = content(here.log, here.log.log_end_offset)
-            here.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+            here.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
 
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
@@ -426,7 +426,7 @@ class ReplicationMachine(RuleBasedStateMachine):
             return
         self.checkpoints[broker] = here.high_watermark
         log = self._open_again(broker)
-        log.truncate_to(int(log.log_end_offset * kept))
+        log.trimmer.truncate_to(int(log.log_end_offset * kept))
         self._take_role(broker, self._start(broker))
 
     def _open_again(self, broker: int) -> PartitionLog:
@@ -477,7 +477,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         others = [member for member in self.state.isr if member != broker]
         if lost > 0.5 and others and log.log_end_offset > log.log_start_offset:
             self._leave(broker)
-            log.truncate_to(int(log.log_end_offset * (lost - 0.5) * 2))
+            log.trimmer.truncate_to(int(log.log_end_offset * (lost - 0.5) * 2))
         elif self.state.leader == broker:
             alive = [member for member in others if self._can_lead(member)]
             self._change(leader=alive[0] if alive else broker, leader_epoch=self.state.leader_epoch + 1)
@@ -496,7 +496,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         for broker in BROKERS:
             log = self.logs[broker]
             if log.log_end_offset > log.log_start_offset:
-                log.truncate_to(int(log.log_end_offset * kept[broker]))
+                log.trimmer.truncate_to(int(log.log_end_offset * kept[broker]))
         held = [content(self.logs[member], self.logs[member].log_end_offset) for member in self.state.isr]
         self.acknowledged = {
             offset: batch for offset, batch in self.acknowledged.items() if any(batch in each for each in held)
@@ -528,7 +528,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     def _log_fails(self, broker: int) -> None:
         self.held[broker] = content(self.logs[broker], self.logs[broker].log_end_offset)
-        self.logs[broker].flush_failed(OSError(errno.EIO, "Input/output error"))
+        self.logs[broker].flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
 
     def _elect_after_all_have_died(self, unsure: dict[int, int]) -> None:
         known = KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN)

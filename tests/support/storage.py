@@ -60,7 +60,7 @@ def contents(log: PartitionLog, *, start: int | None = None, max_bytes: int = 10
     """(offset, value) of all records, read as a consumer would."""
     offset = log.log_start_offset if start is None else start
     found: list[tuple[int, bytes | None]] = []
-    while view := log.read(offset, max_bytes, upper_bound=log.log_end_offset, min_one_batch=True):
+    while view := log.reader.read(offset, max_bytes, upper_bound=log.log_end_offset, min_one_batch=True):
         for batch in batches(bytes(view)):
             assert batch.crc_is_valid()
             found += [(r.offset, r.value) for r in read_records(batch) if r.offset >= log.log_start_offset]

@@ -18,8 +18,8 @@ ROOTS = (
     "console/oncelog_console",
 )
 PACKAGES = sorted(path.parent for root in ROOTS for path in (ROOT / root).rglob("__init__.py"))
-INDEXES = {"handlers", "messages"}
-"""Rooms with one module for each API, named after it: their names are the map."""
+INDEXES = {"messages"}
+"""Rooms with one module for each API, named after it, and no other: their names are the map."""
 NAME = re.compile(r"`(\w+)`|\b(\w+)(?:\.py|/)")
 """A module as the maps write it: `name`, name.py or name/."""
 FILE = re.compile(r"\b(\w+)\.py")

@@ -35,8 +35,8 @@ from oncelog_broker.server.kept.refused_batches import RefusedBatches
 class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
-    No handler sees all of it. Handlers are divided into *rooms* (`server/services/`); the context of a room declares
-    the fields that its handlers need.
+    No handler sees all of it. Handlers are divided into *rooms* (each with its `services.py`); the context of a room
+    declares the fields that its handlers need.
     """
 
     config: BrokerConfig

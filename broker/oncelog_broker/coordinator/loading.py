@@ -88,7 +88,7 @@ def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -
     more. Raises what reading and decoding raise: KafkaError, CorruptBatch, ValueError."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
-        read = log.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+        read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
         if not len(read):  # the rest of the log was compacted away
             return log.log_end_offset
         chunk, next_offset = _Chunk(), offset

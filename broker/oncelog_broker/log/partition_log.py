@@ -1,10 +1,15 @@
-"""The log of one partition: what is let in; the bytes are `LocalLog`'s.
+"""The log of one partition: appends to it, and hands out its reader, trimmer and flusher.
 
-Offsets: log_start_offset <= high watermark <= log_end_offset, the next one to be assigned. The high watermark is
-replication's business; it comes in as `upper_bound`. Below the recovery point everything is synced.
+All four work on one `LogContent` (segments, leader epochs, producers) and one `LogState` (offline, log start, recovery
+point):
 
-What it is to readers, also when it is offline (E26), is `ReadableLog`'s; how it gets shorter `TrimmedLog`'s, and how it
-becomes durable `FlushedLog`'s.
+    append    `PartitionLog` itself: check a batch, give it offsets, write it
+    read      `LogReader`: records, offsets by timestamp, last stable offset
+    shorten   `LogTrimmer`: retention, DeleteRecords, compaction, truncation
+    sync      `LogFlusher`: fsync, recovery point
+
+Offsets: log start <= high watermark <= log end, the next offset to be assigned. The high watermark belongs to
+replication; it comes in as `upper_bound`. Every record below the recovery point is synced.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from itertools import takewhile
 from typing import Final
 
 from oncelog_broker.log.config import LogConfig
-from oncelog_broker.log.flushed_log import FlushedLog
+from oncelog_broker.log.flusher import LogFlusher
 from oncelog_broker.log.header_fields import (
     ATTRIBUTES,
     BASE_TIMESTAMP,
@@ -28,11 +33,14 @@ from oncelog_broker.log.header_fields import (
 )
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.log_state import CLOSED, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.state import DuplicateBatch
+from oncelog_broker.log.reader import LogReader
 from oncelog_broker.log.record_validation import records_check, refuse_timestamps
 from oncelog_broker.log.segments.lost_segments import LogCorrupt
 from oncelog_broker.log.segments.recovery import LastKnown
+from oncelog_broker.log.trimmer import LogTrimmer
 from oncelog_broker.log.validation import (
     AppendOrigin,
     ValidationLimits,
@@ -62,38 +70,44 @@ NO_APPEND_TIME: Final = -1
 """Stands for "the records carry the producer's timestamps" in a produce response."""
 
 
-class PartitionLog(FlushedLog):
+class PartitionLog:
     """Made by `open`. Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
 
-    __slots__ = ("_append_limits", "walks_records")
+    __slots__ = (
+        "_append_limits",
+        "_clock",
+        "_content",
+        "_local",
+        "_untouched",
+        "flusher",
+        "leader_epochs",
+        "partition",
+        "producer_state",
+        "producers",
+        "reader",
+        "state",
+        "topic",
+        "trimmer",
+        "walks_records",
+    )
 
-    def __init__(
-        self,
-        content: LogContent,
-        *,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        directory: str,
-        disk: Disk,
-        clock: Clock,
-        recovery_point: int,
-        log_start_offset: int,
-        cleaner_checkpoint: int | None,
-    ) -> None:
+    def __init__(self, content: LogContent, state: LogState, *, disk: Disk, clock: Clock) -> None:
         """Internal: use `open`."""
-        super().__init__(
-            content,
-            topic=topic,
-            partition=partition,
-            directory=directory,
-            log_start_offset=log_start_offset,
-            disk=disk,
-            clock=clock,
-            recovery_point=recovery_point,
-            cleaner_checkpoint=cleaner_checkpoint,
-        )
-        self.update_config(config)
+        self.topic = state.topic
+        self.partition = state.partition
+        self.state = state
+        self.reader = LogReader(content, state)
+        self.trimmer = LogTrimmer(content, state)
+        self.flusher = LogFlusher(content, state, self.trimmer, disk=disk, clock=clock)
+        self.producers = content.producers
+        self.producer_state = content.producers.state
+        self.leader_epochs = content.epochs
+        self._content = content
+        self._local = content.local
+        self._clock = clock
+        self._untouched: tuple[int, int, int, int] | None = None
+        """`_fingerprint` of a log that was opened after a clean shutdown, when it was opened; None for any other."""
+        self.update_config(state.config)
 
     @classmethod
     def open(
@@ -111,9 +125,9 @@ class PartitionLog(FlushedLog):
         cleaner_checkpoint: int | None = None,
         new_directory: NewDirectory | None = None,
     ) -> PartitionLog:
-        """Open or make the log in `directory`, verifying what lies behind `recovery_point` after a crash. One that is
-        made begins with what `new_directory` says, which is not synced then.
+        """Open or create the log in `directory`. After a crash, verify its records behind `recovery_point`.
 
+        A log that is created uses `new_directory`, whose writes are not synced when this returns.
         Raises KAFKA_STORAGE_ERROR if the disk fails, or if records that were synced are damaged: the message says
         which file and why, and nothing has been changed.
         """
@@ -126,35 +140,139 @@ class PartitionLog(FlushedLog):
         except (OSError, LogCorrupt, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} cannot be opened: {error}") from error
         first, end = content.local.first.base_offset, content.local.log_end_offset
-        log = cls(
-            content,
+        state = LogState(
             topic=topic,
             partition=partition,
-            config=config,
             directory=path,
-            disk=disk,
-            clock=clock,
-            # Not `first`: what was deleted before may come back with a power cut, and was perhaps never synced.
+            config=config,
+            # Not `first`: segments deleted before may come back with a power cut, and were perhaps never synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
             # Nor `first` here, for the same reason: the segments before it may have gone just before a kill.
-            log.note_start(log_start_offset)
+            state.checkpointed_start = log_start_offset
+        log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
-            log.new_directory = new_directory
+            log.flusher.new_directory = new_directory
         if clean_shutdown and log.producers.is_saved(end):
-            log._untouched_state = log._state()
+            log._untouched = log._fingerprint()
         return log
+
+    def __repr__(self) -> str:
+        reason = self.state.offline_reason
+        offline = "" if reason is None else f", offline: {reason}"
+        return f"{type(self).__name__}({self.name}, {self.log_start_offset} to {self.log_end_offset}{offline})"
+
+    # --- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def directory(self) -> str:
+        return self.state.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self.state.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self.state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Every record below this offset is synced."""
+        return self.state.recovery_point
+
+    @property
+    def is_offline(self) -> bool:
+        return self.state.offline_reason is not None
+
+    @property
+    def is_cleanly_closed(self) -> bool:
+        return self.state.offline_reason is CLOSED
+
+    @property
+    def refuses_appends(self) -> bool:
+        """Whether the last append was refused, by a full disk say, and the log is online nevertheless."""
+        return self.state.refused_append_at == self._local.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._local.size_bytes
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        return [segment.base_offset for segment in self._local.segments]
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 if no epoch is known."""
+        return self.leader_epochs.latest_epoch
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has an open transaction of this very epoch here: it need not be verified (KIP-890)."""
+        return self.producer_state.has_open_transaction(producer_id, producer_epoch)
+
+    def takes_any_sequence(self, producer_id: int) -> bool:
+        """Whether the producer's next batch may have any sequence, as none of its batches is known (S9, E16)."""
+        return self.producer_state.takes_any_sequence(producer_id)
+
+    def forget_refusal(self) -> None:
+        """The next append is to be tried, whatever became of the last one."""
+        self.state.refused_append_at = NOT_REFUSED
+
+    # --- lifecycle -------------------------------------------------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect from the next call on."""
-        self.config = config
+        self.state.config = config
         self._append_limits = ValidationLimits.of(config)
         self.walks_records = self._append_limits.walks_records or self._append_limits.requires_keys
         self._local.update_config(config)
         self.producer_state.update_config(config)
+
+    def close(self) -> None:
+        """Flush, write all indexes, close the files. An offline log only closes its files. Raises KAFKA_STORAGE_ERROR.
+
+        A log that has not changed since it was opened writes nothing: a broker with very many logs stops quickly. A log
+        with a failed flush is not cleanly closed, whether or not anybody learned of the failure.
+        """
+        state = self.state
+        try:
+            self.flusher.note_failed_flush()
+            if state.may_be_changed and self._fingerprint() == self._untouched:
+                state.offline_reason = CLOSED
+            if state.may_be_changed:
+                self._local.active.index_max_timestamp()
+                self.producers.take_snapshot(self._local.log_end_offset)
+                self._local.directory_dirty = True
+                self.flusher.flush()
+                state.offline_reason = CLOSED
+        finally:
+            self._local.close()
+
+    def abandon(self) -> None:
+        """Close the files without writing anything, and cancel the snapshots of flushes under way: for a log that is
+        being deleted or opened again. Another log may be in its directory soon."""
+        self.state.offline_reason = "deleted"
+        self.producers.cancel_snapshots()
+        self._local.close()
+
+    def _fingerprint(self) -> tuple[int, int, int, int]:
+        """Differs whenever anything that lies on disk has changed."""
+        content, local = self._content, self._local
+        return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
     # --- appending -----------------------------------------------------------------------------------------------
 
@@ -179,8 +297,8 @@ class PartitionLog(FlushedLog):
         MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
         `ProducerState.prepare_append`; after KAFKA_STORAGE_ERROR nothing but that the log is offline.
         """
-        if self._offline is not None:
-            raise self._offline_error()
+        if self.state.offline_reason is not None:
+            raise self.state.offline_error()
         batch = memoryview(records)
         size = len(batch)
         if size < HEADER_SIZE:
@@ -243,7 +361,7 @@ class PartitionLog(FlushedLog):
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. KAFKA_STORAGE_ERROR.
         """
-        self._check_online()
+        self.state.check_online()
         now_ms = self._clock.now_ms()
         batch = memoryview(
             marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
@@ -288,7 +406,7 @@ class PartitionLog(FlushedLog):
             stamp_append_time(batch, header[ATTRIBUTES], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
         LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
-        if leader_epoch != self._epochs.latest_epoch:
+        if leader_epoch != self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         try:
             self._local.append(batch, base_offset + header[LAST_OFFSET_DELTA], max_timestamp, now_ms)
@@ -303,46 +421,50 @@ class PartitionLog(FlushedLog):
         Raises CORRUPT_MESSAGE (a batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after
         the log's end), KAFKA_STORAGE_ERROR. Of several segments' worth, those before a failed write stay.
         """
-        self._check_online()
+        self.state.check_online()
         whole = checked_batches(records)
         if leader_epoch is not None:
             whole = list(takewhile(lambda batch: batch.partition_leader_epoch <= leader_epoch, whole))
         if whole:
-            check_offsets(whole, self.log_end_offset)
+            check_offsets(whole, self._local.log_end_offset)
             self._append_all(memoryview(records), whole, self._clock.now_ms())
 
     def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
         """`epoch` begins at `start_offset`, by default at the log's end: as soon as its leader is known."""
-        self._check_online()
+        self.state.check_online()
         try:
-            self._epochs.assign(epoch, self.log_end_offset if start_offset is None else start_offset)
+            self.leader_epochs.assign(epoch, self._local.log_end_offset if start_offset is None else start_offset)
         except OSError as error:
-            raise self._fail_unless_refused("write the leader epochs of", error) from error
+            raise self.state.fail_unless_refused("write the leader epochs of", error) from error
 
     def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
         """Several batches of an internal producer, all or nothing."""
         limits = self._append_limits
         if len(records) > limits.max_segment_size:
             raise self._larger_than_a_segment(len(records))
-        base_offset = self.log_end_offset
+        base_offset = self._local.log_end_offset
         whole = assign_offsets(records, limits, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         self._append_all(records, whole, now_ms)
         return base_offset, now_ms if limits.stamps_append_time else NO_APPEND_TIME
 
     def _append_all(self, records: memoryview, whole: list[RecordBatch], now_ms: int) -> None:
         for batch in whole:
-            if batch.partition_leader_epoch > self._epochs.latest_epoch:
+            if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:
                 self.assign_leader_epoch(batch.partition_leader_epoch, batch.base_offset)
-        before = self.log_end_offset
+        before = self._local.log_end_offset
         try:
             self._local.append_all(records, whole, now_ms, self.producers.follow)
         except (OSError, CorruptBatch) as error:
             raise self._append_failed(error, before) from error
 
-    # --- faults --------------------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------------------
+
+    def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
+        """`end_before`: the log end offset before the append."""
+        return self.state.append_failed(error, end_before=end_before, end=self._local.log_end_offset)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:
         return KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size} bytes: segment.bytes of {self.topic} is {self.config.segment_bytes}",
+            f"{size} bytes: segment.bytes of {self.topic} is {self.state.config.segment_bytes}",
         )

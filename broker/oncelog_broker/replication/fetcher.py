@@ -82,7 +82,7 @@ class Fetchers:
     def follow(self, partition: Partition) -> None:
         """See `Fetching`."""
         self.forget(partition)
-        if partition.leads or partition.leader < 0 or partition.log.is_truncating or partition.log.is_offline:
+        if partition.leads or partition.leader < 0 or partition.log.state.is_truncating or partition.log.is_offline:
             return
         fetcher = self._of.get(partition.leader)
         if fetcher is None:
@@ -110,7 +110,7 @@ class Fetchers:
             fetcher.remove(partition)
 
     def _truncate(self, partition: Partition, wanted: CutAt | BeginAt) -> None:
-        partition.log.is_truncating = True
+        partition.log.state.is_truncating = True
         self.forget(partition)
         self._tasks.spawn(f"truncate {partition.log.name}", self._cut(partition, wanted))
 
@@ -125,7 +125,7 @@ class Fetchers:
             logger.exception("not truncated", extra={"partition": log.name})
             await asyncio.sleep(self._limits().max_rest_seconds)  # before it is asked for, and to be cut, again
         finally:
-            log.is_truncating = False
+            log.state.is_truncating = False
         if not log.is_offline:
             _report(partition, before)
             partition.on_truncated()
@@ -182,7 +182,7 @@ class BrokerFetcher:
         """Fetch it, in the leader epoch that it follows in now."""
         key = partition.topic_id, partition.index
         self._partitions[key] = self._behind[key] = partition
-        if partition.log.noted_start_offset < partition.log.log_start_offset:
+        if partition.log.state.durable_start_offset < partition.log.log_start_offset:
             self._shortened.add(key)
         self._plan.ask_for(key, position_of(partition))
         self._has_work.set()
@@ -315,7 +315,7 @@ class BrokerFetcher:
             return
         self._plan.went_well(asked.key)
         self._count(partition, asked)
-        if partition.log.noted_start_offset < partition.log.log_start_offset != before:
+        if partition.log.state.durable_start_offset < partition.log.log_start_offset != before:
             self._shortened.add(asked.key)
         if wanted is not None:
             self._truncate(partition, wanted)

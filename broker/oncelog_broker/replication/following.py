@@ -32,7 +32,7 @@ class BeginAt(NamedTuple):
 def position_of(replica: Replica) -> FetchPosition:
     """What the replica says when it asks for more."""
     log = replica.log
-    return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.noted_start_offset)
+    return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.state.durable_start_offset)
 
 
 def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
@@ -40,7 +40,7 @@ def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
     here = position_of(replica)
     return (
         not replica.leads
-        and not replica.log.is_truncating
+        and not replica.log.state.is_truncating
         and here.leader_epoch == asked.leader_epoch
         and here.offset == asked.offset
         and here.last_fetched_epoch == asked.last_fetched_epoch
@@ -74,6 +74,6 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Cut
 def cut(replica: Replica, wanted: CutAt | BeginAt) -> None:
     """Change the log so; it waits for the disk. Raises KAFKA_STORAGE_ERROR."""
     if isinstance(wanted, CutAt):
-        replica.log.truncate_to(wanted.offset)
+        replica.log.trimmer.truncate_to(wanted.offset)
     else:
-        replica.log.truncate_fully_and_start_at(wanted.offset)
+        replica.log.trimmer.truncate_fully_and_start_at(wanted.offset)

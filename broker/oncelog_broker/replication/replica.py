@@ -111,7 +111,7 @@ class Replica:
         """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
         self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.log.last_stable_offset(self.high_watermark)
+        self._stable_offset = self.log.reader.last_stable_offset(self.high_watermark)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
         return unstable_bytes if self._stable_offset > before else 0
@@ -155,7 +155,7 @@ class Replica:
         if offset != self.high_watermark:
             self._move_high_watermark(offset, self._hidden_bytes)
         if self.log.log_start_offset < log_start_offset <= self.high_watermark:
-            self.log.delete_records_before(log_start_offset)
+            self.log.trimmer.delete_records_before(log_start_offset)
 
     def on_truncated(self) -> None:
         """The log's end was cut, or the log has begun anew elsewhere."""
@@ -173,7 +173,7 @@ class Replica:
     @property
     def last_stable_offset(self) -> int:
         """Up to where a read_committed reader may read: the high watermark, as long as no transaction is open (S50)."""
-        return self.log.last_stable_offset(self.high_watermark)
+        return self.log.reader.last_stable_offset(self.high_watermark)
 
     def upper_bound(self, isolation_level: int) -> int:
         """The offset below which a consumer may read (S50, S54)."""

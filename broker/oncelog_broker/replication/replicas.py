@@ -236,7 +236,7 @@ class Replicas:
         log = self._logs.get(topic, index) if partition is None else partition.log
         if log is not None and log.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.name} is offline")
-        if partition is None or partition.log.is_truncating:
+        if partition is None or partition.log.state.is_truncating:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         return partition.log.latest_epoch, partition.log.log_end_offset
 
@@ -464,7 +464,7 @@ class Replicas:
             return
         self._doubted.discard(key)
         self._fetching.forget(partition)
-        if partition.log.is_truncating:
+        if partition.log.state.is_truncating:
             return  # `on_truncated` will be called
         partition.lead(
             role.leader_epoch,
@@ -496,7 +496,7 @@ class Replicas:
         self._doubted.discard(key)
         log = partition.log
         is_short = log.config.delete_retention_ms < WRITTEN_BACK_MS
-        was_compacted = log.config.is_compacted or log.cleaner_checkpoint is not None
+        was_compacted = log.config.is_compacted or log.state.cleaner_checkpoint is not None
         return is_short and was_compacted and not role.is_in_sync and not log.is_offline
 
     def on_truncated(self, partition: Partition) -> None:

@@ -11,44 +11,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.fail_points import point
-from oncelog_broker.server.lane import MakeLane
+from oncelog_broker.server.net.lane import MakeLane
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One API: `module` in `handlers/` with its `handle`, the versions we decode, and the lowest one we advertise."""
+    """One API: `module` with its `handle`, as room and file (`records.produce`), the versions we decode, and the lowest
+    one we advertise."""
 
     key: ApiKey
     module: str
     versions: VersionRange
     advertised_low: int
     has_lane: bool = False
-    """Whether `lanes/` has a module of the same name, with the fast lane of this API."""
+    """Whether `lanes/` has a file of the same name, with the fast lane of this API."""
     is_for_brokers: bool = False
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
 
     def load(self) -> Callable[..., Any]:
-        """The handler: `handle(request, context)`; where the process is armed, with what tests do to its requests."""
-        module = importlib.import_module(f"{__package__}.handlers.{self.module}")
-        handler: Callable[..., Any] = module.handle
-        if (faults := point.ACTIVE_FAULTS) is None:
-            return handler
-        from oncelog_broker.server.dispatch.faulty import FaultyHandler
-
-        return FaultyHandler(self.key, handler, faults)
+        """Import the handler: `handle(request, context)`."""
+        handler: Callable[..., Any] = importlib.import_module(f"{__package__}.{self.module}").handle
+        return handler
 
     def load_lane(self) -> MakeLane | None:
         """What makes the fast lane of this API for a connection; None where it has none."""
         if not self.has_lane:
             return None
-        make: MakeLane = importlib.import_module(f"{__package__}.lanes.{self.module}").make_lane
+        make: MakeLane = importlib.import_module(f"{__package__}.lanes.{self.key.name.lower()}").make_lane
         return make
 
 
 def _served(
+    room: str,
     key: ApiKey,
     low: int,
     high: int,
@@ -58,67 +54,67 @@ def _served(
     is_for_brokers: bool = False,
 ) -> Served:
     lowest = low if advertised_low is None else advertised_low
-    return Served(key, key.name.lower(), VersionRange(low, high), lowest, has_lane, is_for_brokers)
+    return Served(key, f"{room}.{key.name.lower()}", VersionRange(low, high), lowest, has_lane, is_for_brokers)
 
 
 SERVED: Final[dict[int, Served]] = {
     int(served.key): served
     for served in (
         # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
-        _served(ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
-        _served(ApiKey.FETCH, 4, 18),
-        _served(ApiKey.LIST_OFFSETS, 1, 11),
-        _served(ApiKey.METADATA, 0, 13),
+        _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
+        _served("records", ApiKey.FETCH, 4, 18),
+        _served("records", ApiKey.LIST_OFFSETS, 1, 11),
+        _served("topics", ApiKey.METADATA, 0, 13),
         # Kafka's brokers with ZooKeeper serve it; before version 2 it does not say which incarnation it is.
-        _served(ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
-        _served(ApiKey.OFFSET_COMMIT, 2, 10),
-        _served(ApiKey.OFFSET_FETCH, 1, 10),
-        _served(ApiKey.FIND_COORDINATOR, 0, 6),
+        _served("replicas", ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
+        _served("groups", ApiKey.OFFSET_COMMIT, 2, 10),
+        _served("groups", ApiKey.OFFSET_FETCH, 1, 10),
+        _served("groups", ApiKey.FIND_COORDINATOR, 0, 6),
         # JoinGroup 0 tells old librdkafka that the broker has groups (T5).
-        _served(ApiKey.JOIN_GROUP, 0, 9),
-        _served(ApiKey.HEARTBEAT, 0, 4),
-        _served(ApiKey.LEAVE_GROUP, 0, 5),
-        _served(ApiKey.SYNC_GROUP, 0, 5),
-        _served(ApiKey.DESCRIBE_GROUPS, 0, 6),
-        _served(ApiKey.LIST_GROUPS, 0, 5),
-        _served(ApiKey.SASL_HANDSHAKE, 0, 1),
-        _served(ApiKey.API_VERSIONS, 0, 4),
-        _served(ApiKey.CREATE_TOPICS, 2, 7),
-        _served(ApiKey.DELETE_TOPICS, 1, 6),
-        _served(ApiKey.DELETE_RECORDS, 0, 2),
-        _served(ApiKey.INIT_PRODUCER_ID, 0, 5),
-        _served(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
-        _served(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
-        _served(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
-        _served(ApiKey.END_TXN, 0, 5),
-        _served(ApiKey.WRITE_TXN_MARKERS, 1, 2),
-        _served(ApiKey.TXN_OFFSET_COMMIT, 0, 5),
-        _served(ApiKey.DESCRIBE_ACLS, 1, 3),
-        _served(ApiKey.CREATE_ACLS, 1, 3),
-        _served(ApiKey.DELETE_ACLS, 1, 3),
-        _served(ApiKey.DESCRIBE_CONFIGS, 1, 4),
-        _served(ApiKey.ALTER_CONFIGS, 0, 2),
-        _served(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
-        _served(ApiKey.SASL_AUTHENTICATE, 0, 2),
-        _served(ApiKey.CREATE_PARTITIONS, 0, 3),
-        _served(ApiKey.DELETE_GROUPS, 0, 2),
-        _served(ApiKey.ELECT_LEADERS, 0, 2),
-        _served(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
-        _served(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
-        _served(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
-        _served(ApiKey.OFFSET_DELETE, 0, 0),
+        _served("groups", ApiKey.JOIN_GROUP, 0, 9),
+        _served("groups", ApiKey.HEARTBEAT, 0, 4),
+        _served("groups", ApiKey.LEAVE_GROUP, 0, 5),
+        _served("groups", ApiKey.SYNC_GROUP, 0, 5),
+        _served("groups", ApiKey.DESCRIBE_GROUPS, 0, 6),
+        _served("groups", ApiKey.LIST_GROUPS, 0, 5),
+        _served("access", ApiKey.SASL_HANDSHAKE, 0, 1),
+        _served("cluster", ApiKey.API_VERSIONS, 0, 4),
+        _served("topics", ApiKey.CREATE_TOPICS, 2, 7),
+        _served("topics", ApiKey.DELETE_TOPICS, 1, 6),
+        _served("records", ApiKey.DELETE_RECORDS, 0, 2),
+        _served("transactions", ApiKey.INIT_PRODUCER_ID, 0, 5),
+        _served("records", ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
+        _served("transactions", ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
+        _served("transactions", ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
+        _served("transactions", ApiKey.END_TXN, 0, 5),
+        _served("transactions", ApiKey.WRITE_TXN_MARKERS, 1, 2),
+        _served("transactions", ApiKey.TXN_OFFSET_COMMIT, 0, 5),
+        _served("access", ApiKey.DESCRIBE_ACLS, 1, 3),
+        _served("access", ApiKey.CREATE_ACLS, 1, 3),
+        _served("access", ApiKey.DELETE_ACLS, 1, 3),
+        _served("topics", ApiKey.DESCRIBE_CONFIGS, 1, 4),
+        _served("topics", ApiKey.ALTER_CONFIGS, 0, 2),
+        _served("replicas", ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
+        _served("access", ApiKey.SASL_AUTHENTICATE, 0, 2),
+        _served("topics", ApiKey.CREATE_PARTITIONS, 0, 3),
+        _served("groups", ApiKey.DELETE_GROUPS, 0, 2),
+        _served("replicas", ApiKey.ELECT_LEADERS, 0, 2),
+        _served("topics", ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+        _served("replicas", ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
+        _served("replicas", ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
+        _served("groups", ApiKey.OFFSET_DELETE, 0, 0),
         # Kafka's brokers advertise it while they have ZooKeeper; versions 0 and 1 named topics without their ids.
-        _served(ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
-        _served(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
-        _served(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
-        _served(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
-        _served(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
-        _served(ApiKey.ENVELOPE, 0, 0, is_for_brokers=True),
-        _served(ApiKey.DESCRIBE_CLUSTER, 0, 2),
-        _served(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
-        _served(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
-        _served(ApiKey.LIST_TRANSACTIONS, 0, 2),
-        _served(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
+        _served("replicas", ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
+        _served("access", ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
+        _served("access", ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),
+        _served("access", ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0),
+        _served("access", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0),
+        _served("dispatch", ApiKey.ENVELOPE, 0, 0, is_for_brokers=True),
+        _served("cluster", ApiKey.DESCRIBE_CLUSTER, 0, 2),
+        _served("records", ApiKey.DESCRIBE_PRODUCERS, 0, 0),
+        _served("transactions", ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
+        _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
+        _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }
 """By API key."""

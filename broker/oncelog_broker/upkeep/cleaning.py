@@ -97,7 +97,9 @@ class LogCleaner:
         for partition in list(self._replicas.partitions()):
             log = partition.log
             await pauses.here()
-            if not log.config.is_compacted or not log.may_be_changed or log in self._uncleanable or log in without:
+            if not log.config.is_compacted or not log.state.may_be_changed:
+                continue
+            if log in self._uncleanable or log in without:
                 continue
             try:
                 cleanable = cleanable_range_of(log, upper_bound=partition.last_stable_offset, now_ms=now_ms)
@@ -109,12 +111,12 @@ class LogCleaner:
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
         """Compact one log. False if that failed; the log line says why."""
-        log, generation = partition.log, partition.log.generation
+        log, generation = partition.log, partition.log.trimmer.generation
         started = self._clock.monotonic()
 
         def is_as_it_was() -> bool:
             """Else its end was cut: what is cleanable says nothing, and what came since may not be synced."""
-            return log.may_be_changed and log.generation == generation
+            return log.state.may_be_changed and log.trimmer.generation == generation
 
         try:
             # What a compaction goes by must outlive it: the markers that decided what is dropped, and the producers'
@@ -123,9 +125,9 @@ class LogCleaner:
             await flush(log)
             if not is_as_it_was():
                 return False
-            if log.cleaner_checkpoint is None:
+            if log.state.cleaner_checkpoint is None:
                 # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
-                log.cleaner_checkpoint = cleanable.first_dirty
+                log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
                 return False
@@ -135,7 +137,7 @@ class LogCleaner:
             clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
             if clean_up_to is None or not is_as_it_was():
                 return False
-            log.cleaner_checkpoint = clean_up_to
+            log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
             if is_as_it_was():  # else what was read was being cut, or is another log's

@@ -9,18 +9,18 @@ from oncelog_broker.runtime.tasks import in_thread
 
 
 async def flush(log: PartitionLog, up_to: int | None = None) -> None:
-    """`PartitionLog.flush`, the waiting in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then.
+    """`LogFlusher.flush`, the waiting in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then.
 
     Being cancelled waits for the fsync, and a failure takes the log offline all the same.
     """
-    pending = log.prepare_flush(up_to)
+    pending = log.flusher.prepare_flush(up_to)
     if pending is None:
         return
     try:
         await in_thread(pending.sync)
     except asyncio.CancelledError:
-        log.note_failed_flush()
+        log.flusher.note_failed_flush()
         raise
     except OSError as error:
-        raise log.flush_failed(error) from error
-    log.finish_flush(pending)
+        raise log.flusher.flush_failed(error) from error
+    log.flusher.finish_flush(pending)

@@ -81,16 +81,17 @@ class LogMaintenance:
         now_ms, pauses = self._clock.now_ms(), self._pauses()
         for partition in list(self._replicas.partitions()):
             await pauses.here()
-            if not partition.log.may_be_changed or not partition.log.config.deletes_by_retention:
+            if not partition.log.state.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            if partition.log.may_be_changed and partition.log.is_flush_due:  # perhaps more may go after a flush
+            # A flush may set more segments free.
+            if partition.log.state.may_be_changed and partition.log.flusher.is_flush_due:
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
 
     def _apply_retention(self, partition: Partition, now_ms: int) -> None:
         try:
-            partition.log.apply_retention(now_ms, upper_bound=partition.high_watermark)
+            partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark)
         except KafkaError as error:
             if not is_known_disk_error(error.__cause__):  # of which the log has told
                 logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
@@ -114,7 +115,7 @@ class LogMaintenance:
         for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():
-            if log.may_be_changed and log.is_flush_due:
+            if log.state.may_be_changed and log.flusher.is_flush_due:
                 await self._flush(log, log.segment_base_offsets[-1])
 
     async def _flush(self, log: PartitionLog, up_to: int) -> None:
@@ -130,11 +131,11 @@ class LogMaintenance:
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
             await pauses.here()
-            if not log.may_be_changed:
+            if not log.state.may_be_changed:
                 continue
             for _ in log.producers.expire(log.log_end_offset, now_ms=now_ms, now=now, expiration_ms=expiration_ms):
                 await asyncio.sleep(0)
-                if log.is_truncating:
+                if log.state.is_truncating:
                     break
 
     def _pauses(self) -> Pauses:

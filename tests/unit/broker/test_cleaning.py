@@ -18,8 +18,8 @@ from oncelog_broker.log.checkpoints import (
 )
 from oncelog_broker.log.compaction.batch_reader import BatchReader
 from oncelog_broker.log.directories.log_manager import LogManager
-from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.log.segments.recovery import SWAP_SUFFIX
+from oncelog_broker.log.trimmer import LogTrimmer
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
@@ -161,18 +161,18 @@ async def test_what_a_compaction_goes_by_is_on_the_disk_before_it_begins(tmp_pat
     log = make_log(logs, "table", 0, None, dataclasses.replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
     for number in range(3):
         put(log, (b"k", b"%d" % number), producer=(7, 0, number))
-    log.roll()
+    log.trimmer.roll()
     put(log, (b"k", b"active"))
-    log.delete_records_before(1)
-    noted, replace_segments = [], PartitionLog.replace_segments
+    log.trimmer.delete_records_before(1)
+    noted, replace_segments = [], LogTrimmer.replace_segments
 
     def watched(self, *args, **options):
         names = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
         checkpoints = [read_offset_checkpoint(disk, str(tmp_path / name)) for name in names]
-        noted.append((self.producers.saved_up_to, *checkpoints))
+        noted.append((log.producers.saved_up_to, *checkpoints))
         return replace_segments(self, *args, **options)
 
-    monkeypatch.setattr(PartitionLog, "replace_segments", watched)
+    monkeypatch.setattr(LogTrimmer, "replace_segments", watched)
     partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     await cleaner_of(partition, logs, disk, clock).clean_due()
     assert noted == [(3, {("table", 0): 4}, {("table", 0): 1})]
@@ -209,7 +209,7 @@ async def test_a_disk_that_fails_keeps_no_log_of_another_one_from_being_compacte
         fails = "one" if "/two/" in log.directory else "two"
         disk.failing = str(tmp_path / fails)
         await cleaner_of(partition, logs, disk, clock).clean_due()
-        assert log.cleaner_checkpoint == 3
+        assert log.state.cleaner_checkpoint == 3
         assert len(all_batches(log)) == 2
     disk.failing = None
     logs.close()
@@ -237,8 +237,8 @@ async def test_a_log_that_is_cut_meanwhile_is_not_compacted_before_it_is_synced(
 
     def cut_and_grown(self, log):
         checkpoint(self, log)
-        if log.generation == 0:
-            log.truncate_to(1)
+        if log.trimmer.generation == 0:
+            log.trimmer.truncate_to(1)
             for _ in range(4):
                 put(log, (b"k", b"v"))
 
@@ -256,20 +256,20 @@ async def test_a_log_that_is_cut_while_it_is_read_is_not_taken_for_a_corrupt_one
     log = make_log(logs, "table", 0, None, config)
     for number in range(4):
         put(log, (b"k", b"%d" % number))
-    log.roll()
+    log.trimmer.roll()
     put(log, (b"k", b"active"))
     partition = Partition("table", bytes(16), 0, log, broker_id=1, high_watermark=log.log_end_offset)
     cleaner, read = cleaner_of(partition, logs, disk, clock), BatchReader.read
 
     def cut_first(self):
-        if log.generation == 0:
-            log.truncate_to(2)
+        if log.trimmer.generation == 0:
+            log.trimmer.truncate_to(2)
         return read(self)
 
     monkeypatch.setattr(BatchReader, "read", cut_first)
     await cleaner.clean_due()
     assert len(all_batches(log)) == 2
-    log.roll()
+    log.trimmer.roll()
     await cleaner.clean_due()
     assert len(all_batches(log)) == 1, "the next one takes it on"
     logs.close()

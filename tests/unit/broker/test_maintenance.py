@@ -47,7 +47,7 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log = make_log(logs, "orders", 0, None, SMALL)
     fill(log, 40)
-    log.delete_records_before(35)
+    log.trimmer.delete_records_before(35)
     fill(make_log(logs, "gone", 0, None, SMALL), 1)
     logs.delete("gone", 0)
     marked = [*(tmp_path / "orders-0").glob("*.deleted"), *tmp_path.glob("gone-*")]
@@ -132,7 +132,7 @@ async def test_s56_after_a_truncation_it_is_known_what_was_written_since(expirin
     for sequence in range(3):
         produce(expiring.log, 1, sequence, timestamp=1)
         await expiring.look_for(DAY_MS // 4)
-    expiring.log.truncate_to(1)
+    expiring.log.trimmer.truncate_to(1)
     produce(expiring.log, 2, 0, timestamp=1)
     await expiring.look_for(DAY_MS // 2)
     assert [entry.producer_id for entry in expiring.log.producer_state.producers()] == [2]

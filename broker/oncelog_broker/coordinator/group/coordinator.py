@@ -73,7 +73,7 @@ class GroupCoordinator:
         if gone:
             # Nobody may be told of it again: an image that comes after a session in doubt comes before the gate opens.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
-            left = [_Before(log, log.generation, log.log_end_offset) for log in logs]
+            left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
 
     async def _forget_topics(self, topics: frozenset[str], left: Sequence[_Before]) -> None:
@@ -118,7 +118,7 @@ class GroupCoordinator:
         """What this broker coordinates of that log: loaded anew since, perhaps. None where it does no longer, or where
         the end of the log was cut, which only others do who lead it."""
         for shard in self.runtime.all_shards():
-            if shard.partition.log is before.log and before.log.generation == before.generation:
+            if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:
                 return shard
         return None
 

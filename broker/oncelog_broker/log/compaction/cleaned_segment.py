@@ -2,7 +2,7 @@
 
     1  .cleaned files are written and synced                   a start removes them
     2  they are renamed to .swap, the directory is synced      a start finishes what follows
-    3  the old files are renamed to .deleted                   (`PartitionLog.replace_segments`)
+    3  the old files are renamed to .deleted                   (`LogTrimmer.replace_segments`)
     4  the .swap files get their final names
     5  the .deleted files are freed after file.delete.delay.ms
 

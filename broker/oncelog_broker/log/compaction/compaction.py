@@ -89,8 +89,8 @@ class Compaction:
         self._log = log
         self._disk = disk
         self._config = log.config
-        self._generation = log.generation
-        self._segments = [segment for segment in log.closed_segments if segment.next_offset <= end]
+        self._generation = log.trimmer.generation
+        self._segments = [segment for segment in log.trimmer.closed_segments if segment.next_offset <= end]
         self._first_dirty = first_dirty
         self._end = end
         self._now_ms = now_ms
@@ -246,7 +246,7 @@ class Compaction:
             return False
         self.stats.bytes_written += cleaned.size
         try:
-            return self._log.replace_segments(
+            return self._log.trimmer.replace_segments(
                 old, cleaned.segment, cleaned.aborted, suffix=SWAP_SUFFIX, generation=self._generation
             )
         except KafkaError:

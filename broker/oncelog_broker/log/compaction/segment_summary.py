@@ -13,9 +13,9 @@ from oncelog_protocol.records.batch import HEADER_SIZE, NO_TIMESTAMP
 def cleanable_range_of(log: PartitionLog, *, upper_bound: int, now_ms: int) -> CleanableRange:
     """What of `log` may be compacted now. Raises CorruptBatch, OSError."""
     return cleanable_range(
-        [summarize(segment, log.config) for segment in log.closed_segments],
+        [summarize(segment, log.config) for segment in log.trimmer.closed_segments],
         log.config,
-        first_dirty=first_dirty_offset(log.cleaner_checkpoint, log.log_start_offset, log.log_end_offset),
+        first_dirty=first_dirty_offset(log.state.cleaner_checkpoint, log.log_start_offset, log.log_end_offset),
         upper_bound=upper_bound,
         now_ms=now_ms,
     )

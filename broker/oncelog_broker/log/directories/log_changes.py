@@ -105,7 +105,9 @@ class LogOpening:
                 made = [(wanted, self._make(home, wanted)) for wanted in all_wanted]
                 self.results.update({wanted.key: log for wanted, log in made})
                 was_there = [
-                    (wanted, log) for wanted, log in made if isinstance(log, PartitionLog) and log.new_directory is None
+                    (wanted, log)
+                    for wanted, log in made
+                    if isinstance(log, PartitionLog) and log.flusher.new_directory is None
                 ]
                 if was_there:
                     self._identify(was_there)
@@ -115,7 +117,7 @@ class LogOpening:
                     result = self.results.get(wanted.key)
                     if isinstance(result, PartitionLog):
                         result.abandon()
-                        self._clear_away(home, wanted, was_there=result.new_directory is None)
+                        self._clear_away(home, wanted, was_there=result.flusher.new_directory is None)
                     self.results[wanted.key] = _storage_error(wanted.name, error)
 
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
@@ -194,11 +196,11 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.note_start(0)  # what of its start was on the disk is not known here: it is noted again
+        log.state.checkpointed_start = 0  # what of its start was on the disk is not known here: it is noted again
         try:
             # Nor does it begin before its start again: by what is checkpointed, a later start would empty it.
             kept = log.log_start_offset if returning.must_begin_anew else log.recovery_point
-            log.truncate_to(max(kept, log.log_start_offset))
+            log.trimmer.truncate_to(max(kept, log.log_start_offset))
             self._identify([(wanted, log)])
             returning.home.names.sync()
         except (KafkaError, OSError) as error:
@@ -211,9 +213,9 @@ class LogOpening:
         if self._disk.exists(returning.path):
             self._disk.remove_tree(returning.path)
         made = self._make(returning.home, returning.wanted)
-        if isinstance(made, PartitionLog) and made.new_directory is not None:
+        if isinstance(made, PartitionLog) and made.flusher.new_directory is not None:
             try:
-                made.new_directory.sync()
+                made.flusher.new_directory.sync()
             except OSError:
                 made.abandon()
                 raise

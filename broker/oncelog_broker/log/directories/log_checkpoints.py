@@ -18,9 +18,9 @@ from oncelog_broker.log.checkpoints import (
     TopicPartition,
 )
 from oncelog_broker.log.directories.data_directory import DataDirectory
+from oncelog_broker.log.log_state import LogState
 from oncelog_broker.log.new_directory import sync_together
 from oncelog_broker.log.partition_log import PartitionLog
-from oncelog_broker.log.trimmed_log import TrimmedLog
 from oncelog_broker.runtime.disk import Disk
 
 
@@ -84,15 +84,15 @@ class LogCheckpoints:
 
         raise_first(self._in_each(write))
 
-    def lower_for_truncation(self, log: TrimmedLog) -> None:
-        """See `TrimmedLog.before_truncation`."""
-        home = self._homes[log.topic, log.partition]
+    def lower_for_truncation(self, state: LogState) -> None:
+        """`LogTrimmer.before_truncation`: lower recovery point and cleaner checkpoint on the disk."""
+        home = self._homes[state.topic, state.partition]
         self._write_recovery_points_of(home)
         self._write_cleaner_offsets_of(home)
 
-    def lower_after_truncation(self, log: TrimmedLog) -> None:
-        """See `TrimmedLog.after_truncation`."""
-        self._write_log_start_offsets_of(self._homes[log.topic, log.partition])
+    def lower_after_truncation(self, state: LogState) -> None:
+        """`LogTrimmer.after_truncation`: lower the log start on the disk."""
+        self._write_log_start_offsets_of(self._homes[state.topic, state.partition])
 
     def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Have these logs on the disk; returns those that are not."""
@@ -100,7 +100,7 @@ class LogCheckpoints:
         new = {
             key: found
             for key, log in logs
-            if log is not None and (found := log.new_directory) is not None and not found.is_synced
+            if log is not None and (found := log.flusher.new_directory) is not None and not found.is_synced
         }
         if new:
             sync_together(new.values())
@@ -114,15 +114,15 @@ class LogCheckpoints:
     def _write_log_start_offsets_of(self, home: DataDirectory) -> None:
         with home.checkpoint_guard:
             logs = dict(self._logs_in(home))
-            starts = {key: log.start_to_note for key, log in logs.items()}
+            starts = {key: log.flusher.start_to_checkpoint for key, log in logs.items()}
             offsets = {key: start for key, start in starts.items() if start is not None}
             written = self._write(home, LOG_START_OFFSET_CHECKPOINT, offsets)
             for key in offsets.keys() & written.keys():
-                logs[key].note_start(written[key])
+                logs[key].state.checkpointed_start = written[key]
 
     def _write_cleaner_offsets_of(self, home: DataDirectory) -> None:
         with home.checkpoint_guard:
-            noted = {key: log.cleaner_checkpoint for key, log in self._logs_in(home)}
+            noted = {key: log.state.cleaner_checkpoint for key, log in self._logs_in(home)}
             offsets = {key: offset for key, offset in noted.items() if offset is not None}
             self._write(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 

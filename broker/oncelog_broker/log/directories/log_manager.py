@@ -332,13 +332,13 @@ class LogManager:
             )
             self._returning[key] = known._replace(wanted=wanted)  # the settings of now, the offsets of then
             return True
-        if not log.is_offline or log.is_truncating:
+        if not log.is_offline or log.state.is_truncating:
             return False
         self._failures[key] = f"{home.join(wanted.name)}: its disk failed"
         self._high_watermarks[key] = high_watermark
-        is_name_lost = log.new_directory is not None and log.new_directory.is_lost
+        is_name_lost = log.flusher.new_directory is not None and log.flusher.new_directory.is_lost
         self._returning[key] = ReturningLog(
-            wanted, home, log.recovery_point, log.log_start_offset, log.cleaner_checkpoint, is_name_lost
+            wanted, home, log.recovery_point, log.log_start_offset, log.state.cleaner_checkpoint, is_name_lost
         )
         del self._logs[key]
         log.abandon()
@@ -380,7 +380,7 @@ class LogManager:
     def is_truncating(self, key: TopicPartition) -> bool:
         """Whether somebody is cutting the end of this log: it cannot be deleted meanwhile."""
         log = self._logs.get(key)
-        return log is not None and log.is_truncating
+        return log is not None and log.state.is_truncating
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
         """Nothing uses these logs any more. `LogMoves.run` and `finish_deletion` must follow, before any is made anew.
@@ -487,18 +487,18 @@ class LogManager:
     # --- from time to time -----------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """Those for which `flush.messages` or `flush.ms` is reached; `PartitionLog.prepare_flush` does it. And those
+        """Those for which `flush.messages` or `flush.ms` is reached; `LogFlusher.prepare_flush` does it. And those
         whose directories could not be synced: a flush takes them offline."""
         now = self._clock.monotonic()
         return [
             log
             for log in self._online()
-            if (log.new_directory is not None and log.new_directory.is_lost)
+            if (log.flusher.new_directory is not None and log.flusher.new_directory.is_lost)
             or (
-                log.unflushed_records > 0
+                log.flusher.unflushed_records > 0
                 and (
-                    log.unflushed_records >= log.config.flush_messages
-                    or now - log.last_flush_at >= log.config.flush_ms / 1000
+                    log.flusher.unflushed_records >= log.config.flush_messages
+                    or now - log.flusher.last_flush_at >= log.config.flush_ms / 1000
                 )
             )
         ]
@@ -511,7 +511,7 @@ class LogManager:
     def begin_purge(self, now: float) -> LogRemoval | None:
         """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was.
         `now`: monotonic seconds, as a wall clock that is put back would keep deleted files until it is there again."""
-        files = [path for log in self._logs.values() for path in log.take_deleted(now)]
+        files = [path for log in self._logs.values() for path in log.trimmer.take_deleted(now)]
         directories = [path for due, path in self._deleted if due <= now]
         self._deleted = [entry for entry in self._deleted if entry[0] > now]
         return LogRemoval(self._disk, files, directories) if files or directories else None
@@ -610,7 +610,7 @@ class LogManager:
                     continue
                 if not home.clean_shutdown and home.noted_offset(key) == 0:
                     identity = () if self._topic_ids[key] is None else (PARTITION_METADATA_FILE,)
-                    log.new_directory = NewDirectory.found(self._disk, path, identity, home.names)
+                    log.flusher.new_directory = NewDirectory.found(self._disk, path, identity, home.names)
             except (KafkaError, OSError, PartitionMetadataCorrupt) as error:
                 if is_descriptor_limit(error) or is_descriptor_limit(error.__cause__):
                     message = f"{path} cannot be opened: the limit of open files, {descriptor_limit()}, is too low"
@@ -641,8 +641,8 @@ class LogManager:
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log
-        log.before_truncation = self._checkpoints.lower_for_truncation
-        log.after_truncation = self._checkpoints.lower_after_truncation
+        log.trimmer.before_truncation = self._checkpoints.lower_for_truncation
+        log.trimmer.after_truncation = self._checkpoints.lower_after_truncation
 
     def _online(self) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if log.may_be_changed]
+        return [log for log in self._logs.values() if log.state.may_be_changed]

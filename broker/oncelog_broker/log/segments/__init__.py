@@ -1,7 +1,7 @@
-"""The files of one log: segments, their indexes, and how they are opened, read, rolled and let go.
+"""The files of one log: segments, their indexes, and how they are opened, read, rolled and deleted.
 
 `batch_scan` walks the batches of a file; `index` is what `offset_index` and `time_index` share; `segment` joins one log
-file with its indexes; `reader` finds what a fetch gets and `timestamp_lookup` what ListOffsets asks for; `local_log` is
-a row of segments as one thing. `roll` and `retention` decide, without I/O. `recovery` opens what a crash left, and
-`lost_segments` notices records that were synced and are gone.
+file with its indexes; `segment_reader` reads batches by offset for a fetch, `timestamp_lookup` finds offsets by
+timestamp for ListOffsets; `local_log` is all segments of a log. `roll` and `retention` decide, without I/O. `recovery`
+opens what a crash left, and `lost_segments` notices records that were synced and are gone.
 """

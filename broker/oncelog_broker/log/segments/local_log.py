@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.segments.batch_scan import location_of
-from oncelog_broker.log.segments.reader import LogReader
 from oncelog_broker.log.segments.recovery import SegmentLoader, activate
 from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET, RollParams, RollReason, roll_reason
 from oncelog_broker.log.segments.segment import PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX, Segment
+from oncelog_broker.log.segments.segment_reader import SegmentReader
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import RecordBatch
@@ -56,7 +56,7 @@ class LocalLog:
         self._bases = [segment.base_offset for segment in segments]
         self._marked: list[tuple[float, list[str]]] = []
         """(when their bytes may be freed, monotonic seconds, paths), oldest first."""
-        self._reader = LogReader()
+        self._reader = SegmentReader()
         self.active = segments[-1]
         self.log_end_offset = self.active.next_offset
         self.directory_dirty = True
@@ -194,7 +194,7 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
-        """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch."""
+        """As `LogReader.read`, for an offset that the log holds, and the offset after the last batch."""
         return self._reader.read(
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )

@@ -1,6 +1,6 @@
 """The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
 
-Implementations: `embedded.py` (one broker, one local file), `zookeeper.py` (a cluster) and `in_memory.py` (a cluster in
+Implementations: `embedded.py` (one broker, one local file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in
 one process, for tests). The same tests run against all (`tests/unit/broker/metadata/test_store_contract.py`), so a
 caller may rely on what is said here:
 

@@ -1,8 +1,8 @@
 """Envelope (58), v0: a request of a client that another broker forwards to this one, the controller (KIP-590).
 
 Behaviour: for brokers alone. The request is handled as if the client had asked here, except for rights and quotas: the
-broker that passes it on has asked for them (`server/request/forwarding.py`). It is never forwarded again. Later requests of
-the same connection do not wait for it.
+broker that passes it on has asked for them (`server/request/forwarding.py`). It is never forwarded again. Later
+requests of the same connection do not wait for it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.dispatch.routes import handler_of
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.net.limits import MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.request.context import UNCOUNTED, AnyContext
@@ -75,7 +76,7 @@ def _serve(
 ) -> Steps[Answer[EnvelopeResponse]]:
     header, position = codec(RequestHeader, request_header_version(api_key, version)).decode_from(data)
     yield None
-    handler = SERVED[api_key].load()
+    handler = handler_of(SERVED[api_key])
     yield None
     body = yield from codec(request_type(api_key), version).decode_steps(
         data, position, max_elements=MAX_REQUEST_ELEMENTS

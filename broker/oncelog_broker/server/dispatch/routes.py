@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from oncelog.fail_points import point
 from oncelog_broker.observability.request_times import ApiTimes
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.server.lane import MakeLane, are_open
 from oncelog_broker.server.net.answer_queue import SCATTER_BYTES, coalesce
-from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.net.lane import MakeLane, are_open
+from oncelog_broker.server.served import SERVED, Served
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
 from oncelog_protocol.errors import MalformedMessage
@@ -20,6 +21,17 @@ TIMED_MASK: Final = 7
 """Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
 PARTS_PER_JOIN: Final = 1000
 """Parts of a large answer that are joined at a time."""
+
+
+def handler_of(served: Served) -> Callable[..., Any]:
+    """Import the handler of an API. Where the process is armed (`oncelog serve --fail-control`), the faults that a test
+    sets for the API's requests and answers are around it."""
+    handler = served.load()
+    if (faults := point.ACTIVE_FAULTS) is None:
+        return handler
+    from oncelog_broker.server.dispatch.faulty import FaultyHandler  # imported here: few processes are armed
+
+    return FaultyHandler(served.key, handler, faults)
 
 
 class NewRoute(Exception):
@@ -74,7 +86,7 @@ class Route:
         """Get it ready to serve. Several may do so at the same time."""
         request = request_type(self._served.key)
         yield None
-        handler = self._served.load()
+        handler = handler_of(self._served)
         yield None
         make_lane = self._served.load_lane() if are_open() else None
         yield None

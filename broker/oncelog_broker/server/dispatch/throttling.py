@@ -15,7 +15,8 @@ holds all the same. How many connections an address may make is a quota of its o
     request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
     controller_mutation_rate  partitions created and deleted
 
-As long as nobody has a quota `dispatch` has no Throttling at all. A quota that changes holds from the next request on.
+As long as nobody has a quota the `dispatcher` has no Throttling at all. A quota that changes holds from the next
+request on.
 """
 
 from __future__ import annotations
@@ -43,9 +44,14 @@ from oncelog_broker.security.quotas.limits import Limit, limit_for
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.security.quotas.usage import Usage
 from oncelog_broker.server.dispatch.metered import STRICT_SINCE, MeteredContext
-from oncelog_broker.server.kept.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchPlan
+from oncelog_broker.server.kept.fetch_sessions import (
+    FINAL_EPOCH,
+    FIRST_TOPIC_ID_VERSION,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchPlan,
+)
 from oncelog_broker.server.net.connection import BrokerConnection, PutOff
-from oncelog_broker.server.records.fetch_reads import FIRST_TOPIC_ID_VERSION
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_broker.server.request.context import AnyContext, CommonServices, RequestContext
 from oncelog_protocol.api import ApiKey
@@ -85,7 +91,7 @@ class Throttling:
                 self.observed.quotas = image.quotas
         return self if self._has_quotas else None
 
-    # --- what `dispatch` asks
+    # --- what the `dispatcher` asks
 
     def context(
         self,
@@ -98,7 +104,7 @@ class Throttling:
         request_bytes: int,
     ) -> AnyContext:
         """The context of a request, which counts what it uses if its client has a quota. Nobody has who has yet to log
-        in: what they may send is limited otherwise (`gate`). Raises PutOff."""
+        in: what they may send is limited otherwise (`login_gate`). Raises PutOff."""
         gate, limits = connection.gate, connection.client_limits
         if gate is not None and not gate.exchange.is_done:
             return RequestContext(services, connection, api_key, version, correlation_id, client_id)

@@ -70,7 +70,7 @@ async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) 
 
 def _answer(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Answer[FindCoordinatorResponse]:
     found = context.in_slices(_leaders(request, context, topic))
-    return then(found, lambda coordinators: _response(request, context, coordinators))
+    return then(found, lambda coordinators: _response(context, coordinators))
 
 
 def _leaders(request: FindCoordinatorRequest, context: GroupContext, topic: str) -> Steps[list[Coordinator]]:
@@ -97,7 +97,7 @@ def _failed(
     request: FindCoordinatorRequest, context: GroupContext, code: ErrorCode, why: str | None = None
 ) -> Answer[FindCoordinatorResponse]:
     refused = context.in_slices(_no_coordinators(request, context, code, why))
-    return then(refused, lambda coordinators: _response(request, context, coordinators))
+    return then(refused, lambda coordinators: _response(context, coordinators))
 
 
 def _no_coordinators(
@@ -118,9 +118,7 @@ def _keys(request: FindCoordinatorRequest, context: GroupContext) -> list[str]:
     return [request.key] if context.version < FIRST_BATCHED_VERSION else once(request.coordinator_keys)
 
 
-def _response(
-    request: FindCoordinatorRequest, context: GroupContext, coordinators: list[Coordinator]
-) -> FindCoordinatorResponse:
+def _response(context: GroupContext, coordinators: list[Coordinator]) -> FindCoordinatorResponse:
     if context.version >= FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(coordinators=coordinators)
     (only,) = coordinators

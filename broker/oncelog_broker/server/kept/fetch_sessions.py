@@ -35,6 +35,8 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
 Endpoints = Sequence[FetchResponse.NodeEndpoint]
 
+FIRST_TOPIC_ID_VERSION: Final = 13
+"""From this version of Fetch on topics are named by their ids."""
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0

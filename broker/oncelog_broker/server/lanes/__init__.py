@@ -1,8 +1,8 @@
 """Fast lanes: they serve requests that a connection sends again and again, without decoding them or building answers.
 
-A lane (`oncelog_broker.server.lane` says what one is) compares a request with those that its connection sent before and
-that were served in the usual way. Where only the expected places differ, such as the correlation id and the records, it
-does what the handler would do and fills the answer in. In every other case it declines before anything is done, and the
+A lane (see `oncelog_broker.server.net.lane`) compares a request with those that its connection sent before and that
+were served in the usual way. Where only the expected places differ, such as the correlation id and the records, it does
+what the handler would do and fills the answer in. In every other case it declines before anything is done, and the
 usual way takes the request. What is compared and filled in comes from the declarations of the messages
 (`oncelog_protocol.templates`).
 

@@ -23,11 +23,11 @@ from typing import Any, Final, Protocol, cast
 from oncelog_broker.security.authorizer.authorizer import Rights
 from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.security.quotas.client_limits import ClientLimits
-from oncelog_broker.server.lane import Lane
 from oncelog_broker.server.net.answer_queue import AnswerQueue, Slot
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.frame_reader import FrameRefused, ReceiveBuffer
 from oncelog_broker.server.net.header_cache import NO_HEADER, CachedHeader
+from oncelog_broker.server.net.lane import Lane
 from oncelog_broker.server.net.limits import (
     ANSWER_ESTIMATE_BYTES,
     COPIED_ANSWER_BYTES,
@@ -99,11 +99,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_turn",
         "_unthrottle",
         "_without_memory_since",
+        "cached_header",
         "client_host",
         "client_limits",
         "client_port",
         "gate",
-        "cached_header",
         "lanes",
         "last_active",
         "listener",

@@ -1,4 +1,4 @@
-"""What clients together, and one address alone, may take of the broker: connections, and memory (`ledger`).
+"""What clients together, and one address alone, may take of the broker: connections, and memory (`memory_budget`).
 
 Kafka's keys: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
 `connections.max.idle.ms`. Our own: `queued.max.response.bytes`. The constants below have no key.
@@ -20,7 +20,7 @@ MIN_FRAME_RATE: Final = 256 * 1024
 RESPONSE_STALL_SECONDS: Final = 60.0
 """A client that reads none of its responses for this long is cut off."""
 WRITE_HIGH_WATER_BYTES: Final = 64 * 1024
-"""Unsent response bytes per connection above which the ledger counts those on the heap. With so many there we handle no
+"""Unsent response bytes per connection above which the budget counts those on the heap. With so many there we handle no
 more of its requests."""
 MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
 """Unsent response bytes of all kinds above which we handle no more of its requests: slices of mapped files cost

@@ -1,9 +1,10 @@
-"""The ledger of memory: which connection, at which address, holds how many bytes of requests or of answers. Pure.
+"""Which connection, at which address, holds how many bytes of requests or of answers: the bound of back-pressure. Pure.
 
-A `MemoryBudget` is the bytes of one kind that all connections together may hold. What one of them may hold follows from what
-the others leave: an address three quarters of what other addresses leave of the budget, and a connection three quarters
-of what the others of its address leave of that. So whoever comes finds something, however much is held, and one who is
-alone has more than half of everything (the "dynamic thresholds" of shared packet buffers, Choudhury and Hahne 1998).
+A `MemoryBudget` is the bytes of one kind that all connections together may hold. What one of them may hold follows
+from what the others leave: an address three quarters of what other addresses leave of the budget, and a connection
+three quarters of what the others of its address leave of that. So whoever comes finds something, however much is held,
+and one who is alone has more than half of everything (the "dynamic thresholds" of shared packet buffers, Choudhury and
+Hahne 1998).
 
 A request may need more than a share, and several that are half there must not wait for each other for ever: so one
 holder at a time may go beyond its share, of those that wait the one that needs the least in all. What is held in all is

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 MAX_AT_ONCE: Final = 256
-"""TlsHandshakes under way: some 50 KB each."""
+"""Handshakes under way: some 50 KB each."""
 LEFT_SECONDS: Final = 0.5
 """One that is under way for so long makes room for another."""
 HOSTS_LOOKED_AT: Final = 8

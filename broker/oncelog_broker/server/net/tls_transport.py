@@ -1,8 +1,9 @@
 """TLS between a socket and a `BrokerConnection`: for the event loop a protocol, for the connection its transport.
 
 Ours instead of the loop's `start_tls`, since a connection has to be counted before anything is computed for it,
-handshakes have turns (`handshakes`), what is encrypted must be counted with what waits in the socket's buffer, and one
-that sends no more must still get its answers: then TLS behaves as TCP does, and `BrokerConnection` knows no difference.
+handshakes have turns (`tls_handshakes`), what is encrypted must be counted with what waits in the socket's buffer, and
+one that sends no more must still get its answers: then TLS behaves as TCP does, and `BrokerConnection` knows no
+difference.
 
 All connections receive through one buffer, since what comes is at once decrypted into that of the connection, which
 the ledger counts. No more is read of a socket than has room there, but for a record, so that hardly anything is left

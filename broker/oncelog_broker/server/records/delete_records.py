@@ -75,7 +75,7 @@ class _Delete:
             logger.error("log starts could not be written down", extra={"reason": error})
         for result, partition, _ in self._deleted_here:
             # The records are not to be read now, but may be again after a crash. Other disks may have written theirs.
-            if partition.log.noted_start_offset < result.low_watermark:
+            if partition.log.state.durable_start_offset < result.low_watermark:
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)
 
@@ -131,5 +131,5 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
             ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {partition.high_watermark}"
         )
     if target > partition.log.log_start_offset:
-        partition.log.delete_records_before(target)
+        partition.log.trimmer.delete_records_before(target)
     return target

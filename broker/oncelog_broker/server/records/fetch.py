@@ -20,8 +20,8 @@ from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.kept.fetch_sessions import NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
-from oncelog_broker.server.records.fetch_reads import FIRST_TOPIC_ID_VERSION, ConsumerRead, FetchRead, ReplicaRead
+from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, NO_SESSION, PARTITIONS_PER_STEP, FetchPlan
+from oncelog_broker.server.records.fetch_reads import ConsumerRead, FetchRead, ReplicaRead
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse

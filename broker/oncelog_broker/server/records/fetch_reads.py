@@ -16,7 +16,7 @@ from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_broker.replication.partition import READ_COMMITTED, Partition
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.kept.fetch_sessions import FetchPlan, Wanted
+from oncelog_broker.server.kept.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchPlan, Wanted
 from oncelog_broker.server.net.answer_queue import SCATTER_BYTES
 from oncelog_broker.server.records.leader_hints import FIRST_FETCH_VERSIONS, LeaderHints
 from oncelog_broker.server.records.nearest_replica import STAY, NearestReplica, chooses
@@ -31,7 +31,6 @@ Read = tuple[memoryview, list[AbortedTransaction] | None]
 """Records, and which transactions among them are aborted (None: not asked, S52)."""
 
 FIRST_ZSTD_VERSION: Final = 10
-FIRST_TOPIC_ID_VERSION: Final = 13
 NO_RECORDS: Final = memoryview(b"")
 NOT_THERE: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -203,10 +202,12 @@ class ConsumerRead(FetchRead):
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         if self._isolation_level != READ_COMMITTED:
             end = partition.high_watermark
-            records = partition.log.read(offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
+            records = partition.log.reader.read(
+                offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
+            )
             return records, None
         end = partition.last_stable_offset
-        records, found = partition.log.read_committed(
+        records, found = partition.log.reader.read_committed(
             offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
         )
         return records, [
@@ -303,7 +304,9 @@ class ReplicaRead(FetchRead):
 
     def _read_log(self, partition: Partition, offset: int, max_bytes: int, is_first: bool, may_copy: bool) -> Read:
         end = partition.log.log_end_offset
-        records = partition.log.read(offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy)
+        records = partition.log.reader.read(
+            offset, max_bytes, upper_bound=end, min_one_batch=is_first, may_copy=may_copy
+        )
         return records, None
 
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:

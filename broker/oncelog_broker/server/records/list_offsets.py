@@ -104,9 +104,9 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING_FOUND
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.max_timestamp_offset(upper_bound=upper_bound)
+        found = yield from log.reader.max_timestamp_offset(upper_bound=upper_bound)
     else:
-        found = yield from log.offset_for_timestamp(timestamp, upper_bound=upper_bound)
+        found = yield from log.reader.offset_for_timestamp(timestamp, upper_bound=upper_bound)
     if found is None:
         _refuse_what_may_go_back(partition, version)
         return NOTHING_FOUND

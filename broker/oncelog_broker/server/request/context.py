@@ -44,7 +44,7 @@ LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROU
 
 
 class CommonServices(Protocol):
-    """What the context itself needs, and any handler may reach. What a room of handlers needs beside: `services/`."""
+    """What the context itself needs, and any handler may reach. What a room of handlers needs beside: `services`."""
 
     config: BrokerConfig
     """As it is now: dynamic settings change it."""

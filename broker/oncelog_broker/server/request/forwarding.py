@@ -11,14 +11,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.controller.elector import Elector
 from oncelog_broker.metadata.model.image import NO_CONTROLLER
-from oncelog_broker.replication.peers import PeerUnavailable, Purpose
+from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.server.net.limits import BYTES_BESIDE_METADATA
-from oncelog_broker.server.request.forwarding import ForwardingContext
+from oncelog_broker.server.request.context import CommonServices, RequestContext
 from oncelog_protocol.api import ApiKey, request_header_version, response_header_version, response_type
 from oncelog_protocol.codec import codec
 from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -45,6 +46,17 @@ MAX_WAIT_SECONDS: Final = 600.0
 """Upper limit of the wait, however long the client's timeout is."""
 ENVELOPE_BYTES: Final = 64 * 1024
 """The most that an Envelope adds to a request, its principal and host included."""
+
+
+class ForwardingServices(CommonServices, Protocol):
+    """What a handler needs to forward a request to the controller (KIP-590)."""
+
+    elector: Elector
+    """Whether this broker is the controller, and its term."""
+    peers: Peers
+
+
+ForwardingContext: TypeAlias = RequestContext[ForwardingServices]
 
 
 def controller_elsewhere(context: ForwardingContext) -> int | None:

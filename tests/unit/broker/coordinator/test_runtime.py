@@ -45,7 +45,7 @@ async def test_records_of_a_step_are_one_batch_and_are_replayed(runtime, interna
     assert runtime.write("a", two, failed) == ("put", None)
     assert counters(runtime).numbers == {"a": 1, "b": 2}
     log = internal_topic.logs[0]
-    (batch,) = batches(log.read(0, 10_000, upper_bound=log.log_end_offset, min_one_batch=True))
+    (batch,) = batches(log.reader.read(0, 10_000, upper_bound=log.log_end_offset, min_one_batch=True))
     assert [(record.key, record.value) for record in read_records(batch)] == [(b"a", b"1"), (b"b", b"2")]
 
 
@@ -132,7 +132,7 @@ async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, interna
     put_records(log, (b"a", b"1"))
     gone = put_records(log, (b"b", b"2"))
     put_records(log, (b"b", None))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     clean(log, first_dirty=log.log_end_offset, now_ms=NOW + 2 * log.config.delete_retention_ms)
     last = [batch.last_offset for batch in all_batches(log) if batch.records_count][-1]
@@ -178,7 +178,7 @@ async def test_a_log_that_could_not_be_read_is_loaded_again(runtime, internal_to
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(internal_topic.logs[0]), "read", unreadable)
+        patched.setattr(type(internal_topic.logs[0].reader), "read", unreadable)
         runtime.on_image(internal_topic.lead())
         await loaded(runtime)
     assert runtime.write("a", put("a", 2), failed) is ErrorCode.NOT_COORDINATOR
@@ -235,7 +235,7 @@ async def test_records_that_may_be_divided_take_as_many_batches_as_they_need(run
     assert counters(runtime).numbers == {}
     assert runtime.write("a", put_many(1000), failed) == "put"
     log = internal_topic.logs[0]
-    written = list(batches(bytes(log.read(0, 1 << 20, upper_bound=1000, min_one_batch=True))))
+    written = list(batches(bytes(log.reader.read(0, 1 << 20, upper_bound=1000, min_one_batch=True))))
     assert (log.log_end_offset, len(written) > 10) == (1000, True)
     assert max(batch.size for batch in written) <= 2000
     assert counters(runtime).numbers == {f"n{number:05d}": number for number in range(1000)}

@@ -22,9 +22,9 @@ def lead_on(log: PartitionLog, random: Random) -> None:
         for _ in range(random.randrange(3)):
             append(log, b"v", epoch=epoch)
         if random.random() < 0.4:
-            log.flush()
+            log.flusher.flush()
         if random.random() < 0.2 and log.log_end_offset:
-            log.delete_records_before(random.randrange(log.log_end_offset))
+            log.trimmer.delete_records_before(random.randrange(log.log_end_offset))
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True], ids=["kill", "power cut"])
@@ -48,8 +48,8 @@ def test_the_epoch_of_every_record_that_is_left_is_known(is_power_cut: bool) -> 
             DIRECTORY, disk=disk, recovery_point=before.recovery_point, log_start_offset=before.log_start_offset
         )
         assert log.log_end_offset >= before.recovery_point, seed
-        log.roll()
-        for segment in log.closed_segments:
+        log.trimmer.roll()
+        for segment in log.trimmer.closed_segments:
             for batch in scan_headers(segment.file, 0, segment.size):
                 if batch.base_offset >= log.log_start_offset:
                     known = log.leader_epochs.epoch_for_offset(batch.base_offset)
@@ -62,7 +62,7 @@ def test_the_epoch_of_every_record_that_is_left_is_known(is_power_cut: bool) -> 
 def test_nothing_is_synced_where_an_epoch_begins() -> None:
     disk = CrashingDisk(Random(0))
     log = open_log(DIRECTORY, disk=disk)
-    log.flush()
+    log.flusher.flush()
 
     def too_slow(*_: object) -> None:
         raise AssertionError("it would hold up the loop")
@@ -72,6 +72,6 @@ def test_nothing_is_synced_where_an_epoch_begins() -> None:
         patched.setattr(CrashingFile, "sync", too_slow)
         append(log, b"v", epoch=1)
         append(log, b"v", epoch=2)
-        log.delete_records_before(1)
-    log.flush()
+        log.trimmer.delete_records_before(1)
+    log.flusher.flush()
     assert [entry.epoch for entry in log.leader_epochs.entries] == [2]

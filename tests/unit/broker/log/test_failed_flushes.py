@@ -80,7 +80,7 @@ async def test_e46_a_flush_that_waited_behind_a_failed_one_fails_too(
     first = asyncio.ensure_future(flush(log))
     await disk.until_in_first()
     fill(log, 3, start=3)
-    pending = log.prepare_flush()
+    pending = log.flusher.prepare_flush()
     assert pending is not None
     second = asyncio.ensure_future(asyncio.to_thread(pending.sync))
     disk.may_fail.set()
@@ -88,7 +88,7 @@ async def test_e46_a_flush_that_waited_behind_a_failed_one_fails_too(
         await first
     with pytest.raises(OSError, match="Input/output error") as refused:
         await second
-    assert log.flush_failed(refused.value).code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.flusher.flush_failed(refused.value).code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (disk.syncs, log.is_offline, log.recovery_point) == (1, True, 0)
     logs.checkpoint_recovery_points()
     assert "orders 0 0\n" in (tmp_path / RECOVERY_POINTS).read_text()
@@ -113,7 +113,7 @@ async def test_e46_a_flush_that_fails_while_the_broker_stops_is_no_clean_shutdow
 def test_e46_a_failed_flush_that_nobody_has_finished_is_found_when_the_log_is_closed(
     logs: LogManager, log: PartitionLog, disk: ForgettingDisk, tmp_path: Path
 ) -> None:
-    pending = log.prepare_flush()
+    pending = log.flusher.prepare_flush()
     assert pending is not None
     disk.may_fail.set()
     with pytest.raises(OSError, match="Input/output error"):
@@ -127,10 +127,10 @@ def test_e46_a_failed_flush_that_nobody_has_finished_is_found_when_the_log_is_cl
 def test_e46_a_flush_counts_for_nothing_once_its_log_is_offline(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)
-    pending = log.prepare_flush()
+    pending = log.flusher.prepare_flush()
     assert pending is not None
     pending.sync()
-    log.flush_failed(OSError(errno.EIO, "Input/output error"))
-    log.finish_flush(pending)
+    log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
+    log.flusher.finish_flush(pending)
     assert log.recovery_point == 0
     log.abandon()

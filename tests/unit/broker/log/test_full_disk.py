@@ -28,14 +28,14 @@ def test_it_refuses_what_it_has_no_room_for_and_goes_on(directory):
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     fill(log, 30)
-    log.flush()
+    log.flusher.flush()
     disk.full(torn_bytes=70)
     for _ in range(2):
         with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*No space"):
             append(log, b"lost")
     assert contents(log) == expected(30)
-    assert log.offset_for_timestamp(0, upper_bound=30) is not None
-    assert log.delete_records_before(25) == 25
+    assert log.reader.offset_for_timestamp(0, upper_bound=30) is not None
+    assert log.trimmer.delete_records_before(25) == 25
     assert log.segment_base_offsets[0] > 0, "which may be what makes room"
     disk.append_fault = None
     assert append(log, b"x" * 70) == 30
@@ -54,15 +54,15 @@ def test_no_room_for_an_index(directory, suffix):
     fill(log, 8)
     disk.suffix = suffix
     disk.full()
-    for change in (log.roll, log.flush):
+    for change in (log.trimmer.roll, log.flusher.flush):
         with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*No space"):
             change()
     assert log.segment_base_offsets == [0]
     assert log.recovery_point == 0
     append(log, b"x")
     disk.append_fault = None
-    log.roll()
-    log.flush()
+    log.trimmer.roll()
+    log.flusher.flush()
     assert (log.segment_base_offsets, log.recovery_point) == ([0, 9], 9)
     log.close()
 
@@ -76,7 +76,7 @@ def test_no_room_for_an_aborted_transaction_whose_marker_is_in_the_log(directory
     mark(log, 1, ABORT)
     assert committed(log) == []
     with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*No space"):
-        log.flush()
+        log.flusher.flush()
     disk.append_fault = None
     log.close()
     log = open_log(directory, clean_shutdown=True)
@@ -88,14 +88,14 @@ def test_no_room_for_a_snapshot_keeps_the_segments_that_wait_for_it(directory, m
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     produce(log, 1, 0)
-    log.roll()
+    log.trimmer.roll()
     with monkeypatch.context() as full:
         full.setattr(FaultyDisk, "replace_file", staticmethod(no_room))
-        log.delete_records_before(1)
-        log.flush()
-    assert (log.recovery_point, log.segment_base_offsets, log.is_flush_due) == (1, [0, 1], True)
-    log.flush()
-    assert (log.segment_base_offsets, log.is_flush_due) == ([1], False)
+        log.trimmer.delete_records_before(1)
+        log.flusher.flush()
+    assert (log.recovery_point, log.segment_base_offsets, log.flusher.is_flush_due) == (1, [0, 1], True)
+    log.flusher.flush()
+    assert (log.segment_base_offsets, log.flusher.is_flush_due) == ([1], False)
     log.close()
 
 
@@ -107,7 +107,7 @@ def test_no_room_for_a_leader_epoch(directory, monkeypatch):
         for _ in range(2):
             with pytest.raises(KafkaError, match="leader epochs"):
                 append(log, b"x", epoch=2)
-        assert log.delete_records_before(1) == 1
+        assert log.trimmer.delete_records_before(1) == 1
     assert append(log, b"x", epoch=2) == 2
     assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 1), (2, 2)]
     log.close()
@@ -121,7 +121,7 @@ def test_a_leader_epoch_in_which_nothing_was_written_is_cut_off_with_nothing(dir
     with pytest.raises(KafkaError, match="No space"):
         append(log, b"x", epoch=2)
     assert log.latest_epoch == 2
-    log.truncate_to(2)
+    log.trimmer.truncate_to(2)
     assert [tuple(entry) for entry in log.leader_epochs.entries] == [(1, 0)]
     log.abandon()
     log = open_log(directory)

@@ -42,7 +42,7 @@ def log(tmp_path, clock):
 
 def read(log, offset, max_bytes=10_000, upper_bound=None, min_one_batch=True):
     bound = log.log_end_offset if upper_bound is None else upper_bound
-    view = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
+    view = log.reader.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
     return [(batch.base_offset, batch.last_offset) for batch in batches(bytes(view))]
 
 
@@ -54,7 +54,7 @@ class TestAppend:
     def test_offsets_and_epoch_are_written_into_the_batch(self, log):
         assert log.append_as_leader(make_batch(b"a", b"b"), leader_epoch=3) == (0, -1)
         assert log.append_as_leader(make_batch(b"c"), leader_epoch=4) == (2, -1)
-        view = log.read(0, 10_000, upper_bound=3, min_one_batch=True)
+        view = log.reader.read(0, 10_000, upper_bound=3, min_one_batch=True)
         found = list(batches(view))
         assert [(b.base_offset, b.partition_leader_epoch, b.crc_is_valid()) for b in found] == [
             (0, 3, True),
@@ -82,7 +82,7 @@ class TestAppend:
         log = open_log(tmp_path / "orders-0", config, clock=clock)
         clock.advance_ms(5)
         assert log.append_as_leader(make_batch(b"a", b"b", timestamp=12), leader_epoch=0) == (0, NOW + 5)
-        batch = RecordBatch(log.read(0, 1000, upper_bound=2, min_one_batch=True))
+        batch = RecordBatch(log.reader.read(0, 1000, upper_bound=2, min_one_batch=True))
         assert batch.is_log_append_time
         assert batch.crc_is_valid()
         assert [record.timestamp for record in read_records(batch)] == [NOW + 5, NOW + 5]
@@ -106,7 +106,7 @@ class TestAppend:
         log = open_log(tmp_path / "orders-0", config)
         records = make_batch(b"a") + make_batch(b"b")
         assert log.append_as_leader(records, leader_epoch=0, origin=AppendOrigin.COORDINATOR) == (0, NOW)
-        found = list(batches(log.read(0, 1000, upper_bound=2, min_one_batch=True)))
+        found = list(batches(log.reader.read(0, 1000, upper_bound=2, min_one_batch=True)))
         assert [(b.crc_is_valid(), b.max_timestamp) for b in found] == [(True, NOW), (True, NOW)]
         log.close()
 
@@ -242,7 +242,7 @@ class TestRead:
 
     def test_damage_is_reported_not_served_as_the_end(self, log, tmp_path):
         fill(log, 8)
-        log.flush()
+        log.flusher.flush()
         path = tmp_path / "orders-0" / log_files(tmp_path / "orders-0")[0]
         size = len(make_batch(b"0" * 70))
         with path.open("r+b") as file:
@@ -290,7 +290,7 @@ class TestRoll:
     def test_a_closed_segment_has_its_indexes_on_disk(self, log, tmp_path):
         for number in range(8):
             append(log, b"%070d" % number, timestamp=NOW + number)
-        log.roll()
+        log.trimmer.roll()
         directory = tmp_path / "orders-0"
         index = (directory / f"{0:020d}.index").read_bytes()
         entries = list(struct.iter_unpack(">ii", index))
@@ -312,7 +312,7 @@ class TestTimestamps:
         append(log, b"a", b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20])
         append(log, b"d", timestamp=NOW + 5)
         append(log, b"e", timestamp=NOW + 30, epoch=2)
-        find = lambda ts: run_steps(log.offset_for_timestamp(ts, upper_bound=5))  # noqa: E731
+        find = lambda ts: run_steps(log.reader.offset_for_timestamp(ts, upper_bound=5))  # noqa: E731
         assert find(0) == (0, NOW, 0)
         assert find(NOW + 1) == (1, NOW + 10, 0)
         assert find(NOW + 20) == (2, NOW + 20, 0)
@@ -322,7 +322,7 @@ class TestTimestamps:
     @pytest.mark.parametrize("compression", list(Compression))
     def test_inside_a_compressed_batch(self, log, compression):
         append(log, b"a" * 50, b"b", b"c", timestamps=[NOW, NOW + 10, NOW + 20], compression=compression)
-        assert run_steps(log.offset_for_timestamp(NOW + 5, upper_bound=3)) == (1, NOW + 10, 0)
+        assert run_steps(log.reader.offset_for_timestamp(NOW + 5, upper_bound=3)) == (1, NOW + 10, 0)
 
     def test_across_segments_for_every_timestamp(self, log):
         for number in range(60):
@@ -330,7 +330,7 @@ class TestTimestamps:
         assert len(log.segment_base_offsets) > 3
         for ts in range(-5, 600, 5):
             expected = None if ts > 590 else max(0, -(-ts // 10))
-            found = run_steps(log.offset_for_timestamp(NOW + ts, upper_bound=60))
+            found = run_steps(log.reader.offset_for_timestamp(NOW + ts, upper_bound=60))
             assert (found and found.offset) == expected
 
     def test_with_log_append_time(self, tmp_path, clock):
@@ -339,42 +339,42 @@ class TestTimestamps:
         for _ in range(30):
             append(log, b"a" * 40, b"b", timestamp=1)
             clock.advance_ms(10)
-        assert run_steps(log.offset_for_timestamp(NOW + 11, upper_bound=60)) == (4, NOW + 20, 0)
-        assert run_steps(log.max_timestamp_offset()) == (58, NOW + 290, 0)
+        assert run_steps(log.reader.offset_for_timestamp(NOW + 11, upper_bound=60)) == (4, NOW + 20, 0)
+        assert run_steps(log.reader.max_timestamp_offset()) == (58, NOW + 290, 0)
         log.close()
 
     def test_never_beyond_the_upper_bound_nor_before_the_log_start(self, log):
         for number in range(30):
             append(log, b"%070d" % number, timestamp=NOW + number)
-        assert run_steps(log.offset_for_timestamp(NOW + 20, upper_bound=20)) is None
-        assert run_steps(log.offset_for_timestamp(NOW + 20, upper_bound=21)) == (20, NOW + 20, 0)
-        log.delete_records_before(15)
-        assert run_steps(log.offset_for_timestamp(0, upper_bound=30)) == (15, NOW + 15, 0)
+        assert run_steps(log.reader.offset_for_timestamp(NOW + 20, upper_bound=20)) is None
+        assert run_steps(log.reader.offset_for_timestamp(NOW + 20, upper_bound=21)) == (20, NOW + 20, 0)
+        log.trimmer.delete_records_before(15)
+        assert run_steps(log.reader.offset_for_timestamp(0, upper_bound=30)) == (15, NOW + 15, 0)
 
     def test_the_largest_is_the_first_that_has_it(self, log):
         for ts in (NOW, NOW + 50, NOW + 20, NOW + 50, NOW):
             append(log, b"a", timestamp=ts)
-        log.roll()
-        assert run_steps(log.max_timestamp_offset()) == (1, NOW + 50, 0)
+        log.trimmer.roll()
+        assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 50, 0)
 
     def test_the_largest_of_what_may_be_read(self, log):
         """After DeleteRecords, and below the last stable offset."""
         for ts in (60, 50, 10, 30, 20, 40, 70):
             append(log, b"a", timestamp=NOW + ts)
-        assert run_steps(log.max_timestamp_offset()) == (6, NOW + 70, 0)
-        assert run_steps(log.max_timestamp_offset(upper_bound=6)) == (0, NOW + 60, 0)
-        log.delete_records_before(1)
-        assert run_steps(log.max_timestamp_offset(upper_bound=6)) == (1, NOW + 50, 0)
-        log.delete_records_before(2)
-        assert run_steps(log.max_timestamp_offset(upper_bound=6)) == (5, NOW + 40, 0)
-        assert run_steps(log.max_timestamp_offset(upper_bound=5)) == (3, NOW + 30, 0)
-        log.delete_records_before(7)
-        assert run_steps(log.max_timestamp_offset()) is None
+        assert run_steps(log.reader.max_timestamp_offset()) == (6, NOW + 70, 0)
+        assert run_steps(log.reader.max_timestamp_offset(upper_bound=6)) == (0, NOW + 60, 0)
+        log.trimmer.delete_records_before(1)
+        assert run_steps(log.reader.max_timestamp_offset(upper_bound=6)) == (1, NOW + 50, 0)
+        log.trimmer.delete_records_before(2)
+        assert run_steps(log.reader.max_timestamp_offset(upper_bound=6)) == (5, NOW + 40, 0)
+        assert run_steps(log.reader.max_timestamp_offset(upper_bound=5)) == (3, NOW + 30, 0)
+        log.trimmer.delete_records_before(7)
+        assert run_steps(log.reader.max_timestamp_offset()) is None
 
     def test_the_largest_of_the_rest_of_a_batch(self, log):
         append(log, b"a", b"b", b"c", timestamps=(NOW + 9, NOW + 3, NOW + 5))
-        log.delete_records_before(1)
-        assert run_steps(log.max_timestamp_offset()) == (2, NOW + 5, 0)
+        log.trimmer.delete_records_before(1)
+        assert run_steps(log.reader.max_timestamp_offset()) == (2, NOW + 5, 0)
 
     @pytest.mark.parametrize("seed", range(4))
     def test_the_largest_in_every_range(self, tmp_path, seed):
@@ -385,18 +385,18 @@ class TestTimestamps:
             append(log, b"%070d" % ts, timestamp=ts)
         assert len(log.segment_base_offsets) > 3
         for start in range(0, 60, 3):
-            log.delete_records_before(start)
+            log.trimmer.delete_records_before(start)
             for end in range(start + 1, 61):
                 expected = min(range(start, end), key=lambda n: (-times[n], n))
-                assert run_steps(log.max_timestamp_offset(upper_bound=end)) == (expected, times[expected], 0)
+                assert run_steps(log.reader.max_timestamp_offset(upper_bound=end)) == (expected, times[expected], 0)
         log.close()
 
     def test_records_without_timestamps(self, log):
-        assert run_steps(log.max_timestamp_offset()) is None
+        assert run_steps(log.reader.max_timestamp_offset()) is None
         append(log, b"a", timestamp=-1)
-        log.roll()
-        assert run_steps(log.max_timestamp_offset()) is None
-        assert run_steps(log.offset_for_timestamp(0, upper_bound=1)) is None
+        log.trimmer.roll()
+        assert run_steps(log.reader.max_timestamp_offset()) is None
+        assert run_steps(log.reader.offset_for_timestamp(0, upper_bound=1)) is None
 
 
 class TestLettingGo:
@@ -405,7 +405,7 @@ class TestLettingGo:
         for number in range(30):
             append(log, b"%070d" % number, timestamp=NOW + number * 100)
         bases = log.segment_base_offsets
-        gone = log.apply_retention(NOW + bases[1] * 100 + 950)
+        gone = log.trimmer.apply_retention(NOW + bases[1] * 100 + 950)
         assert gone == bases[:1]
         assert log.log_start_offset == bases[1]
         assert contents(log)[0][0] == bases[1]
@@ -416,10 +416,10 @@ class TestLettingGo:
     def test_by_time_down_to_the_active_segment(self, tmp_path, clock):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_ms=1000), clock=clock)
         fill(log, 30)
-        log.apply_retention(NOW + 100_000)
+        log.trimmer.apply_retention(NOW + 100_000)
         assert log.segment_base_offsets == [30]
         assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (30, 30, 0)
-        assert log.apply_retention(NOW + 200_000) == []
+        assert log.trimmer.apply_retention(NOW + 200_000) == []
         fill(log, 1)
         assert contents(log)[0][0] == 30
         log.close()
@@ -427,7 +427,7 @@ class TestLettingGo:
     def test_by_size(self, tmp_path):
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_bytes=4000))
         fill(log, 60)
-        log.apply_retention(NOW)
+        log.trimmer.apply_retention(NOW)
         assert 4000 <= log.size_bytes < 6000
         assert log.log_start_offset == log.segment_base_offsets[0]
         log.close()
@@ -436,7 +436,7 @@ class TestLettingGo:
         log = open_log(tmp_path / "orders-0", dataclasses.replace(SMALL, retention_bytes=0))
         fill(log, 30)
         bases = log.segment_base_offsets
-        assert log.apply_retention(NOW, upper_bound=bases[1]) == bases[:1]
+        assert log.trimmer.apply_retention(NOW, upper_bound=bases[1]) == bases[:1]
         log.close()
 
     def test_files_are_freed_after_the_delay(self, log, tmp_path, clock):
@@ -444,29 +444,29 @@ class TestLettingGo:
         directory = tmp_path / "orders-0"
         (directory / f"{0:020d}.txnindex").write_bytes(b"")
         (directory / f"{0:020d}.snapshot").write_bytes(b"")
-        log.delete_records_before(log.segment_base_offsets[1])
+        log.trimmer.delete_records_before(log.segment_base_offsets[1])
         gone = [path.name for path in directory.iterdir() if path.name.startswith(f"{0:020d}.")]
         assert sorted(gone) == [f"{0:020d}.{s}.deleted" for s in ("index", "log", "snapshot", "timeindex", "txnindex")]
-        assert log.take_deleted(59.999) == []
-        due = log.take_deleted(60.0)
+        assert log.trimmer.take_deleted(59.999) == []
+        due = log.trimmer.take_deleted(60.0)
         assert sorted(due) == sorted(str(directory / name) for name in gone)
-        assert log.take_deleted(60.0) == []
+        assert log.trimmer.take_deleted(60.0) == []
 
     def test_delete_records(self, log):
         fill(log, 30)
-        assert log.delete_records_before(7) == 7
+        assert log.trimmer.delete_records_before(7) == 7
         assert contents(log)[0][0] == 7
-        assert log.delete_records_before(3) == 7
+        assert log.trimmer.delete_records_before(3) == 7
         with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
-            log.delete_records_before(31)
-        assert log.delete_records_before(30) == 30
+            log.trimmer.delete_records_before(31)
+        assert log.trimmer.delete_records_before(30) == 30
         assert len(log.segment_base_offsets) == 1
         assert contents(log) == []
 
     def test_the_log_start_moves_the_first_epoch(self, log):
         fill(log, 5, epoch=1)
         fill(log, 5, epoch=2)
-        log.delete_records_before(3)
+        log.trimmer.delete_records_before(3)
         assert log.leader_epochs.entries == ((1, 3), (2, 5))
 
 
@@ -474,7 +474,7 @@ class TestTruncate:
     @pytest.mark.parametrize("offset", range(31))
     def test_to_every_offset(self, log, offset):
         fill(log, 30)
-        log.truncate_to(offset)
+        log.trimmer.truncate_to(offset)
         assert log.log_end_offset == offset
         fill(log, 2, start=offset)
         assert contents(log) == [(n, b"%070d" % n) for n in range(offset + 2)]
@@ -482,25 +482,25 @@ class TestTruncate:
     def test_inside_a_batch_takes_the_whole_batch(self, log):
         append(log, b"a", b"b")
         append(log, b"c", b"d")
-        log.truncate_to(3)
+        log.trimmer.truncate_to(3)
         assert log.log_end_offset == 2
         assert contents(log) == [(0, b"a"), (1, b"b")]
 
     def test_epochs_and_recovery_point_follow(self, log):
         fill(log, 10, epoch=1)
         fill(log, 10, epoch=5)
-        log.flush()
+        log.flusher.flush()
         seen = []
-        log.before_truncation = lambda log: seen.append((log.recovery_point, log.log_end_offset))
-        log.truncate_to(8)
+        log.trimmer.before_truncation = lambda _: seen.append((log.recovery_point, log.log_end_offset))
+        log.trimmer.truncate_to(8)
         assert seen == [(8, 20)]
         assert log.recovery_point == 8
         assert log.leader_epochs.entries == ((1, 0),)
 
     def test_fully(self, log):
         fill(log, 30)
-        log.flush()
-        log.truncate_fully_and_start_at(100)
+        log.flusher.flush()
+        log.trimmer.truncate_fully_and_start_at(100)
         assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
         assert log.leader_epochs.entries == ()
         fill(log, 1)
@@ -508,57 +508,57 @@ class TestTruncate:
 
     def test_below_the_log_start_is_fully(self, log):
         fill(log, 30)
-        log.delete_records_before(20)
-        log.truncate_to(5)
+        log.trimmer.delete_records_before(20)
+        log.trimmer.truncate_to(5)
         assert (log.log_start_offset, log.log_end_offset) == (5, 5)
 
     def test_timestamps_of_what_is_gone_are_forgotten(self, log):
         append(log, b"a", timestamp=NOW)
         append(log, b"b", timestamp=NOW + 100)
-        log.truncate_to(1)
+        log.trimmer.truncate_to(1)
         append(log, b"c", timestamp=NOW + 5)
-        assert run_steps(log.max_timestamp_offset()) == (1, NOW + 5, 0)
+        assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 5, 0)
 
 
 class TestFlush:
     def test_moves_the_recovery_point(self, log):
         fill(log, 30)
         assert log.recovery_point == 0
-        log.flush(10)
+        log.flusher.flush(10)
         assert log.recovery_point == 10
-        log.flush()
+        log.flusher.flush()
         assert log.recovery_point == 30
-        assert log.prepare_flush() is None
+        assert log.flusher.prepare_flush() is None
 
     def test_in_three_steps_with_appends_in_between(self, log):
         fill(log, 20)
-        pending = log.prepare_flush()
+        pending = log.flusher.prepare_flush()
         fill(log, 20)
         pending.sync()
-        log.finish_flush(pending)
+        log.flusher.finish_flush(pending)
         assert log.recovery_point == 20
 
     def test_a_truncation_in_between_makes_it_count_for_nothing(self, log):
         fill(log, 20)
-        pending = log.prepare_flush()
-        log.truncate_to(5)
+        pending = log.flusher.prepare_flush()
+        log.trimmer.truncate_to(5)
         fill(log, 15)
         pending.sync()
-        log.finish_flush(pending)
+        log.flusher.finish_flush(pending)
         assert log.recovery_point <= 5
 
     def test_one_that_ends_while_the_end_is_being_cut_counts_for_nothing(self, tmp_path, log):
         """A recovery point above the log's end would make damage of it, and records that a snapshot spoke of go."""
         fill(log, 30)
-        pending = log.prepare_flush()
+        pending = log.flusher.prepare_flush()
         pending.sync()
-        log.flush(10)
-        log.delete_records_before(4)
+        log.flusher.flush(10)
+        log.trimmer.delete_records_before(4)
         bases = log.segment_base_offsets
-        log.before_truncation = lambda log: log.finish_flush(pending)
-        log.is_truncating = True
-        log.truncate_to(8)
-        log.is_truncating = False
+        log.trimmer.before_truncation = lambda _: log.flusher.finish_flush(pending)
+        log.state.is_truncating = True
+        log.trimmer.truncate_to(8)
+        log.state.is_truncating = False
         assert (log.recovery_point, log.segment_base_offsets) == (8, bases[:1])
         fill(log, 5, start=8)
         kept = contents(log)
@@ -572,30 +572,30 @@ class TestFlush:
 
             def sync_directory(self, path):
                 super().sync_directory(path)
-                if log.is_truncating:
-                    begun.append(log.prepare_flush())
+                if log.state.is_truncating:
+                    begun.append(log.flusher.prepare_flush())
 
         begun = []
         log = open_log(tmp_path / "orders-0", disk=WhileSynced())
         fill(log, 30)
-        log.is_truncating = True
-        log.truncate_to(8)
-        log.is_truncating = False
+        log.state.is_truncating = True
+        log.trimmer.truncate_to(8)
+        log.state.is_truncating = False
         assert begun
         for pending in filter(None, begun):
             pending.sync()
-            log.finish_flush(pending)
+            log.flusher.finish_flush(pending)
         assert log.recovery_point <= log.log_end_offset
-        log.is_truncating = True
+        log.state.is_truncating = True
         log.close()
         assert not log.is_cleanly_closed
 
     def test_a_deletion_in_between_does_no_harm(self, log):
         fill(log, 40)
-        pending = log.prepare_flush()
-        log.roll()
+        pending = log.flusher.prepare_flush()
+        log.trimmer.roll()
         pending.sync()
-        log.finish_flush(pending)
+        log.flusher.finish_flush(pending)
         assert log.recovery_point == 40
 
 
@@ -603,15 +603,17 @@ def test_closing_and_opening_again_keeps_everything(tmp_path, clock):
     log = open_log(tmp_path / "orders-0", clock=clock)
     for number in range(40):
         append(log, b"%070d" % number, timestamp=NOW + number, epoch=number // 10)
-    log.delete_records_before(3)
-    before = contents(log), log.segment_base_offsets, log.leader_epochs.entries, run_steps(log.max_timestamp_offset())
+    log.trimmer.delete_records_before(3)
+    newest = run_steps(log.reader.max_timestamp_offset())
+    before = contents(log), log.segment_base_offsets, log.leader_epochs.entries, newest
     log.close()
     with raises(ErrorCode.KAFKA_STORAGE_ERROR):
         fill(log, 1)
     disk = CountingDisk()
     log = open_log(tmp_path / "orders-0", clock=clock, clean_shutdown=True, log_start_offset=3, disk=disk)
     assert disk.bytes_read < 1500, "a clean start reads the tail behind the last index entry, and the indexes"
-    after = contents(log), log.segment_base_offsets, log.leader_epochs.entries, run_steps(log.max_timestamp_offset())
+    newest = run_steps(log.reader.max_timestamp_offset())
+    after = contents(log), log.segment_base_offsets, log.leader_epochs.entries, newest
     assert after == before
     assert log.recovery_point == 40
     fill(log, 1)

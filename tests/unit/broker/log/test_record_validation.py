@@ -141,10 +141,10 @@ def test_full_validation_believes_the_records_about_their_largest_timestamp(open
     struct.pack_into(">q", batch, 35, 0)
     struct.pack_into(">I", batch, CRC_AT, batch_crc(batch))
     log.append_as_leader(batch, leader_epoch=0)
-    stored = RecordBatch(log.read(0, 1000, upper_bound=2, min_one_batch=True))
+    stored = RecordBatch(log.reader.read(0, 1000, upper_bound=2, min_one_batch=True))
     assert stored.max_timestamp == NOW - 1
     assert stored.crc_is_valid()
-    found = run_steps(log.max_timestamp_offset())
+    found = run_steps(log.reader.max_timestamp_offset())
     assert found is not None
     assert (found.offset, found.timestamp) == (1, NOW - 1)
 

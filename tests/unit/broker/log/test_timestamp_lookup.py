@@ -21,7 +21,7 @@ def test_the_records_of_a_large_batch_are_unpacked_elsewhere_and_walked_with_pau
     log.append_as_leader(
         make_batch(*[b"v" * 30] * count, timestamps=times, compression=Compression.ZSTD), leader_epoch=3
     )
-    steps = log.offset_for_timestamp(NOW + 5, upper_bound=count)
+    steps = log.reader.offset_for_timestamp(NOW + 5, upper_bound=count)
     job = next(steps)
     assert callable(job)
     pauses = 0
@@ -41,6 +41,6 @@ def test_the_first_offset_stands_for_a_batch_that_is_too_large_to_look_into(tmp_
     log.append_as_leader(make_batch(b"before"), leader_epoch=3)
     huge = make_batch(*[b"v" * 200_000] * 6, timestamps=range(NOW, NOW + 6), compression=Compression.ZSTD)
     log.append_as_leader(huge, leader_epoch=3)
-    assert run_steps(log.offset_for_timestamp(NOW + 3, upper_bound=7)) == (1, NOW + 5, 3)
-    assert run_steps(log.max_timestamp_offset()) == (1, NOW + 5, 3)
+    assert run_steps(log.reader.offset_for_timestamp(NOW + 3, upper_bound=7)) == (1, NOW + 5, 3)
+    assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 5, 3)
     log.close()

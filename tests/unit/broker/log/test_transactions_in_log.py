@@ -46,7 +46,7 @@ def txn(log, pid, sequence, count=1, **options):
 
 
 def lso(log):
-    return log.last_stable_offset(log.log_end_offset)
+    return log.reader.last_stable_offset(log.log_end_offset)
 
 
 class TestAppend:
@@ -129,7 +129,7 @@ class TestMarkers:
     def test_s39_the_batch_is_kafkas(self, log):
         txn(log, 1, 0)
         offset = mark(log, 1, COMMIT, epoch=3, coordinator_epoch=9)
-        batch = RecordBatch(log.read(offset, 1000, upper_bound=2, min_one_batch=True))
+        batch = RecordBatch(log.reader.read(offset, 1000, upper_bound=2, min_one_batch=True))
         assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1, 3, NO_SEQUENCE)
         assert batch.is_control
         assert batch.is_transactional
@@ -184,16 +184,16 @@ class TestReadCommitted:
     def test_s50_a_decision_counts_when_it_is_replicated(self, log):
         txn(log, 1, 0)
         mark(log, 1, COMMIT)
-        assert log.last_stable_offset(1) == 0
+        assert log.reader.last_stable_offset(1) == 0
         log.producers.state.on_high_watermark(1)
-        assert log.last_stable_offset(1) == 0
+        assert log.reader.last_stable_offset(1) == 0
         log.producers.state.on_high_watermark(2)
-        assert log.last_stable_offset(2) == 2
+        assert log.reader.last_stable_offset(2) == 2
 
     def test_s50_not_below_the_log_start(self, log):
         txn(log, 1, 0)
         fill(log, 5)
-        log.delete_records_before(3)
+        log.trimmer.delete_records_before(3)
         assert lso(log) == 3
 
     def test_s52_aborted_records_are_not_seen(self, log):
@@ -227,13 +227,13 @@ class TestReadCommitted:
             txn(log, n, 0)
             mark(log, n, ABORT)
         upper = log.log_end_offset
-        view, aborted = log.read_committed(2, 160, upper_bound=upper, min_one_batch=True)
+        view, aborted = log.reader.read_committed(2, 160, upper_bound=upper, min_one_batch=True)
         assert RecordBatch(view).base_offset == 2
         assert [entry.producer_id for entry in aborted] == [1]
-        assert log.read_committed(upper, 100, upper_bound=upper, min_one_batch=True) == (b"", [])
-        assert log.read_committed(2, 100, upper_bound=2, min_one_batch=True) == (b"", [])
+        assert log.reader.read_committed(upper, 100, upper_bound=upper, min_one_batch=True) == (b"", [])
+        assert log.reader.read_committed(2, 100, upper_bound=2, min_one_batch=True) == (b"", [])
         with raises(ErrorCode.OFFSET_OUT_OF_RANGE):
-            log.read_committed(upper + 1, 100, upper_bound=upper, min_one_batch=True)
+            log.reader.read_committed(upper + 1, 100, upper_bound=upper, min_one_batch=True)
 
     def test_s53_a_log_that_holds_only_an_abort_marker(self, log):
         mark(log, 1, ABORT)
@@ -256,7 +256,7 @@ class TestRestart:
         log = open_log(directory)
         self.build(log)
         if flushed:
-            log.flush()
+            log.flusher.flush()
         state = producer_state(log)
         assert state[1]
         assert state[2]
@@ -330,7 +330,7 @@ class TestRestart:
 class TestFollower:
     def records(self, leader, start=0):
         parts, offset = [], start
-        while view := leader.read(offset, 1000, upper_bound=leader.log_end_offset, min_one_batch=True):
+        while view := leader.reader.read(offset, 1000, upper_bound=leader.log_end_offset, min_one_batch=True):
             parts.append(bytes(view))
             position = 0
             while position < len(view):
@@ -362,9 +362,9 @@ class TestFollower:
                 mark(log, n % 3, ABORT)
                 states[log.log_end_offset] = producer_state(log)
         if flushed:
-            log.flush()
+            log.flusher.flush()
         for end in sorted(states, reverse=True):
-            log.truncate_to(end)
+            log.trimmer.truncate_to(end)
             assert log.log_end_offset == end
             assert producer_state(log) == states[end]
         log.close()
@@ -375,8 +375,8 @@ class TestFollower:
     def test_full_truncation_forgets_all(self, directory):
         log = open_log(directory)
         TestRestart().build(log)
-        log.flush()
-        log.truncate_fully_and_start_at(100)
+        log.flusher.flush()
+        log.trimmer.truncate_fully_and_start_at(100)
         assert producer_state(log) == ([], [], [])
         assert produce(log, 1, 55) == 100
         log.close()
@@ -388,7 +388,7 @@ class TestFollower:
             produce(log, 1, n)
         log.close()
         log = open_log(directory, clean_shutdown=True, recovery_point=8)
-        log.truncate_fully_and_start_at(2)
+        log.trimmer.truncate_fully_and_start_at(2)
         for n in range(10):
             produce(log, 2, n)
         state = producer_state(log)

@@ -84,7 +84,7 @@ class Pair:
     def _note_log_starts(self) -> None:
         if self.disk_is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
-        self.follower.log.note_start(self.follower.log.log_start_offset)
+        self.follower.log.state.checkpointed_start = self.follower.log.log_start_offset
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
         """Both hear of this leader epoch."""
@@ -141,20 +141,20 @@ async def test_what_the_leader_lacks_is_cut_off_in_a_thread(pair: Pair, monkeypa
     for _ in range(5):
         pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
     pair.follower.high_watermark = 4  # as if nobody had elected it
-    truncate, threads = pair.follower.log.truncate_to, []
+    truncate, threads = pair.follower.log.trimmer.truncate_to, []
 
     def truncating(offset: int) -> None:
         threads.append(threading.current_thread())
         truncate(offset)
 
-    monkeypatch.setattr(type(pair.follower.log), "truncate_to", lambda _, offset: truncating(offset))
+    monkeypatch.setattr(type(pair.follower.log.trimmer), "truncate_to", lambda _, offset: truncating(offset))
     pair.begin(epoch=2)
     pair.produce(2)
     await pair.until_the_same()
     assert pair.truncated == [pair.follower]
     assert threads
     assert threading.current_thread() not in threads
-    assert not pair.follower.log.is_truncating
+    assert not pair.follower.log.state.is_truncating
 
 
 async def test_a_leader_without_room_for_its_first_record_follows_the_next_one(
@@ -191,7 +191,7 @@ async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(
     pair.follower.lead(1, (FOLLOWER,), BOTH)
     pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
     pair.follower.high_watermark = 4  # as if nobody had elected it
-    truncate, failures = pair.follower.log.truncate_to, [True]
+    truncate, failures = pair.follower.log.trimmer.truncate_to, [True]
 
     def truncating(_: Any, offset: int) -> None:
         if failures:
@@ -199,11 +199,11 @@ async def test_a_cut_that_fails_as_nobody_thought_of_is_tried_again(
             raise ZeroDivisionError("for this test")
         truncate(offset)
 
-    monkeypatch.setattr(type(pair.follower.log), "truncate_to", truncating)
+    monkeypatch.setattr(type(pair.follower.log.trimmer), "truncate_to", truncating)
     pair.begin(epoch=2)
     pair.produce(2)
     await pair.until_the_same()
-    assert not pair.follower.log.is_truncating
+    assert not pair.follower.log.state.is_truncating
     assert "for this test" in caplog.text
 
 
@@ -249,7 +249,7 @@ async def test_a_log_that_raises_what_nobody_thought_of_holds_up_no_other_partit
 async def test_one_that_is_far_behind_begins_where_the_leader_does(pair: Pair) -> None:
     pair.leader.lead(0, (LEADER,), BOTH)
     pair.produce(30)
-    pair.leader.log.delete_records_before(25)
+    pair.leader.log.trimmer.delete_records_before(25)
     pair.begin(isr=(LEADER,))
     await pair.until(lambda: pair.follower.log.log_end_offset == 30)
     assert pair.follower.log.log_start_offset == 25
@@ -260,7 +260,7 @@ async def test_the_log_start_of_the_leader_is_followed(pair: Pair) -> None:
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
-    pair.leader.log.delete_records_before(3)
+    pair.leader.log.trimmer.delete_records_before(3)
     pair.produce()
     await pair.until_the_same()
     assert pair.follower.log.log_start_offset == 3
@@ -283,13 +283,13 @@ async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: 
     pair.produce(5)
     await pair.until_the_same()
     pair.disk_is_full = True
-    pair.leader.log.delete_records_before(3)
+    pair.leader.log.trimmer.delete_records_before(3)
     answer = pair.leader.deleted_everywhere(3)
     pair.produce()
     await pair.until_the_same()
     assert (pair.follower.log.log_start_offset, pair.leader.low_watermark) == (3, 0)
     pair.disk_is_full = False
-    pair.leader.log.delete_records_before(4)
+    pair.leader.log.trimmer.delete_records_before(4)
     pair.produce()
     assert isinstance(answer, asyncio.Future)
     async with asyncio.timeout(20):
@@ -303,7 +303,7 @@ async def test_a_log_start_that_was_not_noted_is_when_a_leader_is_followed(pair:
     pair.produce(5)
     await pair.until_the_same()
     pair.disk_is_full = True
-    pair.leader.log.delete_records_before(3)
+    pair.leader.log.trimmer.delete_records_before(3)
     pair.produce()
     await pair.until_the_same()
     assert pair.leader.low_watermark == 0
@@ -340,7 +340,7 @@ async def test_a_follower_whose_log_fails_stops_asking(pair: Pair, monkeypatch: 
     pair.begin()
     pair.produce()
     await pair.until_the_same()
-    pair.follower.log._fail("append to", OSError(5, "Input/output error"))
+    pair.follower.log.state.fail("append to", OSError(5, "Input/output error"))
     pair.produce()
     await pair.until(lambda: pair.follower.log.is_offline)
     assert pair.follower.log.log_end_offset == 1
@@ -364,7 +364,7 @@ async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
     pair.produce(4)
     await pair.until_the_same()
     pair.fetchers.begin_anew(pair.follower)
-    assert pair.follower.log.is_truncating
+    assert pair.follower.log.state.is_truncating
     await pair.until(lambda: bool(pair.truncated))
     await pair.until_the_same()
     assert pair.follower.log.log_end_offset == 4

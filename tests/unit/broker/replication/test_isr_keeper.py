@@ -246,7 +246,7 @@ async def test_what_is_refused_for_sure_counts_no_more(led: Led) -> None:
 
 
 async def test_a_leader_whose_log_is_offline_resigns(led: Led) -> None:
-    led.partition.log._fail("append to", OSError(5, "Input/output error"))
+    led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
     await led.keeper.look()
     asked = await led.until(1)
     assert asked.new_isr == [2, 3]
@@ -322,7 +322,7 @@ async def test_a_new_epoch_is_asked_for_by_proposing_the_isr_as_it_is(led: Led) 
 
 async def test_the_last_in_sync_stays(led: Led) -> None:
     led.partition.lead(4, (1,), REPLICAS, partition_epoch=8)
-    led.partition.log._fail("append to", OSError(5, "Input/output error"))
+    led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
     led.clock.advance_ms(31_000)
     await led.keeper.look()
     assert led.controller.asked == []
@@ -378,8 +378,8 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
     old = Partition("t", bytes(16), 0, open_log(tmp_path / "a" / "t-0"), broker_id=1)
     old.lead(5, (1,), (1, 2), partition_epoch=1)
     old.append(memoryview(make_batch()), required_acks=1)
-    old.log.roll()
-    old.log.delete_records_before(1)
+    old.log.trimmer.roll()
+    old.log.trimmer.delete_records_before(1)
     new = Partition("t", bytes(16), 0, open_log(tmp_path / "b" / "t-0"), broker_id=2)
     new.follow(1, 5)
     with pytest.raises(KafkaError):

@@ -213,16 +213,16 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     log, may_cut = partition.log, threading.Event()
     for offset in range(5):
         log.append_as_follower(make_batch(b"old", base_offset=offset))
-    log.flush()
-    log.is_truncating = True
+    log.flusher.flush()
+    log.state.is_truncating = True
     is_cutting = threading.Event()
 
     def wait(_: object) -> None:
         is_cutting.set()
         may_cut.wait(10)
 
-    log.before_truncation = wait
-    cutting = asyncio.ensure_future(asyncio.to_thread(log.truncate_to, 2))
+    log.trimmer.before_truncation = wait
+    cutting = asyncio.ensure_future(asyncio.to_thread(log.trimmer.truncate_to, 2))
     await asyncio.to_thread(is_cutting.wait, 10)
     before = EMPTY.with_topic(replicated(leader=2, epoch=0))
     after = before.without_topic("orders").with_topic(topic("orders", 2))
@@ -236,7 +236,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
             replicas.leader("orders", 0).append(memoryview(make_batch(b"new")), required_acks=1)
     may_cut.set()
     await asyncio.wait([cutting])
-    log.is_truncating = False
+    log.state.is_truncating = False
     replicas.on_truncated(partition)
     await opened
     assert not was_opened, contents(replicas.leader("orders", 0).log)
@@ -415,11 +415,11 @@ async def test_while_its_log_is_truncated_it_does_not_lead(replicas: Replicas) -
     partition = await show(replicas, replicated(2, 0))
     told: list[set[str]] = []
     replicas.subscribe(lambda topics: told.append(set(topics)))
-    partition.log.is_truncating = True
+    partition.log.state.is_truncating = True
     replicas.on_image(EMPTY, EMPTY.with_topic(replicated(1, 1)))
     with pytest.raises(KafkaError):
         replicas.leader("orders", 0)
-    partition.log.is_truncating = False
+    partition.log.state.is_truncating = False
     replicas.on_truncated(partition)
     assert replicas.leader("orders", 0) is partition
     assert told == [{"orders"}], "coordinators are to look"

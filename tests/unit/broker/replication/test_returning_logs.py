@@ -81,7 +81,7 @@ class Host:
         for number in range(3):
             partition.log.append_as_leader(bytearray(make_batch(b"%d" % number)), leader_epoch=0)
             if number == 1:
-                partition.log.flush()
+                partition.log.flusher.flush()
         self.disk.append_fault = errno.EIO
         with pytest.raises(KafkaError):
             partition.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
@@ -140,7 +140,7 @@ async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has
     await host.look_for(2)
     back = host.only
     assert (back.log.is_offline, back.log.log_end_offset, len(host.asked)) == (False, 2, 4)
-    back.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    back.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     await host.look_for(2)
     assert (host.only, len(host.asked)) == (back, 5), "in this epoch it has said where it ended, too"
 
@@ -148,7 +148,7 @@ async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has
 async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next(host: Host) -> None:
     """Nobody is told by a leader where its log ends, and for one that is offline nothing is fetched."""
     await host.show(ME, (ME, OTHER))
-    host.only.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     await host.show(OTHER, (OTHER,), epoch=1)
     await host.look_for(2)
     assert (host.only.log.is_offline, host.asked) == (False, [])
@@ -176,7 +176,7 @@ async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
     log.append_as_follower(make_batch())
     host.disk.sync_fault = errno.EIO
     with pytest.raises(KafkaError):
-        log.flush()
+        log.flusher.flush()
     assert host.followed.partitions == {host.only}
     await host.look_for(1)
     assert (log.is_offline, host.only.log, host.followed.partitions) == (True, log, set())
@@ -198,7 +198,7 @@ async def test_s80_a_leader_alone_in_sync_whose_log_has_failed_says_so(host: Hos
     assert host.replicas.log_end("orders", 0) == (-1, 0)
     host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
     assert host.replicas.log_end("orders", 0) == (0, 1)
-    host.only.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     with pytest.raises(KafkaError) as raised:
         host.replicas.log_end("orders", 0)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -308,10 +308,10 @@ async def test_e47_a_log_that_was_or_is_compacted_begins_anew_by_the_settings_of
     failed = host.only
     for number in range(3):
         failed.log.append_as_leader(bytearray(make_batch(b"%d" % number)), leader_epoch=0)
-    failed.log.flush()
+    failed.log.flusher.flush()
     if compacted == "until now":
-        failed.log.cleaner_checkpoint = 2
-    failed.log.flush_failed(OSError(errno.EIO, "Input/output error"))
+        failed.log.state.cleaner_checkpoint = 2
+    failed.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     await host.show(OTHER, (OTHER,), epoch=1)
     hidden = (tmp_path / "orders-0").rename(tmp_path / "hidden")
     await host.look_for(2)
@@ -328,15 +328,15 @@ async def test_e47_a_log_whose_name_could_not_be_synced_is_made_anew(host: Host,
     await host.show(OTHER, (ME, OTHER))
     failed = host.only.log
     failed.append_as_leader(bytearray(make_batch()), leader_epoch=0)
-    assert failed.new_directory is not None
-    failed.new_directory.fail(OSError(errno.EIO, "Input/output error"))
+    assert failed.flusher.new_directory is not None
+    failed.flusher.new_directory.fail(OSError(errno.EIO, "Input/output error"))
     with pytest.raises(KafkaError):
-        failed.flush()
+        failed.flusher.flush()
     (tmp_path / "orders-0" / "left behind").touch()
     await host.show(OTHER, (OTHER,), epoch=1)
     await host.look_for(2)
     back = host.only.log
     assert (back.is_offline, back.log_end_offset) == (False, 0)
-    assert back.new_directory is not None
-    assert back.new_directory.is_synced
+    assert back.flusher.new_directory is not None
+    assert back.flusher.new_directory.is_synced
     assert not (tmp_path / "orders-0" / "left behind").exists()

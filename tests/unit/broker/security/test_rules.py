@@ -10,17 +10,21 @@ from pathlib import Path
 
 import pytest
 
-import oncelog_broker.server.handlers
+import oncelog_broker.server
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.security.authorizer.rules import Rule
 from oncelog_broker.server.served import SERVED, Served
 
-HANDLERS = Path(oncelog_broker.server.handlers.__file__).parent
+SERVER = Path(oncelog_broker.server.__file__).parent
 OF_SERVED = [rule for rule in rules.RULES if rule.api in SERVED]
 
 
 def names_of_rules() -> dict[Rule, str]:
     return {value: name for name, value in vars(rules).items() if isinstance(value, Rule)}
+
+
+def handler_of(served: Served) -> Path:
+    return SERVER.joinpath(*served.module.split(".")).with_suffix(".py")
 
 
 def rules_asked_in(path: Path) -> set[str]:
@@ -40,12 +44,12 @@ def test_every_served_api_has_a_rule_or_a_reason(served: Served) -> None:
 
 @pytest.mark.parametrize("rule", OF_SERVED, ids=lambda rule: f"{rule.api.name}-{rule.operation.name}-{rule.when}")
 def test_every_rule_is_asked_by_the_handler_of_its_api(rule: Rule) -> None:
-    modules = [HANDLERS / f"{SERVED[rule.api].module}.py", HANDLERS.parent / "fetch_reads.py"]
+    modules = [handler_of(SERVED[rule.api]), SERVER / "records" / "fetch_reads.py"]
     assert any(names_of_rules()[rule] in rules_asked_in(module) for module in modules)
 
 
 def test_no_handler_asks_by_the_rule_of_another_api() -> None:
     own = {name: rule.api for rule, name in names_of_rules().items()}
     for served in SERVED.values():
-        asked = rules_asked_in(HANDLERS / f"{served.module}.py") & own.keys()
+        asked = rules_asked_in(handler_of(served)) & own.keys()
         assert {own[name] for name in asked} <= {served.key}, served.module

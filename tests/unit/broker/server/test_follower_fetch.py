@@ -129,7 +129,7 @@ async def test_one_that_is_far_behind_is_told_where_our_log_begins(served: Serve
     Client(served).send(*[plain() for _ in range(3)])
     (partition,) = served.partitions
     partition.on_follower_fetch(FOLLOWER, 3)
-    partition.log.delete_records_before(2)
+    partition.log.trimmer.delete_records_before(2)
     answer = only(await ask(Client(served), fetch(0)))
     assert (answer.error_code, answer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)
 
@@ -220,7 +220,11 @@ async def delete_first(served: Served, admin: Client) -> None:
     for follower in partition.followers:
         partition.on_follower_fetch(follower, 2, log_start_offset=0)
     log = partition.log
-    served.services.logs = SimpleNamespace(checkpoint_log_start_offsets=lambda: log.note_start(log.log_start_offset))
+
+    def checkpoint() -> None:
+        log.state.checkpointed_start = log.log_start_offset
+
+    served.services.logs = SimpleNamespace(checkpoint_log_start_offsets=checkpoint)
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     wanted = topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=0, offset=1)])
     admin.send(DeleteRecordsRequest(topics=[wanted], timeout_ms=1000), api=ApiKey.DELETE_RECORDS, version=2)

@@ -118,7 +118,7 @@ async def test_the_frame_stays_as_it_is_while_the_answer_is_late(served: Served,
     client.send(*[produce(b"x" * 500, index=1, acks=1) for _ in range(10)])
     coordinator.answer(0, ErrorCode.NONE, V1)
     await client.answered(1)
-    assert bytes(log.read(0, 1000, upper_bound=1, min_one_batch=True))[61:] == batch()[61:]
+    assert bytes(log.reader.read(0, 1000, upper_bound=1, min_one_batch=True))[61:] == batch()[61:]
 
 
 async def test_an_answer_that_never_comes_is_asked_for_again(served: Served, coordinator: Coordinator) -> None:

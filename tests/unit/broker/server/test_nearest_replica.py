@@ -177,7 +177,7 @@ async def test_of_what_it_does_not_have_it_says_nothing(served: Served, last_epo
 
 
 async def test_below_its_log_the_leader_has_to_be_asked(served: Served) -> None:
-    follow(served).log.delete_records_before(1)
+    follow(served).log.trimmer.delete_records_before(1)
     assert (await ask(served, fetch(0))).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 

@@ -26,7 +26,7 @@ class ZooKeeperAccess(NamedTuple):
     """Gives the context for the next connection; asked in a thread of kazoo's."""
     identity: Identity | None = None
     protects_nodes: bool = False
-    """Nodes that we make are for our identity (`zk_acls`)."""
+    """Nodes that we make are for our identity (`acls`)."""
 
 
 OPEN_ACCESS = ZooKeeperAccess()

@@ -85,7 +85,7 @@ class MultiRead:
 @dataclass(frozen=True, slots=True)
 class Multi:
     """All operations or none. The answer has a stat, None or an exception for each. `acls`: for each operation, packed
-    (`zk_acls`); only those of nodes that are made are used."""
+    (`acls`); only those of nodes that are made are used."""
 
     operations: Sequence[Operation]
     acls: Sequence[bytes]

@@ -1,7 +1,7 @@
 """TLS beneath kazoo.
 
 kazoo's own TLS is not used. It trusts the system's authorities beside those that are configured, waits in `select` for
-what OpenSSL has decrypted already, and has no way to end a connection from another thread (`zk_sockets.py`).
+what OpenSSL has decrypted already, and has no way to end a connection from another thread (`sockets.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 - kazoo's states are no evidence that we still have our place: during a partition it says nothing for as long as
   requests are sent, and never that the session is over. Heartbeats of our own feed `lease.py`, whose end is IN_DOUBT.
 - When a session has expired, another one is begun at once, with nothing of the old one.
-- Who we are (`zk_access.py`) is said on each connection before anything else; what we make is protected as `zk_acls.py`
+- Who we are (`access.py`) is said on each connection before anything else; what we make is protected as `acls.py`
   says, where that is wanted.
 """
 

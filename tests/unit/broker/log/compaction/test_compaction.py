@@ -37,7 +37,7 @@ def test_a_batch_that_keeps_all_is_copied_and_one_that_keeps_some_keeps_its_code
     put(log, (b"a", b"1" * 500), (b"b", b"1" * 500), compression=codec)
     put(log, (b"c", b"1"), compression=codec)
     put(log, (b"b", b"2"), compression=codec)
-    log.roll()
+    log.trimmer.roll()
     before = [bytes(batch.view) for batch in all_batches(log)]
     clean(log)
     after = all_batches(log)
@@ -49,7 +49,7 @@ def test_a_batch_that_keeps_all_is_copied_and_one_that_keeps_some_keeps_its_code
 def test_a_log_with_nothing_to_drop_is_not_written_again(log, tmp_path):
     put(log, (b"a", b"1"))
     put(log, (b"b", b"1"))
-    log.roll()
+    log.trimmer.roll()
     inode = (tmp_path / f"{file_prefix(0)}.log").stat().st_ino
     assert clean(log) == 2
     assert (tmp_path / f"{file_prefix(0)}.log").stat().st_ino == inode
@@ -60,7 +60,7 @@ def test_what_was_written_for_nothing_is_removed_in_a_job(log):
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=1_000_000))
     for number in range(20):
         put(log, (b"%d" % number, bytes(10_000)))
-    log.roll()
+    log.trimmer.roll()
     disk = JobsOnlyDisk()
     steps = compaction_of(log, disk=disk).steps()
     sent = None
@@ -94,14 +94,14 @@ class JobsOnlyDisk(RealDisk):
 def test_small_segments_become_one(log):
     for number in range(MAX_SEGMENTS_PER_GROUP + 5):
         put(log, (b"k%d" % number, b"v"))
-        log.roll()
+        log.trimmer.roll()
     clean(log)
     assert log.segment_base_offsets == [0, MAX_SEGMENTS_PER_GROUP, MAX_SEGMENTS_PER_GROUP + 5]
 
 
 def test_the_active_segment_is_never_looked_at(log):
     put(log, (b"a", b"1"))
-    log.roll()
+    log.trimmer.roll()
     put(log, (b"a", b"2"))
     assert clean(log) == 1
     assert found(log) == [(0, b"a", b"1"), (1, b"a", b"2")]
@@ -111,7 +111,7 @@ def test_keyless_records_go(log):
     put(log, (None, b"1"), (b"a", b"1"))
     put(log, (None, b"2"))
     put(log, (b"b", b"1"))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     assert found(log) == [(1, b"a", b"1"), (3, b"b", b"1")]
 
@@ -119,7 +119,7 @@ def test_keyless_records_go(log):
 def test_a_deletion_stays_until_its_horizon_and_then_goes(log):
     put(log, (b"a", b"1"))
     put(log, (b"a", None), (b"b", b"1"))
-    log.roll()
+    log.trimmer.roll()
     assert clean(log) == 3
     assert found(log) == [(1, b"a", None), (2, b"b", b"1")]
     (batch,) = all_batches(log)
@@ -137,7 +137,7 @@ def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
     marker = end_transaction(log, 7, ControlType.COMMIT)
     put(log, (b"a", b"2"), producer=(7, 0, 1))
     put(log, (b"z", b"last"))
-    log.roll()
+    log.trimmer.roll()
 
     def markers() -> list[tuple[int, int | None]]:
         return [(batch.base_offset, batch.delete_horizon_ms) for batch in all_batches(log) if batch.is_control]
@@ -158,7 +158,7 @@ def test_s56_what_takes_records_back_stays_while_a_replica_is_away(log):
     marker = end_transaction(log, 7, ControlType.ABORT)
     put(log, (b"b", b"1"), producer=(7, 0, 1))
     put(log, (b"b", None), (b"c", b"1"))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     clean(log, first_dirty=5, now_ms=NOW)
 
@@ -178,7 +178,7 @@ def test_s56_e25_aborted_data_goes_and_is_no_last_value(log):
     put(log, (b"a", b"committed"))
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     assert log.producers.aborted.all() == []
     assert [(entry.offset, entry.is_control) for entry in entries(log)] == [(0, False), (marker, True)]
@@ -190,7 +190,7 @@ def test_e25_a_key_that_is_a_markers_key_is_a_key(log):
     put(log, (b"a", b"1"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.COMMIT)
     put(log, (abort_key, b"data"))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     assert [entry.offset for entry in entries(log)] == [0, marker, 2]
 
@@ -198,7 +198,7 @@ def test_e25_a_key_that_is_a_markers_key_is_a_key(log):
 def test_s56_the_last_batch_of_a_producer_keeps_its_header(log):
     put(log, (b"a", b"1"), producer=(7, 3, 40))
     put(log, (b"a", b"2"))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     header, last = all_batches(log)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.records_count) == (7, 3, 40, 0)
@@ -208,7 +208,7 @@ def test_s56_the_last_batch_of_a_producer_keeps_its_header(log):
 def test_a_corrupt_batch_stops_it_and_nothing_is_changed(log, tmp_path):
     put(log, (b"a", b"1" * 50))
     put(log, (b"a", b"2"))
-    log.roll()
+    log.trimmer.roll()
     path = tmp_path / f"{file_prefix(0)}.log"
     damaged = bytearray(path.read_bytes())
     damaged[100] ^= 1
@@ -227,7 +227,7 @@ def test_batches_larger_than_a_read(log, codec):
     log.update_config(COMPACTED.__class__(cleanup_policy=COMPACTED.cleanup_policy))
     put(log, *large, compression=codec)
     put(log, (b"k0", b"new"))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     assert found(log) == [(n, *large[n]) for n in range(1, 200)] + [(200, b"k0", b"new")]
 
@@ -235,7 +235,7 @@ def test_batches_larger_than_a_read(log, codec):
 def test_what_is_all_superseded_is_not_written_and_the_dirty_part_is_read_twice(log):
     for number in range(300):
         put(log, (b"a", b"%080d" % number))
-    log.roll()
+    log.trimmer.roll()
     size, disk = log.size_bytes, CountingDisk()
     clean(log, disk=disk)
     assert disk.bytes_read < 2.5 * size
@@ -246,7 +246,7 @@ def test_the_producer_snapshot_of_the_first_segment_stays(log, tmp_path):
     for value in (b"1", b"2"):
         put(log, (b"a", value))
         (tmp_path / (file_prefix(log.segment_base_offsets[-1]) + PRODUCER_SNAPSHOT_SUFFIX)).write_bytes(b"state")
-        log.roll()
+        log.trimmer.roll()
     clean(log)
     assert [path.name for path in tmp_path.glob("*.snapshot")] == [file_prefix(0) + PRODUCER_SNAPSHOT_SUFFIX]
 
@@ -265,7 +265,7 @@ def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
         if number % 4 == 3:
             end_transaction(log, 8, ControlType.ABORT)
         if number % 2 == 1:
-            log.roll()
+            log.trimmer.roll()
     log.producers.state.on_high_watermark(log.log_end_offset)
     assert committed(log) == wanted
     for end in log.segment_base_offsets[1:]:
@@ -288,7 +288,7 @@ def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(l
     end_transaction(log, 8, ControlType.ABORT)
     put(log, (b"6", b"committed"), producer=(8, 0, 4), transactional=True)
     end_transaction(log, 8, ControlType.COMMIT)
-    log.roll()
+    log.trimmer.roll()
     log.producers.state.on_high_watermark(log.log_end_offset)
     wanted, end, first_dirty = [b"new", *[b"committed"] * 5], log.log_end_offset, 0
     while first_dirty < end:
@@ -316,28 +316,28 @@ def reopened(log, tmp_path, lost):
 def test_timestamps_are_found_after_a_compaction(log):
     for number in range(60):
         put(log, (b"k%d" % (number % 4), b"%d" % number), producer=(5, 0, number), timestamp=NOW + number)
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     end = log.log_end_offset
-    assert [run_steps(log.offset_for_timestamp(NOW + n, upper_bound=end))[0] for n in (0, 56, 57, 59)] == [
+    assert [run_steps(log.reader.offset_for_timestamp(NOW + n, upper_bound=end))[0] for n in (0, 56, 57, 59)] == [
         56,
         56,
         57,
         59,
     ]
-    assert run_steps(log.offset_for_timestamp(NOW + 60, upper_bound=end)) is None
-    assert run_steps(log.max_timestamp_offset())[0] == 59
+    assert run_steps(log.reader.offset_for_timestamp(NOW + 60, upper_bound=end)) is None
+    assert run_steps(log.reader.max_timestamp_offset())[0] == 59
 
 
 def test_truncation_takes_the_cleaner_checkpoint_back(log):
     for number in range(4):
         put(log, (b"a", b"%d" % number))
-        log.roll()
+        log.trimmer.roll()
     lowered = []
-    log.before_truncation = lambda log: lowered.append(log.cleaner_checkpoint)
-    log.cleaner_checkpoint = 4
-    log.truncate_to(2)
-    assert (log.cleaner_checkpoint, lowered) == (2, [2])
+    log.trimmer.before_truncation = lambda state: lowered.append(state.cleaner_checkpoint)
+    log.state.cleaner_checkpoint = 4
+    log.trimmer.truncate_to(2)
+    assert (log.state.cleaner_checkpoint, lowered) == (2, [2])
 
 
 def test_steps_get_what_their_jobs_raise():
@@ -354,14 +354,14 @@ def test_steps_get_what_their_jobs_raise():
 
 def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path):
     put(log, (b"a", b"1"))
-    log.roll()
+    log.trimmer.roll()
     for _ in range(3):
         put(log, (b"b", b"old"))
-        log.roll()
+        log.trimmer.roll()
     first_group = log.log_end_offset
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=log.size_bytes))
     put(log, (b"b", b"new" * 20))
-    log.roll()
+    log.trimmer.roll()
     clean(log)
     assert found(log) == [(0, b"a", b"1"), (first_group, b"b", b"new" * 20)]
     assert [path.stat().st_size > 0 for path in sorted(tmp_path.glob("*.log"))] == [
@@ -384,7 +384,7 @@ def test_a_log_in_which_all_is_written_anew_does_not_gather_empty_segments(log):
     for _ in range(12):
         for number in range(20):
             put(log, (b"k%d" % (number % 3), b"v" * 40))
-        log.flush()
+        log.flusher.flush()
         first_dirty = clean(log, first_dirty=first_dirty)
         assert len(log.segment_base_offsets) <= 5
 
@@ -405,7 +405,7 @@ def test_s87_no_step_renames_the_files_of_many_segments(tmp_path):
     log = open_log(tmp_path, COMPACTED, disk=disk)
     for number in range(5 * MAX_SEGMENTS_PER_GROUP):
         put(log, (b"a%d" % (number % 3), b"1"))
-        log.roll()
+        log.trimmer.roll()
     steps, most, result = compaction_of(log, disk=disk).steps(), 0, None
     while True:
         before = disk.renames

@@ -29,9 +29,9 @@ def make(directory, config, *, disk=None) -> PartitionLog:
             key = b"k%d" % (number % 3 if segment < 3 else 7)
             put(log, (key, b"%d-%d" % (segment, number)), (b"other", b"v" * 20), compression=Compression.LZ4)
         put(log, (b"deleted", None))
-        log.roll()
+        log.trimmer.roll()
     put(log, (b"k7", b"active"))
-    log.flush()
+    log.flusher.flush()
     return log
 
 
@@ -147,7 +147,7 @@ def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp
         log = open_log(here, ONE_GROUP)
         for number in range(4):
             put(log, (b"k", b"%d" % number))
-        log.roll()
+        log.trimmer.roll()
         disk = StoppingDisk()
         steps, chunk, jobs = compaction_of(log, disk=disk).steps(), None, 0
         while jobs < 2:  # its keys were read, and it is read again, to be written anew
@@ -158,7 +158,7 @@ def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp
         os.rename(here, tmp_path / f"deleted-{stop_at}")
         again = open_log(here, ONE_GROUP)
         put(again, (b"k", b"of the new topic"))
-        again.flush()
+        again.flusher.flush()
         expected = entries(again)
         disk.stop_at = stop_at
         with suppress(StopIteration, OSError, KafkaError, CorruptBatch):
@@ -221,16 +221,16 @@ def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path, change):
 
 def alter(log: PartitionLog, change: str, end: int) -> list[Entry]:
     if change == "retention":
-        log.delete_records_before(log.segment_base_offsets[1])
+        log.trimmer.delete_records_before(log.segment_base_offsets[1])
     elif change == "deletion":
         log.abandon()
         return []
     else:
-        log.truncate_to(end // 2)
+        log.trimmer.truncate_to(end // 2)
         if change == "truncation and growth":
             for _ in range(3):
                 put(log, (b"k1", b"new"))
-                log.roll()
+                log.trimmer.roll()
     return entries(log)
 
 
@@ -239,12 +239,12 @@ def test_a_kept_view_of_a_replaced_segment_stays_readable(tmp_path):
     log = open_log(tmp_path, config)
     for number in range(3):
         put(log, (b"k", b"%d" % number * 80_000))
-    log.roll()
-    view = log.read(0, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
+    log.trimmer.roll()
+    view = log.reader.read(0, 1 << 20, upper_bound=log.log_end_offset, min_one_batch=True)
     assert len(view) > SMALL_READ_SIZE, "large enough to be a mapping of the file"
     copy = bytes(view)
     assert clean(log) is not None
-    for path in log.take_deleted(10.0**9):
+    for path in log.trimmer.take_deleted(10.0**9):
         os.unlink(path)
     assert [name for name in os.listdir(tmp_path) if name.endswith(".deleted")] == []
     assert bytes(view) == copy
@@ -256,13 +256,13 @@ def test_a_flush_under_way_survives_the_replacement(tmp_path):
     for number in range(40):
         put(log, (b"k", b"%d" % number))
         if number % 10 == 9:
-            log.roll()
+            log.trimmer.roll()
     put(log, (b"k", b"active"))
-    pending = log.prepare_flush()
+    pending = log.flusher.prepare_flush()
     assert pending is not None
     assert clean(log) is not None
     pending.sync()
-    log.finish_flush(pending)
+    log.flusher.finish_flush(pending)
     assert log.recovery_point == log.log_end_offset
     assert not log.is_offline
     log.close()

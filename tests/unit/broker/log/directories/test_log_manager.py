@@ -75,7 +75,7 @@ def test_make_close_and_open_again(start, tmp_path):
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
     fill(make_log(manager, "orders", 1, TOPIC_ID, SMALL), 5)
-    manager.get("orders", 0).delete_records_before(3)
+    manager.get("orders", 0).trimmer.delete_records_before(3)
     manager.checkpoint_high_watermarks({("orders", 0): 28, ("orders", 1): 5, ("gone", 0): 3})
     manager.close(broker_epoch=12)
     data = tmp_path / "data"
@@ -100,16 +100,16 @@ def test_up_to_where_a_log_was_compacted_is_remembered(start, tmp_path):
     for partition in (0, 1):
         log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
         fill(log, 4)
-    manager.get("orders", 0).cleaner_checkpoint = 3
+    manager.get("orders", 0).state.cleaner_checkpoint = 3
     manager.checkpoint_after_compaction(manager.get("orders", 0))
     assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
     crash(manager)
     again = start()
-    assert [again.get("orders", partition).cleaner_checkpoint for partition in (0, 1)] == [3, None]
-    again.get("orders", 0).truncate_to(1)
+    assert [again.get("orders", partition).state.cleaner_checkpoint for partition in (0, 1)] == [3, None]
+    again.get("orders", 0).trimmer.truncate_to(1)
     assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n1\norders 0 1\n"
     again.delete("orders", 0)
-    assert make_log(again, "orders", 0, OTHER_ID, SMALL).cleaner_checkpoint is None
+    assert make_log(again, "orders", 0, OTHER_ID, SMALL).state.cleaner_checkpoint is None
     assert (tmp_path / "data" / "cleaner-offset-checkpoint").read_text() == "0\n0\n"
 
 
@@ -117,7 +117,7 @@ def test_a_crash_is_recovered_from_the_checkpointed_point(start, tmp_path):
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 20)
-    log.flush()
+    log.flusher.flush()
     manager.checkpoint_recovery_points()
     fill(log, 10, start=20)
     crash(manager)
@@ -134,7 +134,7 @@ def test_one_damaged_log_does_not_take_the_others_with_it(start, tmp_path):
     for partition in (0, 1):
         log = make_log(manager, "orders", partition, TOPIC_ID, SMALL)
         fill(log, 5)
-        log.flush()
+        log.flusher.flush()
     manager.checkpoint_recovery_points()
     crash(manager)
     path = tmp_path / "data" / "orders-0" / log_files(tmp_path / "data" / "orders-0")[0]
@@ -299,8 +299,8 @@ class TestDelete:
     def test_one_made_again_under_the_name_is_empty_whatever_the_checkpoints_say(self, start):
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
-        manager.get("orders", 0).delete_records_before(3)
-        manager.get("orders", 0).flush()
+        manager.get("orders", 0).trimmer.delete_records_before(3)
+        manager.get("orders", 0).flusher.flush()
         manager.checkpoint_recovery_points()
         manager.checkpoint_log_start_offsets()
         manager.delete("orders", 0)
@@ -421,8 +421,8 @@ class TestPeriodic:
         log = make_log(manager, "orders", 0, TOPIC_ID, dataclasses.replace(SMALL, retention_ms=1000))
         fill(log, 30)
         clock.advance_ms(2000)
-        assert len(log.apply_retention(clock.now_ms(), upper_bound=14)) == 1
-        assert len(log.apply_retention(clock.now_ms())) == 2
+        assert len(log.trimmer.apply_retention(clock.now_ms(), upper_bound=14)) == 1
+        assert len(log.trimmer.apply_retention(clock.now_ms())) == 2
         assert manager.purge_deleted(clock.monotonic() + 60) > 0
 
     @pytest.mark.parametrize("ms", [30 * DAY_MS, -30 * DAY_MS])
@@ -433,10 +433,10 @@ class TestPeriodic:
         fill(log, 30)
         fill(make_log(manager, "gone", 0, OTHER_ID, SMALL), 3)
         clock.step_wall_ms(ms)
-        log.delete_records_before(log.segment_base_offsets[1])
+        log.trimmer.delete_records_before(log.segment_base_offsets[1])
         manager.delete("gone", 0)
         clock.step_wall_ms(-ms)
-        log.delete_records_before(log.segment_base_offsets[1])
+        log.trimmer.delete_records_before(log.segment_base_offsets[1])
         clock.advance_ms(SMALL.file_delete_delay_ms - 1)
         assert manager.purge_deleted(clock.monotonic()) == 0
         clock.advance_ms(1)
@@ -451,7 +451,7 @@ class TestPeriodic:
         log = make_log(manager, "orders", 0, TOPIC_ID, dataclasses.replace(SMALL, flush_ms=1000))
         fill(log, 1)
         clock.step_wall_ms(ms)
-        log.flush()
+        log.flusher.flush()
         clock.step_wall_ms(-ms)
         fill(log, 1)
         clock.advance_ms(999)
@@ -471,8 +471,8 @@ class TestPeriodic:
         fill(by_count, 1)
         clock.advance_ms(100)
         assert set(manager.logs_due_for_flush()) == {by_count, by_time}
-        by_count.flush()
-        by_time.flush()
+        by_count.flusher.flush()
+        by_time.flusher.flush()
         clock.advance_ms(1000)
         assert manager.logs_due_for_flush() == []
         assert never.recovery_point == 0
@@ -481,9 +481,9 @@ class TestPeriodic:
         manager = start()
         log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 20)
-        log.flush()
+        log.flusher.flush()
         manager.checkpoint_recovery_points()
-        log.truncate_to(10)
+        log.trimmer.truncate_to(10)
         assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 10\n"
         crash(manager)
         assert start().get("orders", 0).log_end_offset == 10
@@ -545,8 +545,8 @@ def test_a_directory_that_kafka_wrote(start, tmp_path, caplog, clean):
     assert not manager.failures
     (log,) = manager.logs()
     assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"3"), (4, b"4"), (5, b"5")]
-    assert run_steps(log.offset_for_timestamp(NOW + 1, upper_bound=6)) == (1, NOW + 5, 0)
-    assert run_steps(log.max_timestamp_offset()) == (1, NOW + 5, 0)
+    assert run_steps(log.reader.offset_for_timestamp(NOW + 1, upper_bound=6)) == (1, NOW + 5, 0)
+    assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 5, 0)
     assert manager.topic_id("payments", 0) == TOPIC_ID
     assert manager.high_watermarks() == {("payments", 0): 5}
     if not clean:
@@ -573,7 +573,7 @@ class TestMissing:
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         make_log(manager, "orders", 1, TOPIC_ID, SMALL)
-        manager.get("orders", 0).flush()
+        manager.get("orders", 0).flusher.flush()
         manager.checkpoint_recovery_points()
         crash(manager)
         for partition in (0, 1):

@@ -100,7 +100,7 @@ def test_what_was_synced_and_is_damaged_is_for_an_operator(start, tmp_path, left
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
-    log.flush()
+    log.flusher.flush()
     manager.checkpoint_recovery_points()
     kill(manager)
     tear(tmp_path, left)
@@ -115,7 +115,7 @@ def test_no_checkpoint_speaks_of_what_cannot_be_synced(start, tmp_path):
     manager.checkpoint_high_watermarks({("orders", 0): 3})
     assert "orders" not in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
     with pytest.raises(KafkaError) as caught:
-        log.flush()
+        log.flusher.flush()
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.is_offline
     assert log.recovery_point == 0
@@ -123,7 +123,7 @@ def test_no_checkpoint_speaks_of_what_cannot_be_synced(start, tmp_path):
 
 def test_what_was_deleted_meanwhile_holds_nobody_up(start):
     manager = start()
-    directory = make_log(manager, "orders", 0, TOPIC_ID, SMALL).new_directory
+    directory = make_log(manager, "orders", 0, TOPIC_ID, SMALL).flusher.new_directory
     manager.delete("orders", 0)
     directory.sync()
     assert directory.failure is None
@@ -136,7 +136,7 @@ def test_what_a_kill_left_is_synced_by_the_next_process(start, tmp_path, monkeyp
     manager = start()
     synced = []
     monkeypatch.setattr(RealDisk, "sync_directory", lambda self, path: synced.append(os.path.basename(path)))
-    manager.get("orders", 0).flush()
+    manager.get("orders", 0).flusher.flush()
     assert synced.index("orders-0") < synced.index("data")
 
 
@@ -170,7 +170,7 @@ def test_that_no_descriptor_was_left_is_tried_again(start, tmp_path, number):
     disk.number = None
     manager.checkpoint_high_watermarks({("orders", 0): 3})
     assert "orders 0 3" in (tmp_path / "data" / "replication-offset-checkpoint").read_text()
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 3
 
 
@@ -193,10 +193,10 @@ def test_no_log_start_counts_as_noted_that_is_not_on_the_disk(start, tmp_path):
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
-    log.delete_records_before(2)
+    log.trimmer.delete_records_before(2)
     manager.checkpoint_log_start_offsets()
     assert "orders" not in (tmp_path / "data" / "log-start-offset-checkpoint").read_text()
-    assert log.noted_start_offset == 0
+    assert log.state.durable_start_offset == 0
 
 
 def test_nothing_of_a_log_is_noted_of_the_next_one_of_its_name(start, tmp_path):
@@ -389,7 +389,7 @@ def test_e46_a_failed_fsync_of_a_data_directory_counts_for_all_new_names_in_it(s
     disk.failing = manager.data_directories()[0]
     if asked_by == "another log":
         with pytest.raises(OSError, match="Input/output error"):
-            others.new_directory.sync()
+            others.flusher.new_directory.sync()
     elif asked_by == "a checkpoint":
         with pytest.raises(OSError, match="Input/output error"):
             manager._directories[0].write_checkpoint("replication-offset-checkpoint", {})
@@ -397,16 +397,16 @@ def test_e46_a_failed_fsync_of_a_data_directory_counts_for_all_new_names_in_it(s
         with pytest.raises(KafkaError):
             manager.delete("others", 0)
     with pytest.raises(OSError, match="Input/output error"):
-        log.new_directory.sync()
-    assert not log.new_directory.is_synced
-    make_log(manager, "later", 0, TOPIC_ID, SMALL).new_directory.sync()
+        log.flusher.new_directory.sync()
+    assert not log.flusher.new_directory.is_synced
+    make_log(manager, "later", 0, TOPIC_ID, SMALL).flusher.new_directory.sync()
 
 
 def test_a_new_log_is_to_be_flushed_whatever_else_is_synced(start):
     log = make_log(start(), "orders", 0, TOPIC_ID, SMALL)
     log._local.directory_dirty = False
-    pending = log.prepare_flush()
+    pending = log.flusher.prepare_flush()
     assert pending is not None
     pending.sync()
-    log.finish_flush(pending)
-    assert log.prepare_flush() is None
+    log.flusher.finish_flush(pending)
+    assert log.flusher.prepare_flush() is None

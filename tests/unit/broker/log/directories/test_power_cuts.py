@@ -87,11 +87,11 @@ def test_a_log_start_is_written_down_as_long_as_deleted_segments_may_come_back(s
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
     start_offset = log.segment_base_offsets[1]
-    log.delete_records_before(start_offset)
+    log.trimmer.delete_records_before(start_offset)
     assert log.segment_base_offsets[0] == start_offset
     manager.checkpoint_log_start_offsets()
     assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == [f"orders 0 {start_offset}"]
-    log.flush()
+    log.flusher.flush()
     manager.checkpoint_log_start_offsets()
     assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == []
 
@@ -102,17 +102,17 @@ def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_go
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
     _, second, third, *_ = log.segment_base_offsets
-    log.delete_records_before(second)
-    assert log.noted_start_offset == 0
-    pending = log.prepare_flush()
-    log.delete_records_before(third)
+    log.trimmer.delete_records_before(second)
+    assert log.state.durable_start_offset == 0
+    pending = log.flusher.prepare_flush()
+    log.trimmer.delete_records_before(third)
     pending.sync()
-    log.finish_flush(pending)
-    assert (log.noted_start_offset, log.log_start_offset) == (second, third)
-    log.flush()
-    assert log.noted_start_offset == third
+    log.flusher.finish_flush(pending)
+    assert (log.state.durable_start_offset, log.log_start_offset) == (second, third)
+    log.flusher.flush()
+    assert log.state.durable_start_offset == third
     manager.checkpoint_log_start_offsets()
-    assert log.noted_start_offset == third
+    assert log.state.durable_start_offset == third
 
 
 def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start):
@@ -120,11 +120,11 @@ def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start)
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
-    log.delete_records_before(20)
+    log.trimmer.delete_records_before(20)
     manager.checkpoint_log_start_offsets()
-    log.truncate_to(5)
+    log.trimmer.truncate_to(5)
     fill(log, 7)
-    log.flush()
+    log.flusher.flush()
     kept = contents(log)
     kill(manager)
     (log,) = start().logs()
@@ -145,7 +145,7 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
             super().replace_file(path, data, **options)
 
     def cut():
-        log.truncate_to(5)
+        log.trimmer.truncate_to(5)
         has_cut.set()
 
     def after_truncation(log):
@@ -155,13 +155,13 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
     has_cut, cutting = threading.Event(), threading.Thread(target=cut)
     manager = start(CutsMeanwhile())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
-    lower, log.after_truncation = log.after_truncation, after_truncation
+    lower, log.trimmer.after_truncation = log.trimmer.after_truncation, after_truncation
     fill(log, 30)
-    log.delete_records_before(20)
+    log.trimmer.delete_records_before(20)
     manager.checkpoint_log_start_offsets()
     cutting.join(60)
     assert checkpoint_of(tmp_path, "log-start-offset-checkpoint") == ["orders 0 5"]
-    assert log.noted_start_offset == log.log_start_offset == 5
+    assert log.state.durable_start_offset == log.log_start_offset == 5
     fill(log, 7)
     kept = contents(log)
     kill(manager)
@@ -174,14 +174,14 @@ def test_a_log_that_returns_does_not_begin_before_its_start(start):
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
-    log.flush(10)
-    log.delete_records_before(20)
+    log.flusher.flush(10)
+    log.trimmer.delete_records_before(20)
     manager.checkpoint_log_start_offsets()
-    log.flush_failed(OSError(errno.EIO, "Input/output error"))
+    log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, SMALL), 0)
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
-    log.flush()
+    log.flusher.flush()
     kept = contents(log)
     kill(manager)
     (log,) = start().logs()
@@ -193,18 +193,18 @@ def test_a_log_start_that_was_found_after_a_kill_is_noted_again(start, tmp_path)
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
-    log.flush()
-    log.delete_records_before(log.segment_base_offsets[1])
+    log.flusher.flush()
+    log.trimmer.delete_records_before(log.segment_base_offsets[1])
     kill(manager)
     manager = start()
     (log,) = manager.logs()
-    assert log.noted_start_offset == 0 < log.log_start_offset == log.segment_base_offsets[0]
+    assert log.state.durable_start_offset == 0 < log.log_start_offset == log.segment_base_offsets[0]
     manager.checkpoint_log_start_offsets()
-    assert log.noted_start_offset == log.log_start_offset
+    assert log.state.durable_start_offset == log.log_start_offset
     manager.close()
     manager = start()
     (log,) = manager.logs()
-    assert log.noted_start_offset == log.log_start_offset == log.segment_base_offsets[0] > 0
+    assert log.state.durable_start_offset == log.log_start_offset == log.segment_base_offsets[0] > 0
 
 
 def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path):
@@ -216,7 +216,7 @@ def test_what_comes_back_below_the_first_segment_was_perhaps_not_synced(tmp_path
         path.unlink()
     log = open_log(tmp_path / "orders-0", recovery_point=second - 1, log_start_offset=second)
     assert log.recovery_point == second - 1
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 30
 
 
@@ -242,15 +242,15 @@ def test_emptying_a_log_may_be_interrupted_at_any_change():
         )
         log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 30)
-        log.flush()
-        log.delete_records_before(log.segment_base_offsets[-1])
-        log.flush()
+        log.flusher.flush()
+        log.trimmer.delete_records_before(log.segment_base_offsets[-1])
+        log.flusher.flush()
         manager.checkpoint_recovery_points()
         manager.checkpoint_log_start_offsets()
-        log.truncate_to(log.segment_base_offsets[-1] + 1)
+        log.trimmer.truncate_to(log.segment_base_offsets[-1] + 1)
         disk.changes_left = changes
         with suppress(Killed):
-            log.truncate_fully_and_start_at(40)
+            log.trimmer.truncate_fully_and_start_at(40)
         interrupted += disk.changes_left < 0
         disk.kill()
         manager = LogManager.open(
@@ -264,7 +264,7 @@ def test_a_topic_made_anew_in_another_data_directory_is_not_missed(start, tmp_pa
     manager = start(directories=("one", "two"))
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
-    log.flush()
+    log.flusher.flush()
     manager.checkpoint_recovery_points()
     manager.checkpoint_high_watermarks({("orders", 0): 3})
     manager.delete("orders", 0)
@@ -296,7 +296,7 @@ def test_what_was_set_aside_is_not_missed(start, tmp_path):
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
-    log.flush()
+    log.flusher.flush()
     manager.checkpoint_recovery_points()
     manager.checkpoint_high_watermarks({("orders", 0): 3})
     manager.set_aside("orders", 0)
@@ -349,8 +349,8 @@ def test_what_a_follower_gave_up_does_not_come_back():
         for directory in ("/", "/logs"):
             disk.sync_directory(directory)
         fill(log, 30)
-        log.flush()
-        log.truncate_to(13)
+        log.flusher.flush()
+        log.trimmer.truncate_to(13)
         disk.cut_power()
         log = open_log("/logs/orders-0", disk=disk, recovery_point=log.recovery_point)
         assert log.log_end_offset == 13, seed
@@ -363,8 +363,8 @@ def test_a_disk_that_fails_keeps_no_checkpoint_of_another_one_back(start, tmp_pa
     bad, good = (next(log for log in logs if f"/{name}/" in log.directory) for name in ("one", "two"))
     for log in logs:
         fill(log, 3)
-        log.flush()
-        log.delete_records_before(2)
+        log.flusher.flush()
+        log.trimmer.delete_records_before(2)
     disk.fails_to_replace = str(tmp_path / "one")
     for checkpoint in (
         manager.checkpoint_recovery_points,
@@ -373,7 +373,7 @@ def test_a_disk_that_fails_keeps_no_checkpoint_of_another_one_back(start, tmp_pa
     ):
         with pytest.raises(OSError, match="error"):
             checkpoint()
-    assert (bad.noted_start_offset, good.noted_start_offset) == (0, 2)
+    assert (bad.state.durable_start_offset, good.state.durable_start_offset) == (0, 2)
     for name, offset in {"recovery-point": 3, "log-start": 2, "replication": 3}.items():
         assert checkpoint_of(tmp_path, f"{name}-offset-checkpoint", "two") == [f"{good.topic} 0 {offset}"]
     with pytest.raises(OSError, match="error"):

@@ -151,7 +151,7 @@ class TestInALog:
             produce(log, n % 3, n // 3)
         bases = log.segment_base_offsets
         assert len(bases) > 2
-        log.flush()
+        log.flusher.flush()
         assert offsets(directory) == bases[1:]
         log.close()
         assert offsets(directory) == [*bases[1:], 80]
@@ -205,9 +205,9 @@ class TestInALog:
         log = open_log(directory)
         for n in range(60):
             produce(log, 1, n)
-        log.flush()
-        log.delete_records_before(40)
-        for path in log.take_deleted(10.0**9):
+        log.flusher.flush()
+        log.trimmer.delete_records_before(40)
+        for path in log.trimmer.take_deleted(10.0**9):
             os.unlink(path)
         left = {int(path.name[:20]) for path in directory.glob("*.snapshot")}
         assert left == set(log.segment_base_offsets)
@@ -218,8 +218,8 @@ class TestInALog:
         log = open_log(directory)
         for n in range(30):
             produce(log, 1, n)
-        log.delete_records_before(30)
-        log.apply_retention(10**15)
+        log.trimmer.delete_records_before(30)
+        log.trimmer.apply_retention(10**15)
         assert produce(log, 1, 29) == 29
         log.close()
         log = open_log(directory, clean_shutdown=True, recovery_point=30, log_start_offset=30)

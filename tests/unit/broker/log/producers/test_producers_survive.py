@@ -36,7 +36,7 @@ def write_history(log) -> int:
     produce(log, 1, 0, 3)
     produce(log, 1, 3, 2)
     produce(log, 2, 0, 5, transactional=True)
-    log.roll()
+    log.trimmer.roll()
     return log.log_end_offset
 
 
@@ -53,7 +53,7 @@ class TestSegmentsThatGo:
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
-        assert log.delete_records_before(start) == start
+        assert log.trimmer.delete_records_before(start) == start
         before = producer_state(log)
         log = killed(log, log_start_offset=start)
         assert producer_state(log) == before
@@ -64,12 +64,12 @@ class TestSegmentsThatGo:
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
-        log.delete_records_before(start)
+        log.trimmer.delete_records_before(start)
         assert log.segment_base_offsets == [0, start], "the snapshot as of the second one is not on the disk"
-        assert log.is_flush_due
-        log.flush(start)
+        assert log.flusher.is_flush_due
+        log.flusher.flush(start)
         assert log.segment_base_offsets == [start]
-        assert not log.is_flush_due
+        assert not log.flusher.is_flush_due
         before = producer_state(log)
         log = killed(log)
         assert log.log_start_offset == start
@@ -82,8 +82,8 @@ class TestSegmentsThatGo:
         log = open_log(directory, AGED)
         write_history(log)
         mark(log, 2, ABORT)
-        while log.apply_retention(NOW + 10_000) and flushed:
-            log.flush()
+        while log.trimmer.apply_retention(NOW + 10_000) and flushed:
+            log.flusher.flush()
         before = producer_state(log)
         log = killed(log)
         assert producer_state(log) == before
@@ -93,7 +93,7 @@ class TestSegmentsThatGo:
     def test_a_log_without_producers_lets_go_at_once(self, directory):
         log = open_log(directory)
         fill(log, 30)
-        log.delete_records_before(30)
+        log.trimmer.delete_records_before(30)
         assert len(log.segment_base_offsets) == 1
         log.close()
 
@@ -102,9 +102,9 @@ class TestSegmentsThatGo:
         log = open_log(directory)
         start = write_history(log)
         log = killed(log)
-        assert log.is_flush_due
-        log.flush()
-        log.delete_records_before(start)
+        assert log.flusher.is_flush_due
+        log.flusher.flush()
+        log.trimmer.delete_records_before(start)
         assert log.segment_base_offsets == [start]
         log = killed(log)
         assert_known(log)
@@ -115,8 +115,8 @@ class TestSegmentsThatGo:
         write_history(log)
         for _ in range(MAX_PENDING_SNAPSHOTS + 3):
             append(log)
-            log.roll()
-        log.delete_records_before(log.log_end_offset)
+            log.trimmer.roll()
+        log.trimmer.delete_records_before(log.log_end_offset)
         assert_known(killed(log))
 
     @pytest.mark.parametrize("rolls", [0, MAX_PENDING_SNAPSHOTS + 1])
@@ -127,16 +127,16 @@ class TestSegmentsThatGo:
         log = open_log(directory)
         produce(log, 1, 0)
         produce(log, 1, 1)
-        log.roll()
-        pending = log.prepare_flush()
+        log.trimmer.roll()
+        pending = log.flusher.prepare_flush()
         for sequence in range(2, 2 + rolls):
             produce(log, 1, sequence)
-            log.roll()
+            log.trimmer.roll()
         produce(log, 1, 2 + rolls)
         for offset in cuts:
-            log.truncate_to(offset)
+            log.trimmer.truncate_to(offset)
         pending.sync()
-        log.finish_flush(pending)
+        log.flusher.finish_flush(pending)
         produce(log, 2, 0)
         before = producer_state(log)
         log = killed(log)
@@ -149,8 +149,8 @@ class TestSegmentsThatGo:
         it lies in the same directory."""
         log = open_log(directory)
         produce(log, 1, 0, transactional=True)
-        log.roll()
-        pending = log.prepare_flush()
+        log.trimmer.roll()
+        pending = log.flusher.prepare_flush()
         log.abandon()
         directory.rename(directory.with_name("deleted"))
         log = open_log(directory)
@@ -166,8 +166,8 @@ class TestSegmentsThatGo:
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
-        log.flush()
-        log.delete_records_before(start)
+        log.flusher.flush()
+        log.trimmer.delete_records_before(start)
         log.abandon()
         for path in directory.glob("*.snapshot"):
             path.unlink()
@@ -186,9 +186,9 @@ class TestDamage:
         produce(log, 3, 0, transactional=True)
         mark(log, 3, ABORT)
         append(log)
-        log.roll()
-        log.flush()
-        log.delete_records_before(start)
+        log.trimmer.roll()
+        log.flusher.flush()
+        log.trimmer.delete_records_before(start)
         assert log.segment_base_offsets[0] == start
         before = producer_state(log)
         log.abandon()
@@ -206,22 +206,22 @@ class TestDamage:
         log = open_log(directory, config)
         put(log, (b"a", b"1"))
         put(log, (b"b", b"aborted"), producer=(7, 0, 0), transactional=True)
-        log.roll()
+        log.trimmer.roll()
         put(log, (b"c", b"1"))
         mark(log, 7, ABORT)
         put(log, (b"d", b"1"), producer=(7, 0, 1))
-        log.roll()
-        log.flush()
+        log.trimmer.roll()
+        log.flusher.flush()
         end = log.log_end_offset
         for number in range(4):
             assert clean_each_alone(log, now_ms=NOW + number) == end
-        log.cleaner_checkpoint = end
+        log.state.cleaner_checkpoint = end
         newest = max(directory.glob("*.snapshot"))
         log.abandon()
         newest.write_bytes(b"damaged")
         log = open_log(directory, config, cleaner_checkpoint=end, recovery_point=end)
         log.producers.state.on_high_watermark(end)
-        assert log.last_stable_offset(end) == end
+        assert log.reader.last_stable_offset(end) == end
         assert committed(log) == [b"1", b"1", b"1"]
         log.close()
 
@@ -233,12 +233,12 @@ class TestDamage:
         log = open_log(directory, config)
         put(log, (b"a", b"1"))
         put(log, (b"b", b"aborted"), producer=(7, 0, 0), transactional=True)
-        log.roll()
+        log.trimmer.roll()
         put(log, (b"c", b"1"))
         mark(log, 7, ABORT)
         put(log, (b"d", b"1"), producer=(7, 0, 1))
-        log.roll()
-        log.flush()
+        log.trimmer.roll()
+        log.flusher.flush()
         decided = log.log_end_offset
         for number in range(4):
             assert clean_each_alone(log, now_ms=NOW + number) == decided
@@ -246,16 +246,16 @@ class TestDamage:
         begin = put(log, (b"e", b"1"), producer=(7, 0, 2), transactional=True)
         put(log, (b"f", b"1"), producer=(7, 0, 3), transactional=True)
         put(log, (b"g", b"1"), producer=(8, 0, 0), transactional=True)
-        log.flush()
+        log.flusher.flush()
         end = log.log_end_offset
         log.abandon()
         max(directory.glob("*.snapshot")).write_bytes(b"damaged")
         log = open_log(directory, config, cleaner_checkpoint=decided, recovery_point=end)
         log.producers.state.on_high_watermark(end)
-        assert log.last_stable_offset(end) == begin
+        assert log.reader.last_stable_offset(end) == begin
         mark(log, 7, COMMIT)
         log.producers.state.on_high_watermark(log.log_end_offset)
-        assert log.last_stable_offset(log.log_end_offset) == begin + 2
+        assert log.reader.last_stable_offset(log.log_end_offset) == begin + 2
         log.close()
 
     def test_what_is_removed_since_the_log_ends_before_it_stays_removed(self, directory):
@@ -281,8 +281,8 @@ class TestPowerCuts:
         mark(log, 1, ABORT)
         disk.kill()
         log = open_log("/orders-0", disk=disk)
-        log.roll()
-        log.flush()
+        log.trimmer.roll()
+        log.flusher.flush()
         lose_unsynced(disk)
         assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
 
@@ -292,9 +292,9 @@ class TestPowerCuts:
         log = open_log("/orders-0", disk=disk)
         produce(log, 1, 0, transactional=True)
         mark(log, 1, ABORT)
-        log.roll()
-        assert log.prepare_flush() is not None
-        log.flush()
+        log.trimmer.roll()
+        assert log.flusher.prepare_flush() is not None
+        log.flusher.flush()
         lose_unsynced(disk)
         assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
 
@@ -302,10 +302,10 @@ class TestPowerCuts:
         disk = CrashingDisk(Random(1))
         log = open_log("/orders-0", disk=disk)
         write_history(log)
-        log.flush()
+        log.flusher.flush()
         append(log)
         before = producer_state(log)
-        log.delete_records_before(log.log_end_offset)
+        log.trimmer.delete_records_before(log.log_end_offset)
         lose_unsynced(disk)
         for _ in range(2):
             log = open_log("/orders-0", disk=disk, log_start_offset=log.log_end_offset)
@@ -320,9 +320,9 @@ class TestPowerCuts:
             log = open_log("/orders-0", disk=disk)
             write_history(log)
             produce(log, 3, 0)
-            log.roll()
+            log.trimmer.roll()
             produce(log, 4, 0)
-            log.flush()
+            log.flusher.flush()
             append(log)
             start, before = log.log_end_offset, producer_state(log)
             lose_unsynced(disk)
@@ -376,8 +376,8 @@ def test_a_log_is_compacted_where_the_producers_are_saved(directory):
     """What compaction takes of a producer's last five batches is known to its snapshot alone."""
     log = open_log(directory, COMPACTED, clock=ManualClock(NOW))
     put(log, (b"a", b"1"), producer=(1, 0, 0))
-    log.roll()
+    log.trimmer.roll()
     assert log.producers.saved_up_to == 0
-    log.flush()
+    log.flusher.flush()
     assert log.producers.saved_up_to == 1
     log.close()

@@ -30,7 +30,7 @@ def directory(tmp_path):
 def test_it_is_made_with_the_first_record(directory):
     log = open_log(directory)
     assert contents(log) == []
-    assert run_steps(log.offset_for_timestamp(0, upper_bound=0)) is None
+    assert run_steps(log.reader.offset_for_timestamp(0, upper_bound=0)) is None
     assert log_files(directory) == []
     assert append(log, b"first") == 0
     assert log_files(directory) == ["00000000000000000000.log"]
@@ -60,9 +60,9 @@ def test_its_name_is_synced_before_its_records_count_as_flushed(directory, flush
     disk = SyncedNames()
     log = open_log(directory, disk=disk)
     for _ in range(flushes_before):
-        log.flush()
+        log.flusher.flush()
     append(log, b"first", epoch=-1)  # of no leader: whose epoch would make a file, too
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 1
     assert "00000000000000000000.log" in disk.names[str(directory)]
     log.close()
@@ -97,10 +97,10 @@ def test_the_log_start_is_never_forgotten_with_it(directory):
 
 def test_it_is_cut_rolled_and_emptied_before_it_is_made(directory):
     log = open_log(directory)
-    log.roll()
-    log.truncate_to(0)
-    assert log.delete_records_before(0) == 0
-    log.truncate_fully_and_start_at(7)
+    log.trimmer.roll()
+    log.trimmer.truncate_to(0)
+    assert log.trimmer.delete_records_before(0) == 0
+    log.trimmer.truncate_fully_and_start_at(7)
     assert append(log, b"seventh") == 7
     assert contents(log) == [(7, b"seventh")]
     log.close()

@@ -60,7 +60,7 @@ def test_a_gap_between_records(directory, clean):
     log = opened_again(log, directory, clean=clean)
     assert contents(log) == expected(*bases)
     assert contents(log, start=5) == expected(*bases[2:]), "a reader in the gap goes on behind it"
-    log.truncate_to(FAR + 1)
+    log.trimmer.truncate_to(FAR + 1)
     assert (contents(log), log.log_end_offset) == (expected(*bases[:3]), FAR + 1)
     log.close()
 
@@ -76,8 +76,8 @@ def test_a_gap_behind_an_empty_segment_that_has_a_file(directory):
     """What is known of producers as of its start outlives it."""
     log = open_log(directory)
     produce(log, 1, 0)
-    log.roll()
-    log.flush()
+    log.trimmer.roll()
+    log.flusher.flush()
     follow(log, FAR)
     assert (log.segment_base_offsets, log_files(directory)) == ([0, FAR], [f"{base:020d}.log" for base in (0, FAR)])
     log = opened_again(log, directory, clean=False)
@@ -107,10 +107,10 @@ def test_no_power_cut_takes_the_end_in_front_of_a_gap_and_leaves_what_follows(se
     disk, bases = CrashingDisk(Random(seed)), [0, 1, 2, 3, FAR]
     log = open_log("/orders-0", disk=disk)
     follow(log, *bases[:2])
-    log.flush()
+    log.flusher.flush()
     follow(log, *bases[2:4])
     if rolls:
-        log.roll()
+        log.trimmer.roll()
     follow(log, FAR)
     disk.sync_directory("/orders-0")
     disk.open(f"/orders-0/{FAR:020d}.log").sync()

@@ -23,7 +23,7 @@ def bases(directory):
     log = open_log(directory)
     for number in range(COUNT - 1):
         append(log, b"%070d" % number, timestamp=NOW + number)
-    log.flush()
+    log.flusher.flush()
     append(log, b"%070d" % (COUNT - 1), timestamp=NOW + COUNT - 1)
     log.close()
     found = [int(file[:20]) for file in log_files(directory)]

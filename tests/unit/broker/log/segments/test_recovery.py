@@ -49,7 +49,7 @@ def crashed(directory, count, *, flushed=0, config=SMALL):
     log = open_log(directory, config)
     for number in range(count):
         if number == flushed and flushed:
-            log.flush()
+            log.flusher.flush()
         append(log, b"%070d" % number, timestamp=NOW + number, epoch=number // 10)
     return log
 
@@ -176,7 +176,7 @@ class TestBitFlips:
             shutil.rmtree(copy)
 
     def test_below_the_recovery_point_the_log_stays_offline_and_as_it_is(self, directory):
-        crashed(directory, 8, flushed=8, config=dataclasses.replace(LONG, index_interval_bytes=10**6)).flush()
+        crashed(directory, 8, flushed=8, config=dataclasses.replace(LONG, index_interval_bytes=10**6)).flusher.flush()
         path = directory / name(0)
         data = bytearray(path.read_bytes())
         data[3 * len(data) // 8 + 70] ^= 1
@@ -190,7 +190,7 @@ class TestBitFlips:
 
     @pytest.mark.parametrize("cut", [1, 150, 400])
     def test_records_missing_below_the_recovery_point(self, directory, cut):
-        crashed(directory, 8, flushed=4, config=LONG).flush()
+        crashed(directory, 8, flushed=4, config=LONG).flusher.flush()
         path = directory / name(0)
         path.write_bytes(path.read_bytes()[:-cut])
         with pytest.raises(KafkaError, match="recovery point 8"):
@@ -224,7 +224,7 @@ class TestIndexes:
             path.unlink()
         log = open_log(directory, recovery_point=30)
         assert contents(log) == expected(40)
-        assert run_steps(log.offset_for_timestamp(NOW + 17, upper_bound=40)) == (17, NOW + 17, 1)
+        assert run_steps(log.reader.offset_for_timestamp(NOW + 17, upper_bound=40)) == (17, NOW + 17, 1)
         log.close()
         assert len(list(directory.glob("*.index"))) == len(log_files(directory))
 
@@ -234,7 +234,7 @@ class TestIndexes:
             path.unlink()
         log = open_log(directory, recovery_point=40, clean_shutdown=True)
         assert contents(log) == expected(40)
-        assert run_steps(log.max_timestamp_offset()) == (39, NOW + 39, 3)
+        assert run_steps(log.reader.max_timestamp_offset()) == (39, NOW + 39, 3)
         log.close()
 
     @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -248,7 +248,7 @@ class TestIndexes:
             log = open_log(directory, recovery_point=40, clean_shutdown=clean)
             assert contents(log, max_bytes=1) == expected(40)
             for offset in range(40):
-                assert log.read(offset, 1, upper_bound=40, min_one_batch=True)
+                assert log.reader.read(offset, 1, upper_bound=40, min_one_batch=True)
             log.close()
 
     def test_every_bit_of_an_offset_index(self, directory):
@@ -260,21 +260,21 @@ class TestIndexes:
             flipped[bit // 8] ^= 1 << (bit % 8)
             path.write_bytes(flipped)
             log = open_log(directory, recovery_point=14, clean_shutdown=True)
-            found = [log.read(n, 1, upper_bound=14, min_one_batch=True)[:8].hex() for n in range(14)]
+            found = [log.reader.read(n, 1, upper_bound=14, min_one_batch=True)[:8].hex() for n in range(14)]
             assert found == [f"{n:016x}" for n in range(14)]
             log.close()
 
     def test_preallocated_zeros_are_no_entries(self, directory):
         """As in a directory that Kafka had open when it was killed."""
-        crashed(directory, 40, flushed=39).flush()
+        crashed(directory, 40, flushed=39).flusher.flush()
         for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
             path.write_bytes(path.read_bytes() + bytes(10200 if path.suffix == ".timeindex" else 10240))
         for clean in (True, False):
             log = open_log(directory, recovery_point=39, clean_shutdown=clean)
             assert contents(log) == expected(40)
-            assert run_steps(log.offset_for_timestamp(NOW + 25, upper_bound=40)) == (25, NOW + 25, 2)
+            assert run_steps(log.reader.offset_for_timestamp(NOW + 25, upper_bound=40)) == (25, NOW + 25, 2)
             append(log, b"%070d" % 40)
-            log.truncate_to(40)
+            log.trimmer.truncate_to(40)
             log.close()
         entries = (directory / log_files(directory)[-1]).with_suffix(".index").read_bytes()
         assert entries[-8:] != bytes(8)
@@ -285,7 +285,7 @@ class TestHowMuchIsRead:
         log = open_log(directory, LONG)
         for number in range(30):
             if number == 28:
-                log.flush()
+                log.flusher.flush()
             append(log, b"%030000d" % number)
         disk = CountingDisk()
         log = open_log(directory, LONG, recovery_point=28, disk=disk)
@@ -324,12 +324,12 @@ class TestFailedWrites:
         disk.append_fault = None
         for call in (
             lambda: append(log, b"x"),
-            lambda: log.read(0, 100, upper_bound=5, min_one_batch=True),
-            log.flush,
-            log.roll,
-            lambda: log.truncate_to(0),
-            lambda: log.apply_retention(NOW),
-            lambda: run_steps(log.offset_for_timestamp(0, upper_bound=5)),
+            lambda: log.reader.read(0, 100, upper_bound=5, min_one_batch=True),
+            log.flusher.flush,
+            log.trimmer.roll,
+            lambda: log.trimmer.truncate_to(0),
+            lambda: log.trimmer.apply_retention(NOW),
+            lambda: run_steps(log.reader.offset_for_timestamp(0, upper_bound=5)),
         ):
             with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*offline"):
                 call()
@@ -345,10 +345,10 @@ class TestFailedWrites:
         fill(log, 5)
         disk.sync_fault = 5
         with pytest.raises(KafkaError, match=r"KAFKA_STORAGE_ERROR.*flush"):
-            log.flush()
+            log.flusher.flush()
         disk.sync_fault = None
         with pytest.raises(KafkaError, match="offline"):
-            log.flush()
+            log.flusher.flush()
         assert log.recovery_point == 0
         assert not log.is_cleanly_closed
         log.close()
@@ -357,11 +357,11 @@ class TestFailedWrites:
         disk = FaultyDisk()
         log = open_log(directory, disk=disk)
         fill(log, 5)
-        pending = log.prepare_flush()
+        pending = log.flusher.prepare_flush()
         disk.sync_fault = 5
         with pytest.raises(OSError, match="Input/output") as caught:
             pending.sync()
-        assert log.flush_failed(caught.value).code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.flusher.flush_failed(caught.value).code is ErrorCode.KAFKA_STORAGE_ERROR
         assert log.is_offline
         log.close()
 
@@ -373,7 +373,7 @@ class TestFailedWrites:
         disk.suffix = suffix
         disk.append_fault = errno.EIO
         with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-            log.roll()
+            log.trimmer.roll()
         assert log.is_offline
         log.close()
         log = open_log(directory)
@@ -489,7 +489,7 @@ log = open_log(sys.argv[1])
 for number in range(0, 100, 10):
     fill(log, 10, start=number)
     if number == 50:
-        log.flush()
+        log.flusher.flush()
 print(log.recovery_point, flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -511,7 +511,7 @@ class TestNoDescriptorLeft:
         monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)  # no file can rest
         log = open_log(directory)
         fill(log, 12)
-        log.flush()
+        log.flusher.flush()
         (base,) = log.segment_base_offsets
         with no_descriptors_left():
             for _ in range(3):
@@ -521,9 +521,9 @@ class TestNoDescriptorLeft:
             assert not (directory / name(12)).exists()
             # What needs no new segment is let in, indexed and synced.
             append(log, b"%070d" % 12)
-            log.flush()
+            log.flusher.flush()
             with pytest.raises(KafkaError, match="Too many open files"):
-                log.roll()
+                log.trimmer.roll()
         assert (log.is_offline, log.log_end_offset, log.recovery_point) == (False, 13, 13)
         fill(log, 20, start=13)
         assert len(log.segment_base_offsets) > 1

@@ -38,8 +38,8 @@ class OneLeader:
         log = SimpleNamespace(
             config=SimpleNamespace(cleanup_policy=frozenset({"delete"})),
             log_start_offset=5,
-            noted_start_offset=0,
-            delete_records_before=lambda offset: offset,
+            state=SimpleNamespace(durable_start_offset=0),
+            trimmer=SimpleNamespace(delete_records_before=lambda offset: offset),
         )
         return SimpleNamespace(high_watermark=10, log=log, is_alone=True)
 

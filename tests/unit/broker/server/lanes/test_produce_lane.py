@@ -13,8 +13,8 @@ from tests.support.storage import make_batch
 
 from oncelog.fail_points import point
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.server import lane
 from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MIN_VERSION, ProduceLane
+from oncelog_broker.server.net import lane
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.records.control import EndTransactionMarker

@@ -14,7 +14,7 @@ REMEMBERED_POSITIONS: Final = 32
 """Where the last reads of a log ended: one for each consumer group and follower that reads along."""
 
 
-class LogReader:
+class SegmentReader:
     """Reads one log. Sequential readers find their place without the index: it is remembered by the next offset."""
 
     __slots__ = ("_positions",)
@@ -36,7 +36,7 @@ class LogReader:
         min_one_batch: bool,
         may_copy: bool = True,
     ) -> tuple[memoryview, int]:
-        """As `PartitionLog.read`, for an offset that the log holds, and the offset after the last batch.
+        """As `LogReader.read`, for an offset that the log holds, and the offset after the last batch.
 
         `segments_from` gives the segments from the one on in whose range an offset lies. It is not kept: it is the
         log's, which keeps this reader, and a log that is deleted must not be held by itself (`runtime/garbage.py`).

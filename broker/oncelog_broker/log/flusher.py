@@ -1,0 +1,157 @@
+"""Making a log durable: fsync in three steps (`pending_flush.py`), and what is not on the disk yet."""
+
+from __future__ import annotations
+
+from oncelog_broker.log.log_content import LogContent
+from oncelog_broker.log.log_state import LogState
+from oncelog_broker.log.new_directory import NewDirectory
+from oncelog_broker.log.pending_flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.trimmer import LogTrimmer
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.disk import Disk
+from oncelog_protocol.errors import KafkaError
+
+
+class LogFlusher:
+    """Syncs one log. Not thread-safe. Methods raise KafkaError only, with the codes that they name."""
+
+    __slots__ = (
+        "_clock",
+        "_content",
+        "_disk",
+        "_flushes",
+        "_last_flush_at",
+        "_local",
+        "_producers",
+        "_state",
+        "_trimmer",
+        "new_directory",
+    )
+
+    def __init__(self, content: LogContent, state: LogState, trimmer: LogTrimmer, *, disk: Disk, clock: Clock) -> None:
+        self._content = content
+        self._local = content.local
+        self._producers = content.producers
+        self._state = state
+        self._trimmer = trimmer
+        self._disk = disk
+        self._clock = clock
+        self._flushes = FlushesUnderWay()
+        self._last_flush_at = clock.monotonic()
+        self.new_directory: NewDirectory | None = None
+        """The log's directory, if it may not be synced yet; None if it is. The maker of the log syncs it, at the latest
+        the first flush does."""
+
+    # --- what is not on the disk yet -------------------------------------------------------------------------------
+
+    @property
+    def unflushed_records(self) -> int:
+        """How many offsets lie behind the recovery point."""
+        return self._local.log_end_offset - self._state.recovery_point
+
+    @property
+    def last_flush_at(self) -> float:
+        """When the log was last flushed, or opened, in monotonic seconds."""
+        return self._last_flush_at
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether a closed segment, or the producer snapshot as of its end, is not on the disk yet."""
+        closed_up_to = self._local.active.base_offset
+        return closed_up_to > self._state.recovery_point or bool(self._producers.pending_snapshots(closed_up_to))
+
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Whether a power cut may undo which files the log has: deleted segments may come back."""
+        return self._local.directory_dirty or self._producers.aborted.has_new_files or self._flushes.sync_directory
+
+    @property
+    def start_to_checkpoint(self) -> int | None:
+        """The log start offset; None where the files tell it, also after a power cut. May be asked in any thread."""
+        state = self._state
+        first = self._local.first.base_offset  # read first: when segments are deleted, the log start moves after them
+        start = state.log_start_offset
+        is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
+        return start if start > 0 and not is_told else None
+
+    # --- flushing --------------------------------------------------------------------------------------------------
+
+    def flush(self, up_to: int | None = None) -> None:
+        """fsync all records below `up_to` (default: all) and the indexes; the recovery point moves there.
+
+        Raises KAFKA_STORAGE_ERROR; the recovery point has then not moved, and the log is offline.
+        """
+        pending = self.prepare_flush(up_to)
+        if pending is None:
+            return
+        try:
+            pending.sync()
+        except OSError as error:
+            raise self.flush_failed(error) from error
+        self.finish_flush(pending)
+
+    def prepare_flush(self, up_to: int | None = None) -> PendingFlush | None:
+        """Write the indexes and collect the files to sync; None if there is nothing to sync, or if the log is being
+        truncated. Raises KAFKA_STORAGE_ERROR.
+
+        `PendingFlush.sync` may then run in another thread, and `finish_flush` or `flush_failed` must follow here.
+        """
+        state, local, producers = self._state, self._local, self._producers
+        state.check_online()
+        if state.is_truncating:
+            return None  # the log end is not known, and its files are another thread's
+        end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
+        snapshots = producers.pending_snapshots(end)
+        is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced
+        if self.new_directory is not None and self.new_directory.is_synced:
+            self.new_directory = None
+        is_dirty |= self.new_directory is not None
+        if end <= state.recovery_point and not is_dirty and not snapshots:
+            return None
+        try:
+            local.write_indexes(state.recovery_point, end)
+            producers.aborted.write(end)
+        except OSError as error:
+            raise state.fail_unless_refused("write the indexes of", error) from error
+        try:
+            logs, indexes = local.files_to_sync(state.recovery_point, end)
+            indexes += producers.aborted.files_to_sync(end) + self._content.epochs.files_to_sync()
+            directory = state.directory if is_dirty else None
+            generation = self._content.generation
+            pending = self._flushes.begin(self._disk, directory, logs, indexes, snapshots, end, generation)
+            pending.new_directory = self.new_directory
+            pending.first_offset = local.first.base_offset
+        except OSError as error:
+            raise state.fail("flush", error) from error
+        local.directory_dirty = producers.aborted.has_new_files = self._content.epochs.is_unsynced = False
+        return pending
+
+    def finish_flush(self, pending: PendingFlush) -> None:
+        """`pending` is synced: move the recovery point, and delete the segments that waited for it.
+        KAFKA_STORAGE_ERROR.
+
+        During a truncation they wait for the next flush: the recovery point was lowered for it, and must not be above
+        the log's end after it. Nothing changes in a log that went offline meanwhile: when it is opened again, it keeps
+        what was known to be synced while it was online.
+        """
+        state = self._state
+        self._last_flush_at = self._clock.monotonic()
+        self._flushes.finish(pending)
+        if not state.may_be_changed:
+            return
+        if pending.generation == self._content.generation:
+            state.recovery_point = max(state.recovery_point, pending.up_to)
+            if pending.syncs_directory:
+                state.note_synced_names(pending.first_offset)
+        self._producers.note_saved()
+        self._trimmer.delete_below_start()
+
+    def flush_failed(self, error: OSError) -> KafkaError:
+        """Take the log offline after `PendingFlush.sync` has raised. Returns the error that the caller must raise."""
+        state = self._state
+        return state.offline_error() if state.offline_reason is not None else state.fail("flush", error)
+
+    def note_failed_flush(self) -> None:
+        """Take the log offline if a flush of it has failed whose caller was cancelled."""
+        if self._flushes.failure is not None:
+            self.flush_failed(self._flushes.failure)

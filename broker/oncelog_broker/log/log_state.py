@@ -1,0 +1,155 @@
+"""The state of one log that its files do not tell: whether it is online, where it starts, up to where it is synced.
+
+A failed write or fsync takes the log offline at once (E26). The content of its files is then unknown, so nothing is
+retried, and every later call raises KAFKA_STORAGE_ERROR until the log is opened again, which verifies its tail.
+
+A write that the system refused for want of space or of file descriptors has changed nothing, so it does not take the
+log offline. It raises KAFKA_STORAGE_ERROR; the log can still be read, its oldest segments can be deleted, and the next
+write may succeed. This does not hold for fsync: whatever the reason of the failure, data may be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+from oncelog_broker.log.config import LogConfig
+from oncelog_broker.runtime.descriptors import is_descriptor_limit
+from oncelog_broker.runtime.disk import is_out_of_space
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.records.batch import CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+NOT_REFUSED: Final = -1
+CLOSED: Final = "closed"
+"""`LogState.offline_reason` of a log that was closed in order."""
+
+
+class LogState:
+    """Shared by a `PartitionLog` and its reader, trimmer and flusher. Not thread-safe."""
+
+    __slots__ = (
+        "_synced_first_offset",
+        "checkpointed_start",
+        "cleaner_checkpoint",
+        "config",
+        "directory",
+        "is_truncating",
+        "log_start_offset",
+        "offline_reason",
+        "partition",
+        "recovery_point",
+        "refused_append_at",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        directory: str,
+        config: LogConfig,
+        log_start_offset: int,
+        recovery_point: int,
+        cleaner_checkpoint: int | None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.directory = directory
+        self.config = config
+        self.offline_reason: str | None = None
+        """Why the log is offline; None while it is online."""
+        self.log_start_offset = log_start_offset
+        """The first offset that may be read. Invariant: only a truncation moves it back."""
+        self.recovery_point = recovery_point
+        """Every record below this offset is synced. Invariant: never above the log end offset, also during a
+        truncation."""
+        self.cleaner_checkpoint = cleaner_checkpoint
+        """Up to which offset the log was compacted; None if no compaction of it was ever begun."""
+        self.is_truncating = False
+        """A worker thread is cutting the end of the log: nobody else may change the log, upkeep included."""
+        self.checkpointed_start = log_start_offset
+        """The log start offset in the checkpoint file."""
+        self.refused_append_at = NOT_REFUSED
+        """The log end offset when an append was last refused without a change; NOT_REFUSED if none was."""
+        self._synced_first_offset = 0
+        """The base offset of the first segment when the names of the segments were last known to be synced."""
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, as in the name of the log's directory."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def may_be_changed(self) -> bool:
+        """Whether upkeep may work on the log: it is online, and nobody is cutting its end."""
+        return self.offline_reason is None and not self.is_truncating
+
+    # --- the log start on the disk ---------------------------------------------------------------------------------
+
+    @property
+    def durable_start_offset(self) -> int:
+        """The lowest offset at which the log can begin when it is opened again, even after a power cut: the start is
+        checkpointed, or the segments below it are deleted and their names synced. Never above `log_start_offset`."""
+        return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
+
+    def note_synced_names(self, first_offset: int) -> None:
+        """The directory is synced and its first segment begins at `first_offset`: those before are gone for good."""
+        self._synced_first_offset = max(self._synced_first_offset, first_offset)
+
+    def note_names_from(self, offset: int) -> None:
+        """A truncation made the log begin at `offset`: the synced names say nothing of a later start any more."""
+        self._synced_first_offset = min(self._synced_first_offset, offset)
+
+    # --- faults ----------------------------------------------------------------------------------------------------
+
+    def check_online(self) -> None:
+        """Raises KAFKA_STORAGE_ERROR if the log is offline."""
+        if self.offline_reason is not None:
+            raise self.offline_error()
+
+    def offline_error(self) -> KafkaError:
+        """What every call of an offline log raises: KAFKA_STORAGE_ERROR."""
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self.offline_reason}")
+
+    def fail(self, what: str, error: Exception) -> KafkaError:
+        """Take the log offline after `what` failed ("append to"). Returns the error for the caller to raise."""
+        self.offline_reason = f"could not {what} {self.name}: {error}"
+        logger.error("%s: offline: %s", self.directory, self.offline_reason)
+        return self.offline_error()
+
+    def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
+        """As `fail`, but stay online if the system refused the write for want of space or of file descriptors.
+
+        For a write before which nothing was changed, so that it may be tried again.
+        """
+        if not (is_out_of_space(error) or is_descriptor_limit(error)):
+            return self.fail(what, error)
+        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), what, error):
+            hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
+            logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
+
+    def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
+        """Offline if records were appended in part (`end`, the log end offset now, differs from `end_before`): they
+        can be neither kept nor undone. Else as `fail_unless_refused`. Returns the error for the caller to raise."""
+        if end != end_before:
+            return self.fail("append to", error)
+        self.refused_append_at = end
+        return self.fail_unless_refused("append to", error)
+
+    def read_error(self, error: Exception) -> KafkaError:
+        """The error for the caller to raise. A failed read says nothing of the rest of the log, which stays online."""
+        code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
+        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), "read", error):
+            logger.error("%s: read failed: %s", self.directory, error)
+        return KafkaError(code, f"{self.name}: {error}")
+
+    def out_of_range(self, offset: int, log_end_offset: int) -> KafkaError:
+        """OFFSET_OUT_OF_RANGE for an offset that the log does not hold."""
+        held = f"{self.log_start_offset} to {log_end_offset}"
+        return KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {self.name}, which holds {held}")

@@ -1,0 +1,1 @@
+"""What outlives a request: `fetch_sessions` are incremental fetches, `refused_batches` what producers send again."""

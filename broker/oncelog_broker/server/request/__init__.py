@@ -1,0 +1,9 @@
+"""What handlers of several rooms share.
+
+- `context` has who asks, in which version, what they may do, and how a handler answers.
+- `duplicate_names` finds things that a request names twice, `topic_ids` turns ids of topics into names,
+  `request_chunks` divides requests about very many partitions.
+- `wait_for_metadata` waits until a change is in the metadata of this broker, and of others.
+- `transactional_errors` has the error codes that older versions of transactional APIs know.
+- `forwarding` passes on to the controller what a client asked another broker (KIP-590).
+"""
