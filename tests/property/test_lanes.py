@@ -160,7 +160,7 @@ class World:
         """All records so far, so that the log begins later."""
         partition = self.served.partitions[index]
         with suppress(KafkaError):
-            partition.log.delete_records_before(partition.high_watermark)
+            partition.log.trimmer.delete_records_before(partition.high_watermark)
 
     def break_disk(self, index: int, fault: int | None) -> None:
         self.disks[index].append_fault = fault
