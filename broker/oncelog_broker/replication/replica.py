@@ -94,11 +94,13 @@ class Replica:
 
     # --- the high watermark
 
-    def _move_high_watermark(self, offset: int, new_bytes: int) -> None:
-        """Everything below `offset`, beyond the high watermark, is replicated; `new_bytes` can be read now."""
+    def _move_high_watermark(self, offset: int, new_bytes: int, *, is_log_end: bool = False) -> None:
+        """Everything below `offset`, beyond the high watermark, is replicated; `new_bytes` can be read now.
+        `is_log_end`: the caller knows that the log ends there."""
         before = self.high_watermark
         self.high_watermark = offset
-        self._hidden_bytes = 0 if offset == self.log.log_end_offset else self._hidden_bytes
+        if is_log_end or offset == self.log.log_end_offset:
+            self._hidden_bytes = 0
         stable_bytes = new_bytes
         if self._unstable_bytes or self._producers.first_unstable_offset != NOTHING_UNSTABLE:
             stable_bytes = self._advance_last_stable_offset(new_bytes, before)

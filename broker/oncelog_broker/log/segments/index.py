@@ -23,14 +23,14 @@ class SegmentIndex:
 
     ENTRY: ClassVar[Struct]
 
-    __slots__ = ("_disk", "_entries", "_loaded", "_persisted", "_unsynced", "base_offset", "path")
+    __slots__ = ("_disk", "_loaded", "_persisted", "_unsynced", "base_offset", "entries", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self._disk = disk
-        self._entries: bytearray | None = None
-        """Not None while the segment is active."""
+        self.entries: bytearray | None = None
+        """All entries, while the segment is active; None before and after. Others only look at their size."""
         self._loaded: bytes | memoryview | None = None
         """What was read of a closed segment's file."""
         self._persisted = -1
@@ -39,7 +39,7 @@ class SegmentIndex:
 
     def __len__(self) -> int:
         """The number of entries. Raises IndexCorrupt if the file cannot be read."""
-        entries = self._entries
+        entries = self.entries
         return len(self._data() if entries is None else entries) // self.ENTRY.size
 
     def exists(self) -> bool:
@@ -47,7 +47,7 @@ class SegmentIndex:
 
     @property
     def is_active(self) -> bool:
-        return self._entries is not None
+        return self.entries is not None
 
     def check(self, log_size: int) -> None:
         """Raises IndexCorrupt if the entries are not in order or point outside a log of `log_size` bytes."""
@@ -55,20 +55,20 @@ class SegmentIndex:
 
     def reset(self) -> None:
         """Make it the empty index of an active segment, whatever the file says."""
-        self._entries, self._loaded = bytearray(), None
+        self.entries, self._loaded = bytearray(), None
         self._persisted = -1
 
     def activate(self) -> None:
         """Take the entries into memory, to be appended to. Raises IndexCorrupt."""
-        if self._entries is None:
+        if self.entries is None:
             data = self._data()
-            self._entries, self._loaded = bytearray(data), None
+            self.entries, self._loaded = bytearray(data), None
             # Zeros in the file are to go with the next persist.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
     def persist(self) -> None:
         """Write to the file what it lacks. Raises OSError."""
-        entries = self._entries
+        entries = self.entries
         if entries is None or self._persisted == len(entries):
             return
         file = self._disk.open_briefly(self.path, create=True)
@@ -98,11 +98,11 @@ class SegmentIndex:
     def seal(self) -> None:
         """The segment is closed: write what is left and let go of the memory. Raises OSError."""
         self.persist()
-        self._entries = None
+        self.entries = None
 
     def _cut(self, count: int) -> None:
         """Keep the first `count` entries of an active index."""
-        entries = self._entries
+        entries = self.entries
         assert entries is not None
         del entries[count * self.ENTRY.size :]
         if len(entries) < self._persisted:
@@ -110,8 +110,8 @@ class SegmentIndex:
             self._persisted = -1
 
     def _data(self) -> bytes | bytearray | memoryview:
-        if self._entries is not None:
-            return self._entries
+        if self.entries is not None:
+            return self.entries
         if self._loaded is None:
             self._loaded = self._load()
         return self._loaded

@@ -184,7 +184,7 @@ class ProduceLane:
                         known.answer_head,
                         base_offset,
                         append_time,
-                        log.log_start_offset,
+                        log.state.log_start_offset,
                         known.answer_tail,
                     )
                 ]
