@@ -41,11 +41,14 @@ class VerificationGuards:
     its successor does.
     """
 
-    __slots__ = ("_guards",)
+    __slots__ = ("_guards", "ends")
 
     def __init__(self) -> None:
         self._guards: dict[int, list[Guard]] = {}
         """By producer id; of several epochs hardly ever."""
+        self.ends = 0
+        """How many markers have come, and new leader epochs. While it stays the same, what was verified without a guard
+        is still so."""
 
     def __len__(self) -> int:
         return sum(map(len, self._guards.values()))
@@ -97,12 +100,14 @@ class VerificationGuards:
 
     def on_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         """A transaction of this producer has ended here."""
+        self.ends += 1
         if producer_id in self._guards:
             is_v2 = transaction_version >= TRANSACTIONS_V2
             self._keep(producer_id, lambda guard: is_v2 and guard.producer_epoch >= producer_epoch)
 
     def on_new_leader_epoch(self) -> None:
         """Others may have led in between, and appended markers."""
+        self.ends += 1
         for guards in self._guards.values():
             for guard in guards:
                 guard.is_of_former_leader = True

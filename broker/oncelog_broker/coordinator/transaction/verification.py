@@ -13,7 +13,8 @@ ended. Where the marker of that is in the log already, the log knows of a later 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -51,12 +52,55 @@ def check_in_transaction(
         return None
     epoch = coordinator.epoch_of(transactional_id)
     if any(_last_coordinator(partition, producer) > epoch for partition in not_open):
-        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
+        return _later_coordinator(producer)
     unknown = [TopicPartition(partition.topic, partition.index) for partition in not_open]
     answer = no_longer_than(
         ANSWER_SECONDS, _ask(coordinator, transactional_id, producer, unknown, registers), deadlines
     )
     return then(answer, partial(_error_of, producer, unknown, registers))
+
+
+def check_each_in_transaction(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: Iterable[Partition],
+    deadlines: Deadlines,
+) -> Answer[Mapping[Partition, KafkaError | None]]:
+    """For each of `partitions`, in which `producer` has no open transaction, whether it may append there, as
+    `check_in_transaction` says without `registers`. Empty where another broker coordinates: questions to it are joined
+    anyway (`remote_coordinators`)."""
+    if not coordinator.verifies:
+        return dict.fromkeys(partitions)
+    if coordinator.elsewhere(transactional_id) is not None:
+        return {}
+    epoch = coordinator.epoch_of(transactional_id)
+    verdicts: dict[Partition, KafkaError | None] = {}
+    asked: dict[TopicPartition, Partition] = {}
+    for partition in partitions:
+        if _last_coordinator(partition, producer) > epoch:
+            verdicts[partition] = _later_coordinator(producer)
+        else:
+            asked[TopicPartition(partition.topic, partition.index)] = partition
+    codes = coordinator.verify(transactional_id, producer, asked)
+    if isinstance(codes, asyncio.Future):
+        deadlines.unless_done(codes, ANSWER_SECONDS, partial(_give_up, codes, asked))
+
+    def told(codes: Mapping[TopicPartition, ErrorCode]) -> Mapping[Partition, KafkaError | None]:
+        for where, code in codes.items():
+            verdicts[asked[where]] = None if code is ErrorCode.NONE else _error_of(producer, [where], False, code)
+        return verdicts
+
+    return then(codes, told)
+
+
+def _give_up(answer: asyncio.Future[dict[TopicPartition, ErrorCode]], asked: Iterable[TopicPartition]) -> None:
+    if not answer.done():
+        answer.set_result(dict.fromkeys(asked, ErrorCode.REQUEST_TIMED_OUT))
+
+
+def _later_coordinator(producer: ProducerIdAndEpoch) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
 
 
 def _last_coordinator(partition: Partition, producer: ProducerIdAndEpoch) -> int:

@@ -19,6 +19,7 @@ from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.header_cache import PREFIX
 from oncelog_broker.server.records import produce
 from oncelog_broker.server.records.services import RecordContext, RecordServices
+from oncelog_broker.server.records.transactional_append import FIRST_TRANSACTIONS_V2_VERSION, PRODUCER, PRODUCER_AT
 from oncelog_broker.server.request.context import RequestContext
 from oncelog_protocol.codec import DECODING_ERRORS, codec
 from oncelog_protocol.errors import KafkaError
@@ -70,7 +71,7 @@ class _Destination:
         self.rights = rights
         """What the principal must be allowed: the kinds and names of rules."""
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
-        self.transaction_version = 0 if version < produce.FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
+        self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
         self.answer_head, self.answer_tail = answer_head, answer_tail
         answer = Struct(f">ii{len(answer_head)}sqqq{len(answer_tail)}s")
@@ -157,9 +158,7 @@ class ProduceLane:
             or (known.required_acks == produce.ACKS_ALL and not partition.is_alone)
         ):
             return False
-        if known.transactional and not log.has_open_transaction(
-            *produce.PRODUCER.unpack_from(records, produce.PRODUCER_AT)
-        ):
+        if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
             return False  # to be verified
 
         route, started = self._route, 0.0
