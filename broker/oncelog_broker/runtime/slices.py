@@ -68,9 +68,14 @@ class Pauses:
         self._turn = turn
         self._began = monotonic()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `here` pauses now."""
+        return self._monotonic() - self._began >= self._allowed
+
     async def here(self) -> None:
         """Nothing, or the rest of a turn of the loop."""
-        if self._monotonic() - self._began >= self._allowed:
+        if self.is_due:
             await self._turn()
             self._began, self._allowed = self._monotonic(), self._seconds
 
