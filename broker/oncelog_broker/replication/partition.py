@@ -380,8 +380,9 @@ class Partition(Replica):
         Raises what PartitionLog.append_marker raises, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
         acks=all.
         """
-        self._check_may_append()
-        if not self.has_enough_in_sync:
+        if self.is_resigned or self._may_lead is not None:
+            self._check_may_append()
+        if not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas in sync")
         offset = self.log.append_marker(
             marker,

@@ -112,8 +112,13 @@ class Replica:
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
         """How many bytes have become stable: 0, or (more is no harm, a fetch then ends early) all that was unstable."""
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
-        self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.log.reader.last_stable_offset(self.high_watermark)
+        producers, high_watermark = self._producers, self.high_watermark
+        if producers.unreplicated:
+            producers.on_high_watermark(high_watermark)
+        if producers.first_unstable_offset >= high_watermark:
+            self._stable_offset = high_watermark
+        else:
+            self._stable_offset = self.log.reader.last_stable_offset(high_watermark)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
         return unstable_bytes if self._stable_offset > before else 0

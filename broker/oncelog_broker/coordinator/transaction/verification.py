@@ -20,7 +20,6 @@ from typing import Final
 
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.log.producers.entry import NO_COORDINATOR_EPOCH
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, then
@@ -51,7 +50,7 @@ def check_in_transaction(
     if not not_open or not (registers or coordinator.verifies):
         return None
     epoch = coordinator.epoch_of(transactional_id)
-    if any(_last_coordinator(partition, producer) > epoch for partition in not_open):
+    if any(partition.log.producer_state.coordinator_epoch(producer.producer_id) > epoch for partition in not_open):
         return _later_coordinator(producer)
     unknown = [TopicPartition(partition.topic, partition.index) for partition in not_open]
     answer = no_longer_than(
@@ -78,7 +77,7 @@ def check_each_in_transaction(
     verdicts: dict[Partition, KafkaError | None] = {}
     asked: dict[TopicPartition, Partition] = {}
     for partition in partitions:
-        if _last_coordinator(partition, producer) > epoch:
+        if partition.log.producer_state.coordinator_epoch(producer.producer_id) > epoch:
             verdicts[partition] = _later_coordinator(producer)
         else:
             asked[TopicPartition(partition.topic, partition.index)] = partition
@@ -101,12 +100,6 @@ def _give_up(answer: asyncio.Future[dict[TopicPartition, ErrorCode]], asked: Ite
 
 def _later_coordinator(producer: ProducerIdAndEpoch) -> KafkaError:
     return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
-
-
-def _last_coordinator(partition: Partition, producer: ProducerIdAndEpoch) -> int:
-    """The epoch of the coordinator that has ended a transaction of this producer there last; -1 where none has."""
-    known = partition.log.producer_state.get(producer.producer_id)
-    return NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
 
 
 def _error_of(

@@ -58,7 +58,9 @@ class Verification:
     ) -> Answer[KafkaError | None]:
         """Ask about all `partitions` at once; with `registers` (transactions V2) they become part of the transaction,
         all or none. The answer is why the whole request is refused, or None."""
-        closed = [partition for partition in partitions if not partition.log.has_open_transaction(*producer)]
+        closed = [
+            partition for partition in partitions if not partition.log.producer_state.has_open_transaction(*producer)
+        ]
         if not closed:
             return None
         ends = [partition.guards.ends for partition in closed]
@@ -87,14 +89,10 @@ class Verification:
                 self._verdicts[partition] = end, verdicts[partition]
         return None
 
-    def holds(self, partition: Partition) -> bool:
-        """Whether `refused` says what is so now."""
+    def of(self, partition: Partition) -> tuple[KafkaError | None] | None:
+        """Why a batch may not be appended, or None; nothing, where that is to be asked anew."""
         verdict = self._verdicts.get(partition)
-        return verdict is not None and verdict[0] == partition.guards.ends
-
-    def refused(self, partition: Partition) -> KafkaError | None:
-        """Why a batch may not be appended, where this `holds`; None: it may."""
-        return self._verdicts[partition][1]
+        return None if verdict is None or verdict[0] != partition.guards.ends else verdict[1:]
 
 
 def _not_appended() -> NoReturn:
@@ -115,18 +113,20 @@ def append_in_transaction(
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
-    if partition.log.has_open_transaction(producer_id, epoch):
+    producers = partition.log.producer_state
+    if producers.has_open_transaction(producer_id, epoch):
         return _append(partition, records, required_acks, version, None)
     producer, services = ProducerIdAndEpoch(producer_id, epoch), context.services
     refused: Answer[KafkaError | None]
-    if verification is not None and verification.holds(partition):
-        refused = verification.refused(partition)
+    verdict = None if verification is None else verification.of(partition)
+    if verdict is not None:
+        (refused,) = verdict
     else:
         refused = check_in_transaction(
             services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
         )
     where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
-    if not is_v2 and partition.log.takes_any_sequence(producer_id):
+    if not is_v2 and producers.takes_any_sequence(producer_id):
         (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
         refused = then(refused, partial(refused_sequences.after_verification, where, producer, sequence))
 
