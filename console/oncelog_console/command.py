@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 
 import click
@@ -10,6 +9,7 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option
 from oncelog.cli.running import Failure, run
+from oncelog_console.addresses import address_of, is_loopback
 from oncelog_console.application import application
 from oncelog_console.link import Link
 from oncelog_console.serving import listening_socket, serve
@@ -55,7 +55,7 @@ def console(
     and with --allow-changes does what it may do: it listens on the loopback unless told otherwise, and has no login of
     its own. Elsewhere, put a proxy before it that has one.
     """
-    host, port = _address(listen)
+    host, port = address_of(listen)
 
     async def command() -> None:
         link = Link(bootstrap, connection_settings())
@@ -66,24 +66,10 @@ def console(
             raise Failure(f"cannot listen on {listen}: {error.strerror or error}. Another one: --listen") from error
         name = f"[{host}]" if ":" in host else host
         where = f"http://{name}:{listening.getsockname()[1]}"
-        if not _is_loopback(host):
+        if not is_loopback(host):
             click.echo(f"oncelog: whoever reaches {listen} sees this cluster; there is no login", err=True)
         app = application(link, allows_changes=allow_changes, hosts=(name, *hosts), queries_at=queries_at)
         await serve(app, listening, lambda: click.echo(f"oncelog console is on {where} (Ctrl-C ends it)"))
 
     run(command, bootstrap)
     sys.stdout.flush()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
-    return host.strip("[]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

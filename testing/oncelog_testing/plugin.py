@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oncelog_testing.broker import Broker
     from oncelog_testing.cluster import Cluster
     from oncelog_testing.in_process import InProcessCluster
+    from oncelog_testing.registry import Registry
 
     Server = Broker | Cluster | InProcessCluster
 
@@ -117,6 +118,17 @@ def oncelog_in_process_cluster(
         _servers.append(cluster)
         yield cluster
         _servers.remove(cluster)
+
+
+@pytest.fixture(scope="session")
+def oncelog_registry(oncelog_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A schema registry of this session on `oncelog_broker`: `oncelog_registry.url` is for clients of the Confluent
+    registry."""
+    from oncelog_testing.registry import Registry
+
+    log = tmp_path_factory.mktemp("oncelog-registry") / "registry.log"
+    with Registry(oncelog_broker.bootstrap_servers, log) as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -316,7 +316,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.do(term.read_all())
         assert self.shared.writes == writes, "it is never content"
         self.look()
-        image, stopping = self.images[-1], term.view.stopping
+        image, stopping = self.images[-1], term.view.live.keys() - term.view.staying
         doubtful = {path for path, _ in self.judge.unsure}
         # States that stay while one is waited for that may have more: a write would vouch for the others.
         for topic in image.topics.values():
@@ -341,7 +341,7 @@ class ControllerMachine(RuleBasedStateMachine):
         """Once all brokers live, and all replicas have caught up."""
         _, term = self.terms[-1]
         for broker in BROKERS:
-            if broker not in self.sessions or broker in term.view.stopping:
+            if broker not in self.sessions or term.view.broker(broker).is_stopping:
                 self.start(broker, is_log_tail_kept=True)
         self.do(term.brokers_changed())
         self.look()

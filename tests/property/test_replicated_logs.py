@@ -306,9 +306,9 @@ def nobody_is_asked_before_an_election() -> Breaks:
 
 
 def who_has_less_stays_in_sync() -> Breaks:
-    def most_alone(candidates: Any, contenders: Any, in_sync: Any, controller_epoch: int) -> Any:
-        decided = with_the_most(candidates, contenders, in_sync, controller_epoch)
-        return Decision(dataclasses.replace(decided.state, isr=candidates.state.isr), may_lose=True)
+    def most_alone(asked: Any, contenders: Any, in_sync: Any) -> Any:
+        decided = with_the_most(asked, contenders, in_sync)
+        return Decision(dataclasses.replace(decided.state, isr=asked.state.isr), may_lose=True)
 
     with_the_most = election._with_the_most
     return [(election, "_with_the_most", most_alone)]

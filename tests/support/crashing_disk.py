@@ -287,6 +287,12 @@ class CrashingDisk:
     def lock(self, path: str) -> HeldLock:
         return HeldLock()
 
+    def boot_id(self) -> str:
+        return ""
+
+    def divide_descriptors(self, max_connections: int) -> int:
+        return max_connections
+
     # --- for tests -------------------------------------------------------------------------------------------------
 
     def paths(self, *suffixes: str) -> list[str]:

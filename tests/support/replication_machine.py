@@ -29,9 +29,10 @@ from tests.support.storage import make_batch
 from oncelog_broker.controller.alter_partition import Member, decide
 from oncelog_broker.controller.alter_partition import Proposal as AskedChange
 from oncelog_broker.controller.candidates import OFFLINE, LogEnd
-from oncelog_broker.controller.election import Decision, outcome
+from oncelog_broker.controller.election import Decision, Election, outcome
+from oncelog_broker.controller.known_broker import NEVER, KnownBroker
 from oncelog_broker.controller.machine import PartitionChange
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model import payloads
@@ -532,9 +533,9 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     def _elect_after_all_have_died(self, unsure: dict[int, int]) -> None:
         known = KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN)
-        live = {broker: LiveBroker(broker, SINCE) for broker in BROKERS}
+        brokers = {broker: KnownBroker(broker, SINCE, unsure_since=unsure.get(broker, NEVER)) for broker in BROKERS}
         ends = {broker: log_end(self.logs[broker]) for broker in BROKERS}
-        decided = outcome(BROKERS, known, live, unsure, 0, False, (), ends.get, waits_for_absent=True)
+        decided = outcome(Election(BROKERS, known, brokers, 0, log_end_of=ends.get, waits_for_absent=True))
         if isinstance(decided, Decision):
             state = decided.state
             self._change(leader=state.leader, leader_epoch=state.leader_epoch, isr=state.isr)
@@ -554,7 +555,7 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._log_fails(broker)
         key, view = PartitionKey("orders", 0), ClusterView()
         view.put_topic("orders", TopicAssignment(bytes(16), {0: ReplicaAssignment(BROKERS)}))
-        view.put_brokers({each: LiveBroker(each, 1) for each in BROKERS if self.alive(each) is not None}, {}, {})
+        view.put_brokers(KnownBroker(each, 1) for each in BROKERS if self.alive(each) is not None)
         view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN))
         asked = AskedChange(
             broker, self.state.leader_epoch, self.state.partition_epoch, [Member(broker)], is_log_offline=True

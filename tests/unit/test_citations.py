@@ -15,7 +15,7 @@ import pytest
 from docs_site.reference.rules import all_rules
 
 ROOT: Final = Path(__file__).parents[2]
-PRODUCT: Final = ("protocol", "client", "broker", "pipeline", "testing", "console")
+PRODUCT: Final = ("protocol", "client", "broker", "pipeline", "testing", "console", "registry")
 LIKE_A_ROW: Final = re.compile(r"(?<![-\w.])([A-Z]\d{1,2})(?![-\w])")
 """Not what is within a name or a range of characters: `[A-Z0-9]`."""
 NO_ROWS: Final = {"V1", "V2"}

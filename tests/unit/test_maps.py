@@ -16,6 +16,8 @@ ROOTS = (
     "pipeline/oncelog_pipeline",
     "testing/oncelog_testing",
     "console/oncelog_console",
+    "registry/oncelog_registry",
+    "simulation/oncelog_simulation",
 )
 PACKAGES = sorted(path.parent for root in ROOTS for path in (ROOT / root).rglob("__init__.py"))
 INDEXES = {"messages"}

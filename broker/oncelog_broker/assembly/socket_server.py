@@ -25,10 +25,9 @@ from oncelog_broker.metadata.membership.login_key import login_key
 from oncelog_broker.metadata.membership.membership import ClusterMember
 from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.metadata.stores.store import MetadataStore
-from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide
+from oncelog_broker.runtime.descriptors import descriptor_limit
+from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host
-from oncelog_broker.runtime.mappings import MAPPINGS
-from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.securities import Securities
@@ -53,7 +52,7 @@ class SocketServer:
         inter_broker_listener(config)  # raises where there is none of that name
         self.securities = Securities(config, is_clustered=is_clustered)
         self.connections = Connections(
-            _limits(config, divide_descriptors(config)),
+            _limits(config, divide_descriptors(config, host.disk)),
             TurnBudget(host.clock.monotonic),
             ConnectionRates(config, host.clock),
         )
@@ -83,19 +82,17 @@ class SocketServer:
         await self._listeners.close()
 
 
-def divide_descriptors(config: BrokerConfig) -> int:
+def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
     """Set how many file descriptors the logs and mappings of this process may use. Returns how many are left for
     connections."""
-    SPARES.refill()
-    limit, max_connections = descriptor_limit(), config[keys.MAX_CONNECTIONS]
-    division = divide(limit, max_connections)
-    OPEN_FILES.capacity, MAPPINGS.limit = division.files, division.mappings
-    if division.connections < max_connections // 2:  # a small difference needs no warning
+    max_connections = config[keys.MAX_CONNECTIONS]
+    connections = disk.divide_descriptors(max_connections)
+    if connections < max_connections // 2:  # a small difference needs no warning
         logger.warning(
             "the limit of open files is much lower than max.connections needs",
-            extra={"limit": limit, "connections": division.connections},
+            extra={"limit": descriptor_limit(), "connections": connections},
         )
-    return division.connections
+    return connections
 
 
 def _limits(config: BrokerConfig, descriptors: int) -> Limits:

@@ -58,7 +58,7 @@ class Proposal(NamedTuple):
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
     """Raises KafkaError STALE_BROKER_EPOCH for the request of a former incarnation, or of nobody."""
-    registered = view.brokers.get(broker)
+    registered = view.live.get(broker)
     if registered is None or registered.epoch != epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
 
@@ -107,7 +107,7 @@ def decide(
         return PartitionChange(key, granted, known.version, is_election=False)
     if not set(isr) <= set(state.isr):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "who gives the lead away leaves it to the ISR as it is")
-    if any(view.unsure.get(broker, -1) > known.written for broker in isr):
+    if any(view.broker(broker).is_unsure_of(known.written) for broker in isr):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "one of them has come back since, perhaps with less")
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
@@ -176,8 +176,8 @@ def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[i
     """Whoever is to be in sync must live, in the incarnation whose fetches the leader has seen, and must not join only
     to leave again: acks=all would wait for one that is about to stop (KIP-841)."""
     for member in isr:
-        broker = view.brokers.get(member.broker)
+        broker = view.live.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is away, or was registered anew")
-        if member.broker in view.stopping and member.broker not in before:
+        if broker.is_stopping and member.broker not in before:
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is about to stop")

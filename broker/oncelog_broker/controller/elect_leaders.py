@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import OFFLINE
 from oncelog_broker.controller.election import Decision, preferred_state
-from oncelog_broker.controller.machine import PartitionChange, is_led, partition_outcome
+from oncelog_broker.controller.machine import PartitionChange, election_of, is_led, partition_outcome
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.reader import PartitionKey
@@ -32,7 +32,7 @@ def requested_election(
     if kind is ElectionType.PREFERRED:
         if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
-        elected = preferred_state(replicas, known, view.brokers, controller_epoch, view.stopping)
+        elected = preferred_state(election_of(view, key, controller_epoch))
         # What nobody leads may have been given up: its log must be known to be open.
         is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
         if elected is None or is_offline:
@@ -60,8 +60,8 @@ class Imbalance(NamedTuple):
 
 def imbalances(view: ClusterView) -> Iterator[tuple[int, Imbalance] | None]:
     """By preferred leader, for those who live; None now and then, while there is more to be counted."""
-    preferred: dict[int, int] = dict.fromkeys(view.brokers, 0)
-    elsewhere: dict[int, list[PartitionKey]] = {broker: [] for broker in view.brokers}
+    preferred: dict[int, int] = dict.fromkeys(view.live, 0)
+    elsewhere: dict[int, list[PartitionKey]] = {broker: [] for broker in view.live}
     for key, known in view.states.items():
         replicas = view.replicas(key)
         if replicas and replicas[0] in preferred and key.topic not in view.doomed:

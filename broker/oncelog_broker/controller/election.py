@@ -30,7 +30,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
-from oncelog_broker.controller.view import KnownState, LiveBroker
+from oncelog_broker.controller.known_broker import KnownBroker
+from oncelog_broker.controller.view import KnownState
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.payloads import PartitionState
 
@@ -60,7 +61,7 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
 
 
 class Undecided(NamedTuple):
-    """Nobody leads the partition, and the state stays until more is known."""
+    """Nobody leads the partition, and its state stays until more is known."""
 
     ask: tuple[int, ...] = ()
     """Present brokers that must report their log ends first."""
@@ -70,203 +71,237 @@ class Undecided(NamedTuple):
     """Present brokers whose logs are offline; they are asked again from time to time."""
 
 
+Outcome = Decision | Undecided | None
+"""What is to be done about a partition; None: its state stays."""
+
+
 def _not_asked(_: int) -> LogEnd | None:
     return UNKNOWN
 
 
-def next_state(
-    replicas: Sequence[int],
-    known: KnownState,
-    live: Mapping[int, LiveBroker],
-    unsure_since: Mapping[int, int],
-    controller_epoch: int,
-    unclean: bool = False,
-    stopping: Collection[int] = (),
-    log_end_of: LogEndOf = _not_asked,
-    *,
-    waits_for_absent: bool = False,
-) -> Decision | None:
-    """Return the new state of the partition while these brokers live; None if it stays. See `outcome`."""
-    decided = outcome(
-        replicas,
-        known,
-        live,
-        unsure_since,
-        controller_epoch,
-        unclean,
-        stopping,
-        log_end_of,
-        waits_for_absent=waits_for_absent,
-    )
-    return decided if isinstance(decided, Decision) else None
+class Election(NamedTuple):
+    """One partition and what is known of its replicas: everything that decides who leads it.
 
-
-def outcome(
-    replicas: Sequence[int],
-    known: KnownState,
-    live: Mapping[int, LiveBroker],
-    unsure_since: Mapping[int, int],
-    controller_epoch: int,
-    unclean: bool,
-    stopping: Collection[int],
-    log_end_of: LogEndOf,
-    *,
-    waits_for_absent: bool,
-) -> Decision | Undecided | None:
-    """What is to be done about a partition while these brokers live: None if its state stays.
-
-    `unsure_since`: as `ClusterView.unsure`. `unclean`: whether a replica outside the ISR may lead if nobody else can
-    (unclean.leader.election.enable). `stopping`: who of the `live` is about to go. `log_end_of`: what a broker has said
-    of its log. `waits_for_absent`: whether to wait for unsure replicas that are away.
+    Of the ISR, each replica is one of these: steady (registered without a break since the state was written), returned
+    (registered again, with everything), unsure (it may have lost records since), or away.
     """
-    state = known.state
-    steady = _steady(replicas, known, live)
-    staying = tuple(broker for broker in steady if broker not in stopping)
-    in_sync = staying or steady
-    if state.leader in in_sync:
-        if in_sync == state.isr:
-            return None
-        return Decision(replace(state, isr=in_sync, controller_epoch=controller_epoch))
-    if stopping:
-        unclean = unclean and not steady
-        live = {broker: there for broker, there in live.items() if broker not in stopping}
-    if len(replicas) == 1:
-        log_end_of = _not_asked  # the only replica leads, whatever its log has
-    unsure = tuple(broker for broker in state.isr if unsure_since.get(broker, -1) > known.written)
-    present = [broker for broker in state.isr if broker in live and broker in replicas and broker not in unsure]
-    # A replica that was there all the time is elected without questions, unless its partition was just given up.
-    must_ask = state.leader == NO_LEADER or (not staying and len(state.isr) > 1)
-    ends = {broker: log_end_of(broker) if must_ask else UNKNOWN for broker in present}
-    said = {broker: end for broker, end in ends.items() if end is not None}
-    if len(said) < len(ends):
-        return Undecided(ask=tuple(broker for broker in present if broker not in said))
-    sure = tuple(broker for broker in present if said[broker] != OFFLINE)
-    if sure:
-        candidates = tuple(broker for broker in sure if broker in staying) or sure
-        known_ends = {said[broker] for broker in candidates}
-        if UNKNOWN not in known_ends:
-            # Each has all acknowledged records. A log that was lost unnoticed is the shortest one.
-            candidates = tuple(broker for broker in candidates if said[broker] == max(known_ends))
-        return _elected(state, replicas, candidates, sure, controller_epoch)
-    those_left = Candidates(state, replicas, unsure, live, log_end_of)
-    return _without_a_sure_replica(those_left, controller_epoch, unclean, waits_for_absent)
 
-
-def preferred_state(
-    replicas: Sequence[int],
-    known: KnownState,
-    live: Mapping[int, LiveBroker],
-    controller_epoch: int,
-    stopping: Collection[int] = (),
-) -> PartitionState | None:
-    """The state in which the first of the replicas leads; None where it cannot without a loss, or does already."""
-    state, preferred = known.state, replicas[0]
-    staying = tuple(broker for broker in _steady(replicas, known, live) if broker not in stopping)
-    if state.leader == preferred or preferred not in staying:
-        return None
-    return _elected(state, replicas, (preferred,), staying, controller_epoch).state
-
-
-def _steady(replicas: Sequence[int], known: KnownState, live: Mapping[int, LiveBroker]) -> tuple[int, ...]:
-    """Those of the ISR who have been there ever since the state was written."""
-    return tuple(
-        broker
-        for broker in known.state.isr
-        if broker in live and broker in replicas and live[broker].epoch <= known.written
-    )
-
-
-class Candidates(NamedTuple):
-    """Who may lead a partition that no sure replica can lead."""
-
-    state: PartitionState
     replicas: Sequence[int]
-    unsure: Sequence[int]
-    """Of the ISR."""
-    live: Collection[int]
-    log_end_of: LogEndOf
+    known: KnownState
+    brokers: Mapping[int, KnownBroker]
+    """Every broker that is registered, or was once."""
+    controller_epoch: int
+    unclean: bool = False
+    """Whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable)."""
+    log_end_of: LogEndOf = _not_asked
+    waits_for_absent: bool = False
+    """Whether to wait for unsure replicas that are away."""
 
     @property
-    def awaited(self) -> bool:
-        """Whether a replica of the ISR that is away or offline may have all records."""
-        return any(broker not in self.unsure for broker in self.state.isr)
+    def state(self) -> PartitionState:
+        return self.known.state
 
-    def present(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
-        """Those of these replicas that are there and not known to be offline: up to where their logs go, as far as they
-        have said it."""
-        there = [broker for broker in brokers if broker in self.live and broker in self.replicas]
-        ends = {broker: self.log_end_of(broker) for broker in there}
+    def is_steady(self, broker: int) -> bool:
+        """Whether it is a replica that has been registered without a break since the state was written."""
+        known = self.brokers.get(broker)
+        return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)
+
+    def is_there(self, broker: int) -> bool:
+        """Whether it is a replica whose broker is registered and not about to stop."""
+        known = self.brokers.get(broker)
+        return known is not None and known.is_live and not known.is_stopping and broker in self.replicas
+
+    def is_unsure(self, broker: int) -> bool:
+        """Whether it may have lost records since the state was written."""
+        known = self.brokers.get(broker)
+        return known is not None and known.is_unsure_of(self.known.written)
+
+    def is_stopping(self, broker: int) -> bool:
+        """Whether it is about to stop."""
+        known = self.brokers.get(broker)
+        return known is not None and known.is_stopping
+
+    @property
+    def unsure(self) -> tuple[int, ...]:
+        """The unsure replicas of the ISR, those that are away included."""
+        return tuple(broker for broker in self.state.isr if self.is_unsure(broker))
+
+    def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
+        """The log ends of these replicas, of those that are there and not known to be offline. None: not asked yet."""
+        ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
     @property
     def offline(self) -> tuple[int, ...]:
-        """The present replicas whose brokers have reported that their logs are offline."""
-        return tuple(broker for broker in self.replicas if broker in self.live and self.log_end_of(broker) == OFFLINE)
+        """The replicas that are there, and whose brokers have reported that their logs are offline."""
+        return tuple(broker for broker in self.replicas if self.is_there(broker) and self.log_end_of(broker) == OFFLINE)
 
 
-def _without_a_sure_replica(
-    candidates: Candidates, controller_epoch: int, unclean: bool, waits_for_absent: bool
-) -> Decision | Undecided | None:
-    """Of the ISR, all those are away, or offline, who are not `unsure`.
+def outcome(election: Election) -> Outcome:
+    """What is to be done about a partition while these brokers live.
 
-    The unsure ones lead if nobody is awaited who may have everything, or if `unclean`.
+    The first case that applies decides: the leader stays, one of the ISR leads that has lost nothing (steady or
+    returned), one of the ISR that is unsure, one from outside the ISR. Else nobody leads.
     """
-    state, unsure = candidates.state, candidates.unsure
-    if unclean or not candidates.awaited:
-        in_sync, all_present = candidates.present(unsure), candidates.present(candidates.replicas)
-        contenders = all_present if in_sync or unclean else {}
-        if UNKNOWN in in_sync.values():
-            contenders = in_sync  # the offline log may have more records than any replica outside the ISR
-        unasked = tuple(broker for broker, end in contenders.items() if end is None)
-        if unasked:
-            return Undecided(ask=unasked)
-        absent = tuple(broker for broker in unsure if broker not in in_sync)
-        if contenders and absent and waits_for_absent and not unclean:
-            return Undecided(absent=absent, offline=candidates.offline)
-        if contenders:
-            return _with_the_most(candidates, contenders, in_sync, controller_epoch)
-    if unsure or state.leader == NO_LEADER:
-        return Undecided(offline=candidates.offline) if candidates.offline else None
+    state = election.state
+    steady = tuple(broker for broker in state.isr if election.is_steady(broker))
+    staying = tuple(broker for broker in steady if not election.is_stopping(broker))
+    if state.leader in (staying or steady):
+        return _leader_stays(election, staying or steady)
+    if len(staying) < len(steady):
+        election = election._replace(unclean=False)  # the one that is stopping comes back with everything
+    if len(election.replicas) == 1:
+        election = election._replace(log_end_of=_not_asked)  # the only replica leads, whatever its log has
+    sure = _sure_replicas(election, has_staying=bool(staying))
+    if isinstance(sure, Undecided):
+        return sure
+    if any(broker in sure for broker in staying):
+        return _clean(election, sure, staying)
+    if sure:
+        return _from_a_returned_replica(election, sure)
+    decided = _unclean(election) if election.unclean else _from_an_unsure_replica(election)
+    return _without_a_leader(election) if decided is None else decided
+
+
+def next_state(election: Election) -> Decision | None:
+    """The new state of the partition; None if it stays, or if more must be known first. See `outcome`."""
+    decided = outcome(election)
+    return decided if isinstance(decided, Decision) else None
+
+
+def preferred_state(election: Election) -> PartitionState | None:
+    """The state in which the first of the replicas leads; None if it leads already, or cannot lead without loss."""
+    state, preferred = election.state, election.replicas[0]
+    staying = tuple(b for b in state.isr if election.is_steady(b) and not election.is_stopping(b))
+    if state.leader == preferred or preferred not in staying:
+        return None
+    return _elected(election, (preferred,), staying).state
+
+
+# --- the cases ----------------------------------------------------------------------------------------------------
+
+
+def _leader_stays(election: Election, in_sync: tuple[int, ...]) -> Decision | None:
+    """The leader is steady: replicas that were away leave the ISR, without a new leader epoch."""
+    if in_sync == election.state.isr:
+        return None
+    return Decision(replace(election.state, isr=in_sync, controller_epoch=election.controller_epoch))
+
+
+def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd] | Undecided:
+    """The log ends of the ISR replicas that are there, have lost nothing, and are not offline; Undecided if they must
+    be asked first.
+
+    A steady replica is elected without questions, unless its partition was just given up.
+    """
+    state = election.state
+    present = [broker for broker in state.isr if election.is_there(broker) and not election.is_unsure(broker)]
+    must_ask = state.leader == NO_LEADER or (not has_staying and len(state.isr) > 1)
+    ends = {broker: election.log_end_of(broker) if must_ask else UNKNOWN for broker in present}
+    unasked = tuple(broker for broker, end in ends.items() if end is None)
+    if unasked:
+        return Undecided(ask=unasked)
+    return {broker: end for broker, end in ends.items() if end is not None and end != OFFLINE}
+
+
+def _clean(election: Election, sure: Mapping[int, LogEnd], staying: Collection[int]) -> Decision:
+    """A steady replica leads. Sure replicas that returned stay in sync with it."""
+    return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, sure)
+
+
+def _from_a_returned_replica(election: Election, sure: Mapping[int, LogEnd]) -> Decision:
+    """No steady replica is left: one leads that was away and lost nothing."""
+    return _most_complete(election, sure, sure)
+
+
+def _most_complete(election: Election, candidates: Mapping[int, LogEnd], sure: Collection[int]) -> Decision:
+    """The candidate with the most complete log leads, all `sure` replicas stay in sync.
+
+    Each candidate has all acknowledged records, so the ends matter only if all are known: a log that was lost unnoticed
+    is the shortest one.
+    """
+    ends = set(candidates.values())
+    best = candidates if UNKNOWN in ends else [broker for broker, end in candidates.items() if end == max(ends)]
+    return _elected(election, tuple(best), tuple(sure))
+
+
+def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
+    """Every replica of the ISR may have lost records: the present replica with the most leads, inside the ISR or
+    outside of it.
+
+    None if one of the ISR is away or offline that may have everything: it is waited for without an end. Unsure
+    replicas that are away are waited for as long as `waits_for_absent`.
+    """
+    unsure = election.unsure
+    in_sync = election.log_ends(unsure)
+    if not in_sync or any(broker not in unsure for broker in election.state.isr):
+        return None
+    contenders = _contenders(election, in_sync)
+    if isinstance(contenders, Undecided):
+        return contenders
+    absent = tuple(broker for broker in unsure if broker not in in_sync)
+    if absent and election.waits_for_absent:
+        return Undecided(absent=absent, offline=election.offline)
+    return _with_the_most(election, contenders, in_sync)
+
+
+def _unclean(election: Election) -> Decision | Undecided | None:
+    """The present replica with the most records leads, whoever of the ISR may have more; None if none is present."""
+    in_sync = election.log_ends(election.unsure)
+    contenders = _contenders(election, in_sync)
+    if isinstance(contenders, Undecided):
+        return contenders
+    return _with_the_most(election, contenders, in_sync) if contenders else None
+
+
+def _without_a_leader(election: Election) -> Outcome:
+    """Nobody can lead. The state says so unless a replica of the ISR is unsure: the write would vouch for it."""
+    state = election.state
+    if election.unsure or state.leader == NO_LEADER:
+        return Undecided(offline=election.offline) if election.offline else None
     epoch = state.leader_epoch + 1
-    return Decision(replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch))
+    return Decision(replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=election.controller_epoch))
 
 
-def _with_the_most(
-    candidates: Candidates,
-    contenders: Mapping[int, LogEnd | None],
-    in_sync: Collection[int],
-    controller_epoch: int,
-) -> Decision:
-    """The one with the most records leads; of several, one of the ISR. Those of the ISR that have exactly as much stay
-    in sync: their logs are the same.
+# --- what the cases share ------------------------------------------------------------------------------------------
+
+
+def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
+    """The replicas that may lead after a loss, with their log ends; Undecided if they must be asked first.
+
+    `in_sync`: the unsure replicas of the ISR that are there. If one of them cannot say what it has, replicas outside
+    the ISR do not count: it may have more than any of them.
+    """
+    contenders = dict(in_sync) if UNKNOWN in in_sync.values() else election.log_ends(election.replicas)
+    unasked = tuple(broker for broker, end in contenders.items() if end is None)
+    return Undecided(ask=unasked) if unasked else contenders
+
+
+def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], in_sync: Collection[int]) -> Decision:
+    """The contender with the most records leads; of several, one of the ISR. Replicas of the ISR with exactly as many
+    stay in sync: their logs are the same.
 
     Where none has said what it has, one of them leads alone: the others may have less than it, or more, and must not
     be elected as if they had the same.
     """
+    state = election.state
     ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}
     most = max(ends.values())
     with_most = [broker for broker, end in ends.items() if end == most]
-    staying = tuple(broker for broker in candidates.state.isr if broker in with_most and broker in in_sync)
-    isr = () if most == UNKNOWN else staying
-    elected = _elected(candidates.state, candidates.replicas, staying or with_most, isr, controller_epoch)
-    recovery = candidates.state.leader_recovery_state if staying else RECOVERING
+    staying = tuple(broker for broker in state.isr if broker in with_most and broker in in_sync)
+    elected = _elected(election, staying or with_most, () if most == UNKNOWN else staying)
+    recovery = state.leader_recovery_state if staying else RECOVERING
     return Decision(replace(elected.state, leader_recovery_state=recovery), may_lose=True)
 
 
-def _elected(
-    state: PartitionState,
-    replicas: Sequence[int],
-    candidates: Collection[int],
-    isr: tuple[int, ...],
-    controller_epoch: int,
-) -> Decision:
+def _elected(election: Election, candidates: Collection[int], isr: tuple[int, ...]) -> Decision:
     """The candidate leads that the assignment names first; with an empty `isr` it is alone in sync."""
-    leader = next(broker for broker in replicas if broker in candidates)
+    leader = next(broker for broker in election.replicas if broker in candidates)
     elected = replace(
-        state,
+        election.state,
         leader=leader,
-        leader_epoch=state.leader_epoch + 1,
+        leader_epoch=election.state.leader_epoch + 1,
         isr=isr or (leader,),
-        controller_epoch=controller_epoch,
+        controller_epoch=election.controller_epoch,
     )
     return Decision(elected)

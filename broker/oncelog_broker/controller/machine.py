@@ -25,7 +25,7 @@ from functools import partial
 from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import Question
-from oncelog_broker.controller.election import Decision, Undecided, first_leader, outcome
+from oncelog_broker.controller.election import Decision, Election, Outcome, Undecided, first_leader, outcome
 from oncelog_broker.controller.reassignment import Reassigned, completed
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment
@@ -74,21 +74,22 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
     return PartitionChange(key, decision.state, known.version, is_election, decision.may_lose)
 
 
-def partition_outcome(
-    view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool
-) -> Decision | Undecided | None:
+def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool) -> Outcome:
     """`election.outcome` of a partition that has a state."""
+    return outcome(election_of(view, key, controller_epoch, unclean=unclean))
+
+
+def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool = False) -> Election:
+    """All that decides who leads a partition that has a state."""
     candidates = view.candidates
-    return outcome(
+    return Election(
         view.replicas(key),
         view.states[key],
         view.brokers,
-        view.unsure,
         controller_epoch,
         unclean,
-        view.stopping,
         partial(candidates.end_of, key),
-        waits_for_absent=candidates.waits_for_absent(key),
+        candidates.waits_for_absent(key),
     )
 
 
@@ -96,8 +97,7 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
     """Whether the leader in a partition's state has been registered without a break since its election. If not, it does
     not lead, although the state names it."""
     known = view.states[key]
-    leader = view.brokers.get(known.state.leader)
-    return leader is not None and leader.epoch <= known.written
+    return view.broker(known.state.leader).is_steady_since(known.written)
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:

@@ -100,7 +100,7 @@ class PartitionController(Settling):
         pending = list(range(len(proposals)))
         for _ in range(MAX_ATTEMPTS):
             check_sender(self.view, broker, broker_epoch)
-            incarnations = self.view.incarnations
+            brokers = self.view.brokers
             changes: dict[PartitionKey, int] = {}
             wanted = []
             for index in pending:
@@ -115,7 +115,7 @@ class PartitionController(Settling):
                     wanted.append(decided)
             again: set[PartitionKey] = set()
             for piece in in_pieces(wanted):
-                again |= await self._write(piece, incarnations)
+                again |= await self._write(piece, brokers)
             for change in wanted:
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
@@ -134,7 +134,7 @@ class PartitionController(Settling):
         pending = list(range(len(wanted)))
         tried: dict[PartitionKey, ReplicaAssignment | None] = {}
         for _ in range(MAX_ATTEMPTS):
-            incarnations = self.view.incarnations
+            brokers = self.view.brokers
             room = TopicRoom(self.view, self.pause)
             changes: dict[PartitionKey, int] = {}
             begun = []
@@ -158,7 +158,7 @@ class PartitionController(Settling):
             again: set[PartitionKey] = set()
             self._too_large.difference_update(changes)
             for piece in in_pieces(begun):
-                again |= await self._write(piece, incarnations)
+                again |= await self._write(piece, brokers)
             for key in self._too_large & changes.keys():
                 message = "The topic's assignments do not fit into one write to the metadata store."
                 errors[changes[key]] = KafkaError(ErrorCode.POLICY_VIOLATION, message)
@@ -197,7 +197,7 @@ class PartitionController(Settling):
         pending = set(self.view.states if keys is None else keys)
         tried: set[PartitionKey] = set()
         for _ in range(MAX_ATTEMPTS):
-            incarnations = self.view.incarnations
+            brokers = self.view.brokers
             wanted, written = [], set[PartitionKey]()
             for key in pending:
                 await self.pause()
@@ -209,7 +209,7 @@ class PartitionController(Settling):
                     outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()
             for piece in in_pieces(wanted):
-                again |= await self._write(piece, incarnations)
+                again |= await self._write(piece, brokers)
             outcomes.update(dict.fromkeys(written - again))
             tried, pending = tried | written, written & again
             await self._settle(again)

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.known_broker import KnownBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.faults import tell_fault
 from oncelog_broker.metadata.model.payloads import (
@@ -63,24 +64,20 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     """
     names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
     known = sorted(int(name) for name in names if name.isdecimal())
-    incarnations: dict[int, int] = {}
-    unsure: dict[int, int] = {}
+    brokers = {broker: KnownBroker(broker) for broker in known}
     counted = [paths.incarnation(broker) for broker in known]
     for broker, path, found in zip(known, counted, await store.get_many(counted), strict=True):
         if found is None:
             continue
-        incarnations[broker] = found[1].version
         incarnation = _parsed(store, parse_incarnation, found[0], path) or Incarnation(is_log_tail_kept=False)
         since = incarnation.unsure_epoch(found[1].mzxid)
-        if since >= 0:
-            unsure[broker] = since
-    brokers: dict[int, LiveBroker] = {}
+        brokers[broker] = brokers[broker]._replace(incarnation=found[1].version, unsure_since=since)
     registered = [paths.broker_id(broker) for broker in known]
     for broker, path, found in zip(known, registered, await store.get_many(registered), strict=True):
         registration = None if found is None else _parsed(store, parse_broker, found[0], path)
         if found is not None and registration is not None:
-            brokers[broker] = LiveBroker(broker, found[1].czxid, registration.rack)
-    return view.put_brokers(brokers, incarnations, unsure)
+            brokers[broker] = brokers[broker]._replace(epoch=found[1].czxid, rack=registration.rack)
+    return view.put_brokers(brokers.values())
 
 
 async def read_topics(store: MetadataStore, view: ClusterView, names: Collection[str], pause: Pause) -> None:

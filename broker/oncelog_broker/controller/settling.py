@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from oncelog_broker.controller import reading
 from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.candidates import Answers
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange, in_order, is_led, wanted_change
 from oncelog_broker.controller.view import ClusterView
@@ -148,7 +149,7 @@ class Settling:
 
     def _noted(self, answers: Answers) -> list[PartitionKey]:
         """Return the partitions for which the answers are still valid: same registration, and no leader since."""
-        registered = self.view.brokers.get(answers.broker)
+        registered = self.view.live.get(answers.broker)
         if registered is None or registered.epoch != answers.broker_epoch:
             return []
         noted = []
@@ -207,10 +208,10 @@ class Settling:
             if not pending:
                 break
             refused: set[PartitionKey] = set()
-            incarnations = self.view.incarnations
+            brokers = self.view.brokers
             wanted = await self._wanted(pending)
             for piece in in_pieces(wanted):
-                refused |= await self._write(piece, incarnations)
+                refused |= await self._write(piece, brokers)
             # What was written first, somebody who left an ISR, say, may be what the end of a reassignment waited for.
             pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
         else:
@@ -219,9 +220,9 @@ class Settling:
             self.questions.look_at(self)
 
     async def _read_all(self) -> set[PartitionKey]:
-        stopping, self._has_missed = self.view.stopping, False
+        before, self._has_missed = self.view.brokers, False
         self.view = await reading.read_view(self._store, await self._unclean_by_default(), self.pause)
-        self.view.note_stopping(stopping)
+        self.view.keep_stopping(before)
         self.view.candidates.is_asked_for = self.questions is not None
         self._must_read_all = self._has_missed
         found = set()
@@ -244,14 +245,14 @@ class Settling:
                 self.undecided.add(key)
         return in_order(changes)
 
-    async def _write(self, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> set[PartitionKey]:
-        """The partitions to look at again: none, if all was written. `incarnations`: see StateWriter.write."""
+    async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:
+        """The partitions to look at again: none, if all was written. `brokers`: see StateWriter.write."""
         keys = {change.key for change in piece}
         topics = {key.topic for key in keys}
         try:
-            await self._writer.write(self.view, piece, incarnations)
+            await self._writer.write(self.view, piece, brokers)
         except RequestTooLarge as error:
-            return await self._write_less(piece, incarnations, error)
+            return await self._write_less(piece, brokers, error)
         except Refused as refused:
             if refused.brokers:
                 return keys | self.view.keys_on(await reading.read_brokers(self._store, self.view))
@@ -264,14 +265,14 @@ class Settling:
         return keys
 
     async def _write_less(
-        self, piece: Sequence[PartitionChange], incarnations: Mapping[int, int], error: RequestTooLarge
+        self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker], error: RequestTooLarge
     ) -> set[PartitionKey]:
         """As `_write`, of a piece that is too large for one write: half by half. A change that is too large by itself
         is given up, since no attempt would end otherwise."""
         if len(piece) > 1:
             middle = len(piece) // 2
-            again = await self._write(piece[:middle], incarnations)
-            return again | await self._write(piece[middle:], incarnations)
+            again = await self._write(piece[:middle], brokers)
+            return again | await self._write(piece[middle:], brokers)
         key = piece[0].key
         if key not in self._too_large:
             logger.error(

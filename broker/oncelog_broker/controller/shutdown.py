@@ -16,13 +16,13 @@ def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
-    registered = view.brokers.get(broker)
+    registered = view.live.get(broker)
     if registered is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered")
     if epoch != registered.epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
-    if len(view.brokers) > 1:
-        view.note_stopping({broker: registered.epoch})
+    if len(view.live) > 1:
+        view.note_stopping(broker)
 
 
 def is_left_to(view: ClusterView, broker: int, key: PartitionKey) -> bool:

@@ -329,7 +329,7 @@ class TopicController:
         assignment: Mapping[int, Sequence[int]] | None,
     ) -> Assignment:
         if assignment is not None:
-            return check_assignment(assignment, view.brokers)
+            return check_assignment(assignment, view.live)
         live = sorted(view.staying)
         brokers = max(len(live), 1)
         start, shift = random_below(brokers, self._entropy), random_below(brokers, self._entropy)
@@ -385,7 +385,7 @@ def _first_states(name: str, placed: Assignment, term: PartitionController, take
         state = first_leader(replicas, view.staying, epoch)
         if state is not None:
             states[partition] = state
-    operations = incarnation_checks(view.incarnations, {broker for state in states.values() for broker in state.isr})
+    operations = incarnation_checks(view.brokers, {broker for state in states.values() for broker in state.isr})
     room = MAX_REQUEST_BYTES - SPARE_BYTES - taken - size_of(operations)
     for partition, state in states.items():
         of_partition: list[Operation] = [
@@ -400,7 +400,7 @@ def _first_states(name: str, placed: Assignment, term: PartitionController, take
 
 
 def _racks(view: ClusterView) -> dict[int, str]:
-    return {broker.id: broker.rack for broker in view.brokers.values() if broker.rack is not None}
+    return {broker.id: broker.rack for broker in view.live.values() if broker.rack is not None}
 
 
 def _new_partitions(
@@ -422,7 +422,7 @@ def _new_partitions(
     if len(assignment) != count - present:
         message = f"{count - present} partitions are to be added, but {len(assignment)} assignments were given."
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    return check_assignment(dict(enumerate(assignment, present)), view.brokers, present, len(example))
+    return check_assignment(dict(enumerate(assignment, present)), view.live, present, len(example))
 
 
 def _as_assignments(placed: Assignment) -> dict[int, ReplicaAssignment]:

@@ -1,7 +1,7 @@
-"""What the controller knows of its cluster: who lives, in which incarnation, and the state of every partition. Pure.
+"""The controller's view of its cluster: the brokers, the topics, and the state of every partition. Pure.
 
-The controller is the only writer of partition states, so its view is current for as long as it knows the outcome of
-each of its writes; what it does not know it reads again. Changed in place, by whoever has the controller's turn.
+The controller is the only writer of partition states, so its view is current as long as it knows the outcome of each of
+its writes; after an unknown outcome it reads again. Only the holder of the controller's lock changes the view.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import CandidateLogs
+from oncelog_broker.controller.known_broker import NEVER, KnownBroker, unknown_broker
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.payloads import (
     PARTITIONS_PER_STEP,
@@ -20,14 +21,6 @@ from oncelog_broker.metadata.model.payloads import (
 )
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.runtime.steps import Steps, run_steps
-
-
-class LiveBroker(NamedTuple):
-    """A registered broker. `epoch` is the zxid of its registration."""
-
-    id: int
-    epoch: int
-    rack: str | None = None
 
 
 class KnownState(NamedTuple):
@@ -42,16 +35,13 @@ class ClusterView:
     """See the module's docstring."""
 
     def __init__(self, *, unclean_by_default: bool = False) -> None:
-        self.brokers: dict[int, LiveBroker] = {}
-        self.incarnations: dict[int, int] = {}
-        """Broker id -> version of the node that counts its registrations; also of brokers that are away. Read before
-        `brokers`, so that it is never newer than what is known of the broker."""
-        self.unsure: dict[int, int] = {}
-        """Broker id -> the epoch of its last registration after which it may lack the end of its logs (the machine had
-        gone down); also of brokers that are away. A state that is newer was decided with that in mind."""
-        self.stopping: dict[int, int] = {}
-        """Broker id -> epoch of the registration whose broker has said that it is about to stop. It is in sync nowhere
-        unless nobody else is, leads nothing that another one can, and gets nothing new."""
+        self.brokers: Mapping[int, KnownBroker] = {}
+        """Every broker that is registered, or was once. Replaced, never changed in place: a decision and the write that
+        follows from it go by one and the same mapping."""
+        self.live: Mapping[int, KnownBroker] = {}
+        """The registered brokers among `brokers`."""
+        self.staying: Mapping[int, KnownBroker] = {}
+        """The live brokers that are not about to stop: those that may be given something new."""
         self.topics: dict[str, TopicAssignment] = {}
         self.topic_versions: dict[str, int] = {}
         """Of the topics' nodes: what a change of an assignment must name."""
@@ -98,21 +88,9 @@ class ClusterView:
     def topic_by_id(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
 
-    @property
-    def staying(self) -> Mapping[int, LiveBroker]:
-        """Those who live and are not about to stop: who may be given something new."""
-        if not self.stopping:
-            return self.brokers
-        return {id_: broker for id_, broker in self.brokers.items() if id_ not in self.stopping}
-
-    def note_stopping(self, stopping: Mapping[int, int]) -> None:
-        """These brokers are about to stop, each in the registration with that epoch: a later one is there to stay."""
-        of_both = {**self.stopping, **stopping}
-        self.stopping = {id_: epoch for id_, epoch in of_both.items() if self._epoch_of(id_) == epoch}
-
-    def _epoch_of(self, broker: int) -> int | None:
-        registered = self.brokers.get(broker)
-        return None if registered is None else registered.epoch
+    def broker(self, broker: int) -> KnownBroker:
+        """What is known of this broker, also where it has never registered."""
+        return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
         """A topic as it is now, in that version of its node. States of partitions that it has no more, or of an older
@@ -187,35 +165,58 @@ class ClusterView:
             self.candidates.forget(key)
 
     def may_vouch(self, key: PartitionKey) -> bool:
-        """Whether the state of a partition may be written though nobody is elected. A state vouches for those that it
-        names: they count as brokers that have been there ever since. So an election comes first where the leader was
-        away, or one of the ISR may have lost records, since the state was written."""
+        """Whether the state of a partition may be written without an election.
+
+        A written state vouches for its leader and ISR: they count as registered without a break from then on. So an
+        election must come first if the leader was away since the state was written, or if one of the ISR may have lost
+        records."""
         state, written = self.states[key].state, self.states[key].written
-        leader = self.brokers.get(state.leader)
-        was_away = state.leader != NO_LEADER and (leader is None or leader.epoch > written)
+        was_away = state.leader != NO_LEADER and not self.broker(state.leader).is_steady_since(written)
         return not was_away and not self.has_unsure(key)
 
     def has_unsure(self, key: PartitionKey) -> bool:
         """Whether one of the ISR may have lost records since the state was written."""
         known = self.states[key]
-        return any(self.unsure.get(broker, -1) > known.written for broker in known.state.isr)
+        return any(self.broker(broker).is_unsure_of(known.written) for broker in known.state.isr)
 
     def put_unreadable(self, key: PartitionKey) -> None:
         """Note that the partition has a state that cannot be read."""
         self.states.pop(key, None)
         self.unreadable.add(key)
 
-    def put_brokers(
-        self, brokers: Mapping[int, LiveBroker], incarnations: Mapping[int, int], unsure: Mapping[int, int]
-    ) -> set[int]:
-        """Those who live now, the incarnations of all that ever did, and which of them are unsure since when; the ids
-        of all that came, went, or came again."""
+    def put_brokers(self, brokers: Iterable[KnownBroker]) -> set[int]:
+        """Take over every known broker as it is now. Returns the ids of those that came, went, or came again."""
+        before = self.brokers
+        self._set_brokers({broker.id: _kept_stopping(broker, before) for broker in brokers})
         changed = {
-            broker for broker in self.brokers.keys() | brokers.keys() if self.brokers.get(broker) != brokers.get(broker)
+            broker for broker in before.keys() | self.brokers.keys() if _differ(before.get(broker), self.broker(broker))
         }
-        # One that came and went again may have said so, too.
-        changed |= {broker for broker, since in unsure.items() if self.unsure.get(broker) != since}
         self.candidates.forget_brokers(changed)
-        self.brokers, self.incarnations, self.unsure = dict(brokers), dict(incarnations), dict(unsure)
-        self.note_stopping({})
         return changed
+
+    def note_stopping(self, broker: int) -> None:
+        """A live broker has asked for its controlled shutdown. This ends with its registration: the next one stays."""
+        self._set_brokers({**self.brokers, broker: self.brokers[broker]._replace(is_stopping=True)})
+
+    def keep_stopping(self, before: Mapping[int, KnownBroker]) -> None:
+        """Brokers that were about to stop `before`, and have not registered again, still are."""
+        self._set_brokers({id_: _kept_stopping(broker, before) for id_, broker in self.brokers.items()})
+
+    def _set_brokers(self, brokers: Mapping[int, KnownBroker]) -> None:
+        self.brokers = brokers
+        self.live = {id_: broker for id_, broker in brokers.items() if broker.is_live}
+        self.staying = {id_: broker for id_, broker in self.live.items() if not broker.is_stopping}
+
+
+def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> KnownBroker:
+    """The broker, about to stop if it was that in this same registration."""
+    known = before.get(broker.id)
+    was_stopping = known is not None and known.is_stopping and known.epoch == broker.epoch
+    return broker._replace(is_stopping=True) if was_stopping else broker
+
+
+def _differ(before: KnownBroker | None, now: KnownBroker) -> bool:
+    """Whether the broker came, went, or came again. One that came and went again unnoticed may have become unsure."""
+    was = before or unknown_broker(now.id)
+    has_become_unsure = now.unsure_since not in (NEVER, was.unsure_since)
+    return (was.epoch, was.rack) != (now.epoch, now.rack) or has_become_unsure

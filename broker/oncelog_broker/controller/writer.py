@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.leadership import Controllership
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
@@ -93,10 +94,10 @@ def size_of(operations: Sequence[Operation]) -> int:
     return sum(len(o.path) + len(getattr(o, "data", b"")) + OPERATION_BYTES for o in operations)
 
 
-def incarnation_checks(incarnations: Mapping[int, int], brokers: set[int]) -> list[Operation]:
-    """That none of the brokers was registered anew since a decision was made that saw these incarnations."""
-    counted = ((broker, incarnations.get(broker)) for broker in sorted(brokers))
-    return [Check(paths.incarnation(broker), version) for broker, version in counted if version is not None]
+def incarnation_checks(known: Mapping[int, KnownBroker], brokers: set[int]) -> list[Operation]:
+    """Checks that none of the brokers has registered again since a decision that saw the brokers as in `known`."""
+    counted = [known[broker] for broker in sorted(brokers) if broker in known]
+    return [Check(paths.incarnation(b.id), b.incarnation) for b in counted if b.incarnation is not None]
 
 
 class StateWriter:
@@ -107,16 +108,18 @@ class StateWriter:
         self._controllership = controllership
         self._pause = pause
 
-    async def write(self, view: ClusterView, piece: Sequence[PartitionChange], incarnations: Mapping[int, int]) -> None:
+    async def write(
+        self, view: ClusterView, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]
+    ) -> None:
         """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, RequestTooLarge,
         StoreUnavailable.
 
-        `incarnations` are those that the decisions saw. The view may know newer ones by now, of brokers that were away
+        `brokers`: as the decisions saw them. The view may know newer incarnations by now, of brokers that were away
         since and may have lost what the decisions count on.
         """
         operations: list[Operation] = [
             self._controllership.fence,
-            *incarnation_checks(incarnations, set().union(*(change.brokers() for change in piece))),
+            *incarnation_checks(brokers, set().union(*(change.brokers() for change in piece))),
             *await self._missing_parents([change.key for change in piece if change.version is None]),
         ]
         assigned = _assignments(piece)

@@ -88,16 +88,17 @@ class Shard(Generic[M]):
         self.timers: TimerQueue[TimerKey] = TimerQueue()
         self.is_loaded = False
         self.failure: str | None = None
-        self._waiting: dict[str, set[Waiter[Any]]] = {}
+        self._waiting: dict[str, dict[Waiter[Any], None]] = {}
+        """By key, in the order of coming."""
 
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
         """`waiter` is answered in a later step about `key`; `future` is its outcome."""
-        self._waiting.setdefault(key, set()).add(waiter)
+        self._waiting.setdefault(key, {})[waiter] = None
         future.add_done_callback(lambda _: self._answered(key, waiter))
 
     def _answered(self, key: str, waiter: Waiter[Any]) -> None:
-        waiting = self._waiting.get(key, set())
-        waiting.discard(waiter)
+        waiting = self._waiting.get(key, {})
+        waiting.pop(waiter, None)
         if not waiting:
             self._waiting.pop(key, None)
 

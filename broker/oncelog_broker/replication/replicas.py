@@ -103,7 +103,7 @@ class Replicas:
         self._hosted = HostedLogs(logs, host.tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
-        self._waiting_followers: dict[int, set[WaitingFetch]] = {}
+        self._waiting_followers: dict[int, dict[WaitingFetch, None]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
         """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
@@ -134,9 +134,9 @@ class Replicas:
 
         It is answered early if that broker is to follow more partitions, so that it can soon fetch these.
         """
-        waiting = self._waiting_followers.setdefault(broker_id, set())
-        waiting.add(fetch)
-        fetch.enough.add_done_callback(lambda _: waiting.discard(fetch))
+        waiting = self._waiting_followers.setdefault(broker_id, {})
+        waiting[fetch] = None
+        fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
         """Whether this follower is about to ask for more than it does: it must not be kept waiting until then."""

@@ -41,8 +41,9 @@ class Waiting:
     __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
 
     def __init__(self) -> None:
-        self.fetches: set[WaitingFetch] = set()
-        self.replica_fetches: set[WaitingFetch] = set()
+        self.fetches: dict[WaitingFetch, None] = {}
+        self.replica_fetches: dict[WaitingFetch, None] = {}
+        """Both in the order of coming."""
         self.appends: list[tuple[int, int, bool, asyncio.Future[ErrorCode]]] = []
         """A heap of (next offset, number, whether too few replicas end it, answer)."""
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
@@ -194,7 +195,8 @@ class WaitingFetch:
         self._hurry = hurry
         self.enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for partition in partitions:
-            (partition.waiting.fetches if hurry is None else partition.waiting.replica_fetches).add(self)
+            waiting = partition.waiting
+            (waiting.fetches if hurry is None else waiting.replica_fetches)[self] = None
         self.enough.add_done_callback(self._leave)
 
     def on_readable(self, new_bytes: int) -> bool:
@@ -217,8 +219,8 @@ class WaitingFetch:
 
     def _leave(self, _: asyncio.Future[None]) -> None:
         for partition in self._partitions:
-            partition.waiting.fetches.discard(self)
-            partition.waiting.replica_fetches.discard(self)
+            partition.waiting.fetches.pop(self, None)
+            partition.waiting.replica_fetches.pop(self, None)
 
 
 def _has_hurried(_: WaitingFetch) -> None:

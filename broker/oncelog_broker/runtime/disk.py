@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from oncelog_broker.runtime.descriptors import SPARES, is_descriptor_limit
+from oncelog_broker.runtime.descriptors import SPARES, descriptor_limit, divide, is_descriptor_limit
 from oncelog_broker.runtime.mappings import MAPPINGS
 from oncelog_broker.runtime.open_files import OPEN_FILES
 from oncelog_broker.runtime.private_files import FILE_MODE, SECRET_MODE, make_private_directory
@@ -30,6 +30,8 @@ T = TypeVar("T")
 SMALL_READ_SIZE: Final = 128 * 1024
 """Reads up to this size are copied by pread: cheaper than the page faults of a mapping, and a bad sector is an OSError
 there, where a mapping answers with SIGBUS. Larger reads are slices of a mapping, so that no byte is copied."""
+
+BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace_file` writes before the rename; Kafka's name for it too."""
@@ -137,6 +139,13 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Lock the file `path`, made if absent. Raises LockHeld."""
+
+    def boot_id(self) -> str:
+        """Names this start of the machine: a power cut cannot have lost what was written since. "" where the system
+        does not say, and nobody can tell two starts apart. Raises nothing."""
+
+    def divide_descriptors(self, max_connections: int) -> int:
+        """Set how many file descriptors files and mappings may have. Returns how many are left for connections."""
 
 
 class RealFile:
@@ -414,6 +423,18 @@ class RealDisk:
 
     def lock(self, path: str) -> FileLock:
         return FileLock(path)
+
+    def boot_id(self) -> str:
+        try:
+            return _read_file(BOOT_ID_FILE).decode().strip()
+        except OSError:
+            return ""
+
+    def divide_descriptors(self, max_connections: int) -> int:
+        SPARES.refill()
+        division = divide(descriptor_limit(), max_connections)
+        OPEN_FILES.capacity, MAPPINGS.limit = division.files, division.mappings
+        return division.connections
 
     def _for_a_moment(self, call: Callable[[], T]) -> T:
         """A call that opens a file and closes it."""

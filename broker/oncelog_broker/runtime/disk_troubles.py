@@ -70,6 +70,12 @@ class DiskTroubles:
         self._guard = threading.Lock()
         self._troubles: dict[_Key, _Trouble] = {}
 
+    def begin_anew(self, clock: Clock) -> None:
+        """Forget all troubles, and take the time from this clock: another run of a simulation begins."""
+        with self._guard:
+            self._clock = clock
+            self._troubles.clear()
+
     def is_news(self, directory: str, what: str, error: BaseException) -> bool:
         """Note that `what` failed in a data directory, and return whether to log it: True if it did not fail likewise
         within QUIET_SECONDS, and for every error that is no known error of a disk."""

@@ -10,7 +10,10 @@ from oncelog_protocol.uuids import UUID_BYTES, is_issuable
 Entropy = Callable[[int], bytes]
 """`entropy(n)` gives n random bytes."""
 
-system_entropy: Entropy = os.urandom
+
+def system_entropy(count: int) -> bytes:
+    """`count` random bytes of the system. Asked anew each time, so that a simulation can take its place."""
+    return os.urandom(count)
 
 
 def random_uuid(entropy: Entropy = system_entropy) -> bytes:

@@ -179,7 +179,7 @@ class DataStart:
     async def _read_store_file(self, found: StoreFacts) -> None:
         """Compare with an empty ZooKeeper, to which a broker alone may move with the content of its embedded store."""
         path = os.path.join(self.home, METADATA_FILE)
-        if not os.path.exists(path) or past_of(self._facts(found)) is not Past.ALONE:
+        if not self._disk.exists(path) or past_of(self._facts(found)) is not Past.ALONE:
             self._judge(found)
             return
         try:

@@ -40,7 +40,7 @@ BUILT_IN: Final = {
     "quotas": "oncelog.cli.quotas:quotas",
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
-EXTRAS: Final = {"console": "console", "pipeline": "pipeline"}
+EXTRAS: Final = {"console": "console", "pipeline": "pipeline", "registry": "registry"}
 """Of the distribution, with what a command needs; of all others it is `broker`."""
 ENTRY_POINT_GROUP: Final = "oncelog.commands"
 

@@ -122,6 +122,14 @@ class CommittedOffsets:
         """Whether an open transaction commits an offset here."""
         return (topic, partition) in self._open.get(group_id, _NOTHING)
 
+    def pending_only(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """Topic -> the partitions in which the group has no offset, and an open transaction commits its first one."""
+        found: dict[str, list[int]] = {}
+        for topic, partition in self._open.get(group_id, ()):
+            if self.get(group_id, topic, partition) is None:
+                found.setdefault(topic, []).append(partition)
+        return found
+
     def keeps(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an offset is kept here, be it a pending one."""
         return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)

@@ -17,7 +17,6 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from oncelog_broker.identity.note import has_lost_sister
@@ -26,7 +25,6 @@ from oncelog_broker.runtime.disk import Disk
 
 SESSION_FILE: Final = ".oncelog-session"
 FILE_VERSION: Final = 1
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 _log = logging.getLogger(__name__)
 
@@ -38,14 +36,6 @@ class Trace(NamedTuple):
     boot: str
     is_log_tail_kept: bool = True
     """False: records may have been lost, and no registration has said so yet."""
-
-
-def boot_id() -> str:
-    """Names this start of the machine; "" where the system does not say, and nobody can tell two apart."""
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
@@ -109,7 +99,7 @@ class Predecessor:
         self._disk = disk
         self._directory = directory
         self._trace = read_trace(disk, directory)
-        self.boot = boot_id()
+        self.boot = disk.boot_id()
         """The one that we run in."""
         is_alone = store.session_key is None
         if is_whole is None:

@@ -131,7 +131,9 @@ def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> 
         return then(then(answers, all_of), partial(_joined, context))
 
     asked: Answer[Any] = (
-        _all_topics(group.group_id, context) if group.topics is None else _topics_once(group.topics, context)
+        _all_topics(group.group_id, require_stable, context)
+        if group.topics is None
+        else _topics_once(group.topics, context)
     )
     return then(asked, fetch)
 
@@ -160,8 +162,10 @@ def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[li
     return then(named, lambda named: context.in_slices(_topics(named.items())))
 
 
-def _all_topics(group_id: str, context: GroupContext) -> Answer[list[TopicRequest] | KafkaError]:
-    """Where the group has offsets. A topic that is gone cannot be named to a client that wants ids."""
+def _all_topics(group_id: str, require_stable: bool, context: GroupContext) -> Answer[list[TopicRequest] | KafkaError]:
+    """Where the group has offsets; with `require_stable` also where an open transaction commits its first one, which
+    would else seem not to exist after the transaction was committed (S37). A topic that is gone cannot be named to a
+    client that wants ids."""
     image = context.services.image
 
     def identified(names: Named) -> Iterator[tuple[TopicKey, Collection[int]]]:
@@ -171,7 +175,12 @@ def _all_topics(group_id: str, context: GroupContext) -> Answer[list[TopicReques
                 yield (name, NO_TOPIC_ID if topic is None else topic.topic_id), partitions
 
     def query(machine: GroupMachine) -> Named | KafkaError:
-        return list(machine.offsets.of_group(group_id).items())
+        offsets = machine.offsets
+        named: dict[str, Collection[int]] = dict(offsets.of_group(group_id))
+        if require_stable:
+            for topic, partitions in offsets.pending_only(group_id).items():
+                named[topic] = [*named.get(topic, ()), *partitions]
+        return list(named.items())
 
     def failed(error: KafkaError) -> Named | KafkaError:
         return error

@@ -42,7 +42,7 @@ class Connections:
         """Large answers, a portion at a time."""
         self.large_requests = TurnScheduler(turn)
         """Connections whose next request is a large one, and which the turn had no time for."""
-        self._open: set[OpenConnection] = set()
+        self._open: dict[OpenConnection, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -60,14 +60,14 @@ class Connections:
         """Take the connection in, or say which limit forbids it."""
         refused = self.limits.admit(host)
         if refused is None:
-            self._open.add(connection)
+            self._open[connection] = None
             self._empty.clear()
         return refused
 
     def release(self, connection: OpenConnection, host: str) -> None:
         """Forget a connection that is closed; harmless for one that was not admitted."""
         if connection in self._open:
-            self._open.discard(connection)
+            del self._open[connection]
             self.limits.release(host)
             if not self._open:
                 self._empty.set()

@@ -10,9 +10,10 @@ from oncelog_broker.controller.alter_partition import (
     find_partition,
 )
 from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
+from oncelog_broker.controller.known_broker import NEVER, KnownBroker
 from oncelog_broker.controller.machine import PartitionChange, wanted_change
 from oncelog_broker.controller.reassignment import begin
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_broker.replication.roles import LOST_EPOCHS
@@ -25,7 +26,7 @@ KEY = PartitionKey("t", 0)
 @pytest.fixture
 def view():
     view = ClusterView()
-    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {}, {})
+    view.put_brokers(KnownBroker(b, 10 * b) for b in (1, 2, 3))
     view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1, 2, 3, 4))}))
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2), 1), 7, 100))
     return view
@@ -70,7 +71,7 @@ def test_where_nobody_leads_nothing_begins_again(view):
 
 
 def test_a_leader_gives_its_place_to_nobody_who_came_back_since_perhaps_with_less(view):
-    view.put_brokers(view.brokers, {}, {2: 101})
+    view.put_brokers({**view.brokers, 2: view.brokers[2]._replace(unsure_since=101)}.values())
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, propose(Member(2)), controller_epoch=9)
     assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
@@ -208,7 +209,7 @@ def test_s77_an_epoch_above_a_log_is_refused_to_others_and_by_outdated_states(vi
 
 def came_back(view, *unsure):
     """Brokers 1, 2 and 3 were away since the state was written, and these may have lost records."""
-    view.put_brokers({b: LiveBroker(b, 200 + b) for b in (1, 2, 3)}, {}, {b: 200 + b for b in unsure})
+    view.put_brokers(KnownBroker(b, 200 + b, unsure_since=200 + b if b in unsure else NEVER) for b in (1, 2, 3))
     view.candidates.is_asked_for = True
 
 

@@ -5,9 +5,10 @@ import pytest
 from oncelog_broker.controller.candidates import OFFLINE, LogEnd
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
 from oncelog_broker.controller.election import RECOVERING
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.shutdown import note_shutdown
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.elections import ElectionType
@@ -20,7 +21,7 @@ PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 @pytest.fixture
 def view():
     view = ClusterView()
-    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {}, {})
+    view.put_brokers(KnownBroker(b, 10 * b) for b in (1, 2, 3))
     view.put_topic("t", TopicAssignment(b"i" * 16, {0: ReplicaAssignment((1, 2, 3))}))
     return view
 
@@ -49,16 +50,16 @@ def test_it_must_be_in_sync_there_since_the_state_was_written_and_there_to_stay(
     led(view, 2, 5, (2, 3), 1)
     assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     led(view, 2, 5, (2, 3, 1), 1)
-    view.put_brokers({**view.brokers, 1: LiveBroker(1, 101)}, {}, {})
+    view.put_brokers({**view.brokers, 1: KnownBroker(1, 101)}.values())
     assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    view.put_brokers({**view.brokers, 1: LiveBroker(1, 10)}, {}, {})
+    view.put_brokers({**view.brokers, 1: KnownBroker(1, 10)}.values())
     note_shutdown(view, 1, 10)
     assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
 def test_who_is_not_there_to_stay_leaves_the_isr_on_the_way(view):
     led(view, 2, 5, (2, 3, 1), 1)
-    view.put_brokers({**view.brokers, 3: LiveBroker(3, 101)}, {}, {})
+    view.put_brokers({**view.brokers, 3: KnownBroker(3, 101)}.values())
     assert requested_election(view, KEY, PREFERRED, 9).state == PartitionState(1, 6, (2, 1), 9)
 
 
@@ -73,7 +74,7 @@ def test_an_unclean_election_is_for_what_nobody_leads(view):
     led(view, -1, 5, (4,), 1)
     change = requested_election(view, KEY, UNCLEAN, 9)
     assert change == PartitionChange(KEY, PartitionState(1, 6, (1,), 9, RECOVERING), 7, may_lose=True)
-    view.put_brokers({}, {}, {})
+    view.put_brokers(())
     assert refusal(view, UNCLEAN) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
@@ -93,7 +94,7 @@ def test_there_must_be_such_a_partition(view, kind):
 
 def test_imbalance_is_counted_by_preferred_leader():
     view = ClusterView()
-    view.put_brokers({1: LiveBroker(1, 1), 2: LiveBroker(2, 2)}, {}, {})
+    view.put_brokers((KnownBroker(1, 1), KnownBroker(2, 2)))
     view.put_topic("t", TopicAssignment(b"i" * 16, {p: ReplicaAssignment((1, 2)) for p in range(10)}))
     for partition in range(10):
         view.put_state(
@@ -118,7 +119,7 @@ def test_s80_an_unclean_election_takes_the_most_complete_log_of_what_was_given_u
 
 def test_s80_a_leader_that_came_back_since_it_was_named_leads_nothing(view):
     led(view, 1, 5, (1, 4), 1)
-    view.put_brokers({**view.brokers, 1: LiveBroker(1, 101)}, {}, {1: 101})
+    view.put_brokers({**view.brokers, 1: KnownBroker(1, 101, unsure_since=101)}.values())
     change = requested_election(view, KEY, UNCLEAN, 9)
     assert change.state == PartitionState(1, 6, (1,), 9)
     assert change.may_lose

@@ -3,8 +3,9 @@
 import pytest
 
 from oncelog_broker.controller.candidates import OFFLINE, UNKNOWN, LogEnd
-from oncelog_broker.controller.election import RECOVERING, Undecided, first_leader, next_state, outcome
-from oncelog_broker.controller.view import KnownState, LiveBroker
+from oncelog_broker.controller.election import RECOVERING, Election, Undecided, first_leader, next_state, outcome
+from oncelog_broker.controller.known_broker import NEVER, NOT_REGISTERED, KnownBroker
+from oncelog_broker.controller.view import KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState
 
 WRITTEN = 100
@@ -14,16 +15,15 @@ STEADY, RETURNED, UNSURE, GONE = "steady", "returned", "unsure", "gone"
 def brokers(**how):
     """Brokers by name, `b1=STEADY`: there since before the state was written, or registered after it, perhaps unsure
     of the end of its log, or so and gone again."""
+    epochs = {STEADY: 50, RETURNED: 150, UNSURE: 150, GONE: NOT_REGISTERED}
     return {
-        int(name[1:]): LiveBroker(int(name[1:]), 50 if kind == STEADY else 150)
+        int(name[1:]): KnownBroker(int(name[1:]), epochs[kind], unsure_since=120 if kind in (UNSURE, GONE) else NEVER)
         for name, kind in how.items()
-        if kind != GONE
-    }, {int(name[1:]): 120 for name, kind in how.items() if kind in (UNSURE, GONE)}
+    }
 
 
 def decide(state, live, unclean=False):
-    there, unsure = live
-    return next_state((1, 2, 3), KnownState(state, 7, WRITTEN), there, unsure, controller_epoch=6, unclean=unclean)
+    return next_state(Election((1, 2, 3), KnownState(state, 7, WRITTEN), live, controller_epoch=6, unclean=unclean))
 
 
 def test_a_new_partition_is_led_by_its_first_live_replica_with_all_live_ones_in_sync():
@@ -97,7 +97,7 @@ def test_s81_no_write_vouches_for_who_may_have_lost_its_tail(leader, live):
     away is waited for by the state as it was, also if the unsure one is gone again before anybody has looked."""
     decision = decide(PartitionState(leader, 3, (1, 2), 5), live)
     assert decision is None or decision.state == PartitionState(-1, 4, (1, 2), 6)
-    assert (decision is None) == (bool(live[1]) or leader == -1)
+    assert (decision is None) == (any(broker.unsure_since != NEVER for broker in live.values()) or leader == -1)
 
 
 def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_can():
@@ -115,9 +115,7 @@ def test_an_unclean_election_happens_only_where_it_is_allowed_and_no_clean_one_c
 
 def judged(state, live, ends, *, unclean=False, waits=True):
     """As `decide`, where the brokers are asked for their logs."""
-    there, unsure = live
-    known = KnownState(state, 7, WRITTEN)
-    return outcome((1, 2, 3), known, there, unsure, 6, unclean, (), ends.get, waits_for_absent=waits)
+    return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), live, 6, unclean, ends.get, waits))
 
 
 ALL_UNSURE = brokers(b1=UNSURE, b2=UNSURE, b3=UNSURE)
@@ -182,8 +180,7 @@ def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
 def test_s80_no_question_holds_up_an_election_where_one_was_there_all_the_time():
     assert judged(ALL_IN_SYNC, brokers(b2=STEADY, b3=STEADY), {}) == (PartitionState(2, 4, (2, 3), 6), False)
     known = KnownState(PartitionState(1, 3, (1,), 5), 7, WRITTEN)
-    there, unsure = brokers(b1=UNSURE)
-    only = outcome((1,), known, there, unsure, 6, False, (), {}.get, waits_for_absent=True)
+    only = outcome(Election((1,), known, brokers(b1=UNSURE), 6, log_end_of={}.get, waits_for_absent=True))
     assert only == (PartitionState(1, 4, (1,), 6), True), "the only replica leads whatever it has"
 
 
@@ -193,3 +190,60 @@ def test_s80_of_those_who_are_sure_the_most_complete_log_leads_where_all_have_sa
     assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(2, 4, (1, 2, 3), 6), False)
     ends[2] = UNKNOWN
     assert judged(ALL_IN_SYNC, all_back, ends) == (PartitionState(1, 4, (1, 2, 3), 6), False)
+
+
+class TestCases:
+    """Each case of `outcome` by its function: which replica leads, who stays in sync, whether records may be lost."""
+
+    def decided(self, state, live, ends=None, *, unclean=False, stopping=()):
+        there = {id_: broker._replace(is_stopping=id_ in stopping) for id_, broker in live.items()}
+        log_end_of = (lambda _: UNKNOWN) if ends is None else ends.get
+        return outcome(Election((1, 2, 3), KnownState(state, 7, WRITTEN), there, 6, unclean, log_end_of))
+
+    def test_clean_a_steady_replica_leads_although_a_returned_one_is_preferred(self):
+        live = brokers(b1=RETURNED, b2=STEADY, b3=RETURNED)
+        assert self.decided(ALL_IN_SYNC, live) == (PartitionState(2, 4, (1, 2, 3), 6), False)
+
+    def test_clean_a_steady_replica_with_an_offline_log_leaves_to_a_returned_one(self):
+        given_up = PartitionState(-1, 4, (1, 2), 6)
+        ends = {1: OFFLINE, 2: LogEnd(3, 5)}
+        assert self.decided(given_up, brokers(b1=STEADY, b2=RETURNED), ends) == (PartitionState(2, 5, (2,), 6), False)
+
+    def test_from_a_returned_replica_the_most_complete_leads_and_all_stay(self):
+        ends = {1: LogEnd(3, 5), 2: LogEnd(3, 9), 3: LogEnd(2, 99)}
+        live = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
+        assert self.decided(ALL_IN_SYNC, live, ends) == (PartitionState(2, 4, (1, 2, 3), 6), False)
+
+    def test_from_an_unsure_replica_only_if_nobody_is_awaited_who_may_have_everything(self):
+        ends = {1: LogEnd(3, 5)}
+        both = PartitionState(-1, 4, (1, 2), 6)
+        assert self.decided(both, brokers(b1=UNSURE), ends) is None
+        assert self.decided(both, brokers(b1=UNSURE, b2=GONE), ends) == (PartitionState(1, 5, (1,), 6), True)
+
+    def test_unclean_a_replica_outside_the_isr_leads_and_is_alone_in_sync(self):
+        offline = PartitionState(-1, 4, (1,), 5)
+        ends = {2: LogEnd(3, 5), 3: LogEnd(3, 9)}
+        elected = PartitionState(3, 5, (3,), 6, leader_recovery_state=RECOVERING)
+        assert self.decided(offline, brokers(b2=STEADY, b3=STEADY), ends, unclean=True) == (elected, True)
+        assert self.decided(offline, brokers(b2=STEADY, b3=STEADY), ends) is None
+
+    def test_unclean_not_while_a_steady_replica_is_about_to_stop_and_comes_back_with_everything(self):
+        state, live = PartitionState(-1, 4, (1, 2), 5), brokers(b1=STEADY, b2=STEADY, b3=STEADY)
+        ends = {1: OFFLINE, 2: LogEnd(3, 5), 3: LogEnd(3, 9)}
+        assert self.decided(state, live, ends, unclean=True, stopping=(2,)) == Undecided(offline=(1,))
+        elected = PartitionState(3, 5, (3,), 6, leader_recovery_state=RECOVERING)
+        ends[2] = OFFLINE
+        assert self.decided(state, live, ends, unclean=True) == (elected, True)
+
+    def test_unclean_whoever_else_is_about_to_stop(self):
+        """A broker without a replica in sync holds nothing back."""
+        ends = {1: OFFLINE, 2: LogEnd(3, 9), 3: LogEnd(3, 5)}
+        live = brokers(b1=STEADY, b2=STEADY, b3=STEADY)
+        elected = PartitionState(2, 5, (2,), 6, leader_recovery_state=RECOVERING)
+        decided = self.decided(PartitionState(-1, 4, (1,), 5), live, ends, unclean=True, stopping=(3,))
+        assert decided == (elected, True)
+
+    def test_nobody_can_lead_and_the_state_says_so_unless_it_would_vouch_for_an_unsure_replica(self):
+        state = PartitionState(1, 3, (1, 2), 5)
+        assert self.decided(state, brokers(b3=STEADY)) == (PartitionState(-1, 4, (1, 2), 6), False)
+        assert self.decided(state, brokers(b2=GONE, b3=STEADY)) is None

@@ -6,10 +6,11 @@ from tests.support.controlled_brokers import ControlledBrokers
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.machine import PartitionChange
 from oncelog_broker.controller.reassignment import begin, reassigned_to
 from oncelog_broker.controller.topics import TopicController
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model import reader
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment, encode_mark
@@ -23,7 +24,7 @@ ID = b"0123456789abcdef"
 
 def view_of(assignment, state, live=(1, 2, 3, 4, 5)):
     view = ClusterView()
-    view.put_brokers({broker: LiveBroker(broker, 1) for broker in live}, {}, {})
+    view.put_brokers(KnownBroker(broker, 1) for broker in live)
     view.put_topic("t", TopicAssignment(ID, {0: assignment}))
     view.put_state(KEY, KnownState(state, 3, 7))
     return view

@@ -4,10 +4,11 @@ import pytest
 from tests.unit.broker.controller.test_election import GONE, RETURNED, STEADY, WRITTEN, brokers
 
 from oncelog_broker.controller.alter_partition import Member, Proposal, decide
-from oncelog_broker.controller.election import RECOVERING, next_state
+from oncelog_broker.controller.election import RECOVERING, Election, next_state
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.machine import wanted_change
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -16,9 +17,8 @@ KEY = PartitionKey("t", 0)
 
 
 def after(state, live, *stopping, unclean=False):
-    there, unsure = live
-    known = KnownState(state, 7, WRITTEN)
-    decision = next_state((1, 2, 3), known, there, unsure, 6, unclean, dict.fromkeys(stopping, 50))
+    there = {id_: broker._replace(is_stopping=id_ in stopping) for id_, broker in live.items()}
+    decision = next_state(Election((1, 2, 3), KnownState(state, 7, WRITTEN), there, 6, unclean))
     return decision and decision.state
 
 
@@ -60,7 +60,7 @@ def test_nobody_is_elected_uncleanly_while_somebody_in_sync_is_about_to_come_bac
 @pytest.fixture
 def view():
     view = ClusterView()
-    view.put_brokers({b: LiveBroker(b, 10 * b) for b in (1, 2, 3)}, {}, {})
+    view.put_brokers(KnownBroker(b, 10 * b) for b in (1, 2, 3))
     view.put_topic("t", TopicAssignment(b"i" * 16, {0: ReplicaAssignment((1, 2, 3)), 1: ReplicaAssignment((1,))}))
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2, 3), 1), 7, 100))
     view.put_state(PartitionKey("t", 1), KnownState(PartitionState(1, 0, (1,), 1), 0, 100))
@@ -70,11 +70,11 @@ def view():
 def test_it_is_out_until_its_registration_goes_and_its_next_one_is_there_to_stay(view):
     note_shutdown(view, 2, 20)
     assert set(view.staying) == {1, 3}
-    view.put_brokers(view.brokers, {}, {})
+    view.put_brokers(KnownBroker(b, 10 * b) for b in (1, 2, 3))
     assert set(view.staying) == {1, 3}
-    view.put_brokers({**view.brokers, 2: LiveBroker(2, 200)}, {}, {})
+    view.put_brokers({**view.brokers, 2: KnownBroker(2, 200)}.values())
     assert set(view.staying) == {1, 2, 3}
-    assert not view.stopping
+    assert view.staying == view.live
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_nobody_but_the_broker_itself_says_that_it_stops(view, broker, epoch, co
     with pytest.raises(KafkaError) as raised:
         note_shutdown(view, broker, epoch)
     assert raised.value.code is code
-    assert not view.stopping
+    assert view.staying == view.live
 
 
 def test_one_that_is_alone_goes_on_as_long_as_it_is_there(view):
-    view.put_brokers({1: view.brokers[1]}, {}, {})
+    view.put_brokers((view.brokers[1],))
     note_shutdown(view, 1, 10)
     assert set(view.staying) == {1}
 
@@ -119,6 +119,6 @@ def test_it_joins_no_isr_any_more_but_one_that_it_leads_may_grow(view):
     with pytest.raises(KafkaError) as raised:
         decide(view, KEY, grown, 9)
     assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
-    view.put_brokers({**view.brokers, 3: LiveBroker(3, 31)}, {}, {})
+    view.put_brokers({**view.brokers, 3: KnownBroker(3, 31)}.values())
     note_shutdown(view, 1, 10)
     assert decide(view, KEY, Proposal(1, 5, 7, [Member(1), Member(2), Member(3, 31)]), 9).state.isr == (1, 2, 3)

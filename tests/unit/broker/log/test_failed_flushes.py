@@ -124,6 +124,24 @@ def test_e46_a_failed_flush_that_nobody_has_finished_is_found_when_the_log_is_cl
     assert disk.syncs == 1, "no later fsync was asked"
 
 
+def test_e46_a_failed_flush_of_an_unchanged_log_is_found_when_it_is_closed(
+    disk: ForgettingDisk, tmp_path: Path
+) -> None:
+    """Its directory or a file may have been synced for the first time: closing it must not skip that as unchanged."""
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 3)
+    log.close()
+    log = open_log(tmp_path / "orders-0", disk=disk, clean_shutdown=True)
+    pending = log.flusher.prepare_flush()
+    assert pending is not None
+    disk.may_fail.set()
+    with pytest.raises(OSError, match="Input/output error"):
+        pending.sync()
+    log.close()
+    assert log.is_offline
+    assert not log.is_cleanly_closed
+
+
 def test_e46_a_flush_counts_for_nothing_once_its_log_is_offline(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)

@@ -512,6 +512,17 @@ class TestTruncate:
         log.trimmer.truncate_to(5)
         assert (log.log_start_offset, log.log_end_offset) == (5, 5)
 
+    def test_names_synced_before_say_nothing_of_a_later_start(self, log):
+        fill(log, 40)
+        log.trimmer.delete_records_before(30)
+        log.flusher.flush()
+        log.flusher.flush()
+        assert log.state.durable_start_offset > 5
+        log.trimmer.truncate_fully_and_start_at(5)
+        fill(log, 30)
+        log.trimmer.delete_records_before(20)
+        assert log.state.durable_start_offset == 5
+
     def test_timestamps_of_what_is_gone_are_forgotten(self, log):
         append(log, b"a", timestamp=NOW)
         append(log, b"b", timestamp=NOW + 100)

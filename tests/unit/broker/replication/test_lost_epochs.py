@@ -11,8 +11,9 @@ from tests.support.shared_tree import SharedTree
 from tests.support.storage import make_batch
 
 from oncelog_broker.controller.alter_partition import decide
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.machine import PartitionChange
-from oncelog_broker.controller.view import ClusterView, KnownState, LiveBroker
+from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata import paths
@@ -98,7 +99,7 @@ class Host:
         ((_, _, proposal),) = _proposals(request, 3)
         self.asked.append(proposal.log_epoch)
         view, state = ClusterView(), self.image.topics["orders"].partitions[0]
-        view.put_brokers({b: LiveBroker(b, 1) for b in (ME, OTHER)}, {}, {})
+        view.put_brokers(KnownBroker(b, 1) for b in (ME, OTHER))
         view.put_topic("orders", payloads.TopicAssignment(TOPIC_ID, {0: payloads.ReplicaAssignment((ME, OTHER))}))
         known = payloads.PartitionState(state.leader, state.leader_epoch, state.isr, 1)
         view.put_state(KEY, KnownState(known, state.partition_epoch, 1))

@@ -15,7 +15,7 @@ from tests.support.shared_tree import SharedTree, TreeSession
 from tests.support.storage import make_batch
 
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.controller.view import LiveBroker
+from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.identity.facts import Adoption
 from oncelog_broker.identity.note import NOTE_FILE, StoreKind, read_note
 from oncelog_broker.identity.refusals import Kind, StartRefused
@@ -314,7 +314,7 @@ async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeep
     assert identity.replaces == (lost.store_id if how == "a new disk is first" else UNKNOWN_STORE)
     state = (await member.image()).partition("orders", 0)
     assert state is not None
-    assert LiveBroker(1, member.membership.broker_epoch).epoch > state.written
+    assert not KnownBroker(1, member.membership.broker_epoch).is_steady_since(state.written)
     await member.end()
 
 

@@ -56,15 +56,34 @@ class Connected(NamedTuple):
     key: SessionKey
 
 
+class Session(Protocol):
+    """One session with the servers, from `start` until its listener hears `on_over`: `ZooKeeperSession`, or one that a
+    simulation has made."""
+
+    @property
+    def trouble(self) -> str: ...
+
+    @property
+    def last_zxid(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def send(self, request: Any) -> asyncio.Future[Any]: ...
+
+    def drop_connection(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class SessionListener(Protocol):
     """Who hears of a session; all is called in the event loop."""
 
-    def on_connected(self, session: ZooKeeperSession, connected: Connected) -> None: ...
+    def on_connected(self, session: Session, connected: Connected) -> None: ...
 
-    def on_disconnected(self, session: ZooKeeperSession) -> None:
+    def on_disconnected(self, session: Session) -> None:
         """All that was asked and is not answered has failed with ConnectionLoss."""
 
-    def on_over(self, session: ZooKeeperSession) -> None:
+    def on_over(self, session: Session) -> None:
         """The session has expired, or can never be had again. Called once, also after `close`."""
 
     def on_changed(self, path: str) -> None:
@@ -185,6 +204,10 @@ class _Client(KazooClient):  # type: ignore[misc]
         super()._session_callback(state)
         if state in CLOSED_STATES:  # which listeners are not told of a session that has never been connected
             self.on_closed()
+
+
+MakeSession = Callable[[str, float, SessionListener, Clock, SessionKey | None, ZooKeeperAccess], Session]
+"""Makes a session, as `ZooKeeperSession` does: servers, timeout in seconds, listener, clock, key, access."""
 
 
 class ZooKeeperSession:

@@ -59,7 +59,7 @@ from oncelog_broker.metadata.stores.watches import Subscribers, Watches
 from oncelog_broker.metadata.stores.zookeeper import acls as zk_acls
 from oncelog_broker.metadata.stores.zookeeper.access import OPEN_ACCESS, ZooKeeperAccess
 from oncelog_broker.metadata.stores.zookeeper.requests import AddWatch, Multi, MultiRead
-from oncelog_broker.metadata.stores.zookeeper.session import Connected, ZooKeeperSession
+from oncelog_broker.metadata.stores.zookeeper.session import Connected, MakeSession, Session, ZooKeeperSession
 from oncelog_broker.runtime.clock import Clock, SystemClock
 
 PATHS_PER_READ: Final = 1000
@@ -80,9 +80,16 @@ class ZooKeeperStore:
     it."""
 
     def __init__(
-        self, servers: str, chroot: str, session_timeout: float, clock: Clock, access: ZooKeeperAccess = OPEN_ACCESS
+        self,
+        servers: str,
+        chroot: str,
+        session_timeout: float,
+        clock: Clock,
+        access: ZooKeeperAccess = OPEN_ACCESS,
+        make_session: MakeSession = ZooKeeperSession,
     ) -> None:
         self._servers = servers
+        self._make_session = make_session
         self._chroot = chroot
         self._access = access
         self._session_timeout = session_timeout
@@ -90,7 +97,7 @@ class ZooKeeperStore:
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()
         self._state = SessionState.LOST
-        self._session: ZooKeeperSession | None = None
+        self._session: Session | None = None
         self._key: SessionKey | None = None
         """Of the session, once it has begun; None before."""
         self._refused = ""
@@ -114,14 +121,16 @@ class ZooKeeperStore:
         connection_timeout: float = 18.0,
         clock: Clock | None = None,
         access: ZooKeeperAccess = OPEN_ACCESS,
+        make_session: MakeSession = ZooKeeperSession,
     ) -> ZooKeeperStore:
         """Begin a session. `connect`: `host:port,host:port/chroot`; the chroot is made if it is not there.
+        `make_session`: what speaks with the servers.
 
         ConnectionLost if no server has answered within `connection_timeout` seconds; ValueError for a malformed
         `connect`.
         """
         servers, chroot = parse_connect(connect)
-        store = cls(servers, chroot, session_timeout, clock or SystemClock(), access)
+        store = cls(servers, chroot, session_timeout, clock or SystemClock(), access, make_session)
         store._begin_session()
         waiting = asyncio.get_running_loop().create_task(store._say_that_we_wait())
         try:
@@ -162,7 +171,7 @@ class ZooKeeperStore:
         """Whether the servers do not know it any more. As long as they do, it is taken over and closed; what they have
         heard of that, the next call tells. Raises TimeoutError where they have not said it `until`, by the loop."""
         taken = _Taken()
-        session = ZooKeeperSession(self._servers, self._session_timeout, taken, self._clock, key, self._access)
+        session = self._make_session(self._servers, self._session_timeout, taken, self._clock, key, self._access)
         session.start()
         try:
             async with asyncio.timeout_at(until):
@@ -291,7 +300,7 @@ class ZooKeeperStore:
 
     # --- told by the session, in the event loop
 
-    def on_connected(self, session: ZooKeeperSession, connected: Connected) -> None:
+    def on_connected(self, session: Session, connected: Connected) -> None:
         """Everything that must come before what anybody asks now is sent before this returns."""
         if session is not self._session:
             return
@@ -315,12 +324,12 @@ class ZooKeeperStore:
         session.send(first).add_done_callback(partial(self._on_begun, self._connects))
         self._beat(self._connects)
 
-    def on_disconnected(self, session: ZooKeeperSession) -> None:
+    def on_disconnected(self, session: Session) -> None:
         if session is self._session and not self._closed:
             self._is_connected = False
             _log.warning("the connection to ZooKeeper broke")
 
-    def on_over(self, session: ZooKeeperSession) -> None:
+    def on_over(self, session: Session) -> None:
         if session is not self._session or self._closed:
             return
         _log.warning("the ZooKeeper session is over")
@@ -345,24 +354,24 @@ class ZooKeeperStore:
 
     def _begin_session(self) -> None:
         if not self._closed:
-            self._session = ZooKeeperSession(
-                self._servers, self._session_timeout, self, self._clock, access=self._access
+            self._session = self._make_session(
+                self._servers, self._session_timeout, self, self._clock, None, self._access
             )
             self._session.start()
 
-    def _dispose(self, session: ZooKeeperSession) -> None:
+    def _dispose(self, session: Session) -> None:
         task = asyncio.get_running_loop().create_task(session.close())
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    def _make_chroot(self, session: ZooKeeperSession) -> None:
+    def _make_chroot(self, session: Session) -> None:
         """Who is second is told NodeExists, which is as good."""
         names = self._chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
             acl = zk_acls.packed_for("/", is_protected=self._access.protects_nodes)
             session.send(Multi([Create("/" + "/".join(names[:depth]))], [acl]))
 
-    def _set_watch(self, session: ZooKeeperSession, root: str) -> None:
+    def _set_watch(self, session: Session, root: str) -> None:
         def on_answer(answer: asyncio.Future[Any]) -> None:
             error = None if answer.cancelled() else answer.exception()
             if error is not None and not isinstance(error, _UNREACHABLE):
@@ -370,7 +379,7 @@ class ZooKeeperStore:
 
         session.send(AddWatch(self._full(root))).add_done_callback(on_answer)
 
-    def _on_watch_refused(self, session: ZooKeeperSession, root: str, error: BaseException) -> None:
+    def _on_watch_refused(self, session: Session, root: str, error: BaseException) -> None:
         """Without its watches a broker would go on with a cluster of the past. So the session ends, and another one is
         begun a little later, perhaps with another server of the ensemble; until one takes the watches it is lost."""
         if session is not self._session or self._closed:
@@ -526,13 +535,13 @@ class _Taken:
     def __init__(self) -> None:
         self.is_over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    def on_connected(self, session: ZooKeeperSession, connected: Connected) -> None:
+    def on_connected(self, session: Session, connected: Connected) -> None:
         self._decide(False)
 
-    def on_disconnected(self, session: ZooKeeperSession) -> None:
+    def on_disconnected(self, session: Session) -> None:
         pass
 
-    def on_over(self, session: ZooKeeperSession) -> None:
+    def on_over(self, session: Session) -> None:
         self._decide(True)
 
     def on_changed(self, path: str) -> None:

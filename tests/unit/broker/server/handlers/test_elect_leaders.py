@@ -35,7 +35,7 @@ class Scene:
         term = scene.term = await scene.cluster.control(2)
         topics = TopicController(scene.cluster.sessions[2], lambda: term)
         topic = await topics.create_topic("t", -1, -1, assignment={0: [1, 2], 1: [1, 2], 2: [2, 1]})
-        epochs = {broker: live.epoch for broker, live in term.view.brokers.items()}
+        epochs = {broker: live.epoch for broker, live in term.view.live.items()}
         # Broker 1 gives the first two away, and comes back to one of them.
         given = [(topic.topic_id, index, Proposal(1, 0, 0, [Member(2)])) for index in (0, 1)]
         await term.alter(1, epochs[1], given)
@@ -130,7 +130,7 @@ async def test_a_broker_that_stops_is_told_what_it_leads_all_the_same(scene):
         request = ControlledShutdownRequest(broker_id=broker, broker_epoch=epoch)
         return controlled_shutdown.handle(request, scene.context(ApiKey.CONTROLLED_SHUTDOWN, 3))
 
-    epochs = {broker: live.epoch for broker, live in scene.term.view.brokers.items()}
+    epochs = {broker: live.epoch for broker, live in scene.term.view.live.items()}
     assert (await ask(1, epochs[1] - 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
     first = await ask(1, epochs[1])
     assert (first.error_code, first.remaining_partitions) == (ErrorCode.NONE, [])

@@ -1,0 +1,48 @@
+"""Avro, by Apache's library: its parser, and its rules of which reader can read which writer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
+from avro.errors import AvroException
+from avro.name import Names
+from avro.schema import Schema as AvroSchema
+from avro.schema import make_avsc_object
+
+from oncelog_registry.formats.depth import check_depth
+from oncelog_registry.formats.resolved import Resolved
+
+
+def parse(resolved: Resolved) -> AvroSchema:
+    """Return the parsed schema. ValueError."""
+    names = Names()
+    for name, schema in resolved.referred:
+        _parsed(schema.text, names, f"the referenced schema {name}: ")
+    return _parsed(resolved.schema.text, names, "")
+
+
+def differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """Return why `reader` cannot read what `writer` wrote; empty if it can."""
+    checker: Any = ReaderWriterCompatibilityChecker  # it has no types
+    result = checker().get_compatibility(reader, writer)
+    if result.compatibility is SchemaCompatibilityType.compatible:
+        return []
+    found = sorted(str(each) for each in result.messages)
+    where = ", ".join(sorted(str(each) for each in result.locations))
+    return [f"{each} (at {where})" for each in found] or [f"the schemas differ at {where}"]
+
+
+def _parsed(text: str, names: Names, where: str) -> AvroSchema:
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        if not text.strip().isidentifier():
+            raise ValueError(f"{where}not a JSON document") from None
+        document = text.strip()  # the bare name of a type, which Avro's own parser takes, too
+    check_depth(document)
+    try:
+        return make_avsc_object(document, names)
+    except (AvroException, RecursionError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"{where}{error or type(error).__name__}") from error

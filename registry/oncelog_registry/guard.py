@@ -1,0 +1,40 @@
+"""What stands before every call: a page that is open in somebody's browser must not ask for it.
+
+A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; programs send
+neither. A name that resolves to us today would be another site's tomorrow: a registry on the loopback answers to the
+names of the loopback alone, and to those that it was started with.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class Guard:
+    """ASGI middleware. `hosts`: names, without ports, under which it may be asked; None: any."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            refusal = self.refusal(Headers(scope=scope))
+            if refusal is not None:
+                status, why = refusal
+                await JSONResponse({"error_code": status, "message": why}, status)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def refusal(self, headers: Headers) -> tuple[int, str] | None:
+        """Return the status and the reason of a refusal; None for a request that may pass."""
+        if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, "A page of a browser asks for this; the registry answers programs"
+        if self._hosts is not None:
+            name, colon, port = headers.get("host", "").lower().rpartition(":")
+            host = name if colon and port.isdecimal() else headers.get("host", "").lower()
+            if host not in self._hosts:
+                return 421, f"This is not the host you ask for: start oncelog registry with --allow-host {host[:100]}"
+        return None

@@ -1,0 +1,167 @@
+"""The topic `_schemas`: read to its end before each answer, written by transactions.
+
+Several registries may write at the same time, and none of them is a leader. Each change is one transaction under a
+transactional id that all registries share: who begins to write takes the id over, which fences the one before (S41),
+then reads the topic to its end, decides, and commits. A registry that was fenced meanwhile cannot commit what it
+decided from an older state; it takes the id back and decides again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
+from oncelog.admin.resources import ConfigResource
+from oncelog.errors import ClientClosed, KafkaError, ProducerFenced
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.fetch import IsolationLevel
+from oncelog_protocol.messages.list_offsets import LATEST_TIMESTAMP
+from oncelog_registry.errors import RegistryError, store_failed, store_timed_out
+from oncelog_registry.limits import CATCH_UP_SECONDS, WRITE_ATTEMPTS
+from oncelog_registry.records import Record
+
+T = TypeVar("T")
+
+REPLICAS: Final = 3
+"""Of the topic, where the cluster has as many brokers."""
+POLL_MS: Final = 200
+BACKOFF_SECONDS: Final = 0.05
+
+
+class UnusableTopic(Exception):
+    """The topic exists, and is none that a registry can use; the message says what to do."""
+
+
+class Journal:
+    """The topic of one registry. `start` it, then `catch_up` and `write`; `close` it at the end."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: Mapping[str, Any],
+        topic: str,
+        apply: Callable[[bytes | None, bytes | None], None],
+    ) -> None:
+        """`apply` gets the key and the value of every record, in the order of the topic."""
+        self._bootstrap = bootstrap
+        self._settings = dict(settings)
+        self._topic = topic
+        self._partition = TopicPartition(topic, 0)
+        self._apply = apply
+        self._admin = Admin(bootstrap, **self._settings)
+        """Asks for the end of the topic: on the consumer's connection the question would wait behind a fetch."""
+        self._consumer = Consumer(bootstrap, isolation_level="read_committed", **self._settings)
+        self._producer: Producer | None = None
+        self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
+
+    async def start(self) -> None:
+        """Make the topic where there is none, and read it to its end. Raises KafkaError, UnusableTopic,
+        RegistryError."""
+        await self._admin.start()
+        await self._make_topic()
+        await self._consumer.start()
+        self._consumer.assign([self._partition])
+        self._consumer.seek_to_beginning(self._partition)
+        await self.catch_up()
+
+    async def close(self) -> None:
+        await self._drop_producer()
+        await self._consumer.close()
+        await self._admin.close()
+
+    async def catch_up(self, behind: int = -1) -> None:
+        """Read all that is committed now, and the record at offset `behind`. RegistryError 50001, 50002."""
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS), self._reading:
+                end = await self._end()
+                while await self._consumer.position(self._partition) < max(end, behind + 1):
+                    polled = await self._consumer.poll(POLL_MS)
+                    for record in polled.get(self._partition, ()):
+                        self._apply(record.key, record.value)
+        except TimeoutError:
+            raise store_timed_out(f"{self._topic} was not read to its end in {CATCH_UP_SECONDS:.0f} s") from None
+        except KafkaError as error:
+            raise store_failed(error.message) from error
+
+    async def _end(self) -> int:
+        """Return the last stable offset: no transaction before it is open."""
+        wanted = {self._partition: LATEST_TIMESTAMP}
+        found = await self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+        return found[self._partition].offset
+
+    async def write(self, decide: Callable[[], Awaitable[tuple[T, Sequence[Record]]]]) -> T:
+        """Write the records that `decide` returns with its answer, all or none; return the answer when every registry
+        can read them. `decide` is called with the topic read to its end, again where another registry wrote first.
+
+        Raises what `decide` raises; RegistryError 50001, 50002.
+        """
+        async with self._writing:
+            for _ in range(WRITE_ATTEMPTS):
+                try:
+                    producer = await self._writer()
+                    await self.catch_up()
+                    answer, records = await decide()
+                    if records:
+                        await self.catch_up(await self._commit(producer, records))
+                    return answer
+                except ProducerFenced:
+                    await self._drop_producer()
+                    await asyncio.sleep(random.uniform(0, BACKOFF_SECONDS))  # noqa: S311 - no secret
+                except RegistryError:
+                    raise
+                except KafkaError as error:
+                    await self._drop_producer()
+                    raise store_timed_out(error.message) from error
+                except BaseException:
+                    await self._drop_producer()  # a transaction may be open
+                    raise
+        raise store_failed(f"other registries wrote first {WRITE_ATTEMPTS} times in a row")
+
+    async def _commit(self, producer: Producer, records: Sequence[Record]) -> int:
+        """Return the offset of the last record."""
+        async with producer.transaction():
+            sent = [await producer.send(self._topic, each.value, key=each.key, partition=0) for each in records]
+            return [(await each).offset for each in sent][-1]
+
+    async def _writer(self) -> Producer:
+        if self._producer is None:
+            transactional_id = f"oncelog-registry-{self._topic}"
+            producer = Producer(self._bootstrap, transactional_id=transactional_id, **self._settings)
+            await producer.start()
+            self._producer = producer
+        return self._producer
+
+    async def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                await producer.close(timeout_s=0)
+            except (KafkaError, ClientClosed):
+                return  # the next writer takes the id over, which ends whatever is open
+
+    async def _make_topic(self) -> None:
+        brokers = len((await self._admin.describe_cluster()).brokers)
+        topic = NewTopic(self._topic, 1, min(REPLICAS, brokers), {"cleanup.policy": "compact"})
+        try:
+            await self._admin.create_topics([topic])
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        found = (await self._admin.describe_topics([self._topic]))[self._topic]
+        if len(found.partitions) != 1:
+            raise UnusableTopic(
+                f"the topic {self._topic} has {len(found.partitions)} partitions, and a registry needs one: name "
+                "another one with --topic"
+            )
+        resource = ConfigResource.topic(self._topic)
+        configs = (await self._admin.describe_configs([resource]))[resource]
+        policy = configs["cleanup.policy"].value
+        if policy != "compact":
+            raise UnusableTopic(
+                f"the topic {self._topic} has cleanup.policy={policy}, so its schemas would be deleted one day: "
+                f"`oncelog configs alter topic {self._topic} cleanup.policy=compact`, or name another one with "
+                "--topic"
+            )

@@ -1,0 +1,94 @@
+"""The records of the topic `_schemas`, with the keys and values of the Confluent registry: either can read the other's.
+
+A key is a JSON object whose fields stand in a fixed order, since the topic is compacted by the bytes of keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from oncelog_registry.schemas import AVRO, Reference, Schema, SubjectVersion
+
+TOPIC: Final = "_schemas"
+
+SCHEMA: Final = "SCHEMA"
+CONFIG: Final = "CONFIG"
+MODE: Final = "MODE"
+DELETE_SUBJECT: Final = "DELETE_SUBJECT"
+CLEAR_SUBJECT: Final = "CLEAR_SUBJECT"
+
+
+class Record(NamedTuple):
+    """One record of the topic. `value` None: whatever the key named is gone."""
+
+    key: bytes
+    value: bytes | None
+
+
+def schema_record(version: SubjectVersion) -> Record:
+    value: dict[str, Any] = {
+        "subject": version.subject,
+        "version": version.version,
+        "id": version.id,
+        **version.schema.document(),
+        "deleted": version.deleted,
+    }
+    return Record(_schema_key(version.subject, version.version), _dumped(value))
+
+
+def schema_tombstone(subject: str, version: int) -> Record:
+    return Record(_schema_key(subject, version), None)
+
+
+def config_record(subject: str | None, level: str | None) -> Record:
+    """`subject` None: the level of all subjects without one. `level` None: remove it."""
+    key = {"keytype": CONFIG, "subject": subject, "magic": 0}
+    return Record(_dumped(key), None if level is None else _dumped({"compatibilityLevel": level}))
+
+
+def mode_record(subject: str | None, mode: str | None) -> Record:
+    key = {"keytype": MODE, "subject": subject, "magic": 0}
+    return Record(_dumped(key), None if mode is None else _dumped({"mode": mode}))
+
+
+def delete_subject_record(subject: str, last_version: int) -> Record:
+    """All versions up to this one are soft-deleted. Written beside the records of the versions, for registries that
+    read it."""
+    key = {"keytype": DELETE_SUBJECT, "subject": subject, "magic": 0}
+    return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))
+
+
+def parsed_key(key: bytes) -> dict[str, Any] | None:
+    """Return the fields of a key; None if it is no key of a registry."""
+    try:
+        document = json.loads(key)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and isinstance(document.get("keytype"), str) else None
+
+
+def parsed_value(value: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def schema_of(document: Mapping[str, Any]) -> Schema:
+    """Return the schema of a value. KeyError, TypeError, ValueError."""
+    references = tuple(
+        Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
+        for each in document.get("references") or ()
+    )
+    return Schema(str(document["schema"]), str(document.get("schemaType") or AVRO), references)
+
+
+def _schema_key(subject: str, version: int) -> bytes:
+    return _dumped({"keytype": SCHEMA, "subject": subject, "version": version, "magic": 1})
+
+
+def _dumped(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -1,0 +1,232 @@
+"""The registry: what each call of the interface answers.
+
+Reads answer from the state, after the topic was read to its end: what any registry has answered before is seen. A
+schema by its id is an exception, as an id never changes its meaning: what is known is answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from oncelog_registry import decisions, errors
+from oncelog_registry.compatibility import pairs
+from oncelog_registry.decisions import Deleted, Registered
+from oncelog_registry.errors import RegistryError
+from oncelog_registry.formats import Format, Resolved, fingerprint, format_of
+from oncelog_registry.journal import Journal
+from oncelog_registry.limits import (
+    CHECK_SECONDS,
+    MAX_CHECKS,
+    MAX_REFERENCES,
+    MAX_SCHEMA_BYTES,
+    MAX_SUBJECT_CHARACTERS,
+)
+from oncelog_registry.records import TOPIC, Record
+from oncelog_registry.schemas import PROTOBUF, TYPES, Reference, Schema, SubjectVersion
+from oncelog_registry.state import State
+
+T = TypeVar("T")
+
+PARSED_SCHEMAS: Final = 500
+"""How many parsed schemas are kept: the earlier versions of a subject are compared with each new one."""
+
+
+class Registry:
+    """One registry on one cluster. `start`, then any number of calls at a time, then `close`."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, Any], topic: str = TOPIC) -> None:
+        self._state = State()
+        self._journal = Journal(bootstrap, settings, topic, self._state.apply)
+        self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
+        self._parsed: OrderedDict[str, Any] = OrderedDict()
+
+    async def start(self) -> None:
+        """Raises KafkaError, UnusableTopic, RegistryError."""
+        await self._journal.start()
+
+    async def close(self) -> None:
+        await self._journal.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def state(self) -> State:
+        """Return the state as of now: with all that was committed before this call. RegistryError 50001, 50002."""
+        await self._journal.catch_up()
+        return self._state
+
+    async def with_id(self, schema_id: int) -> SubjectVersion:
+        """Return a version that has this id. RegistryError 40403."""
+        try:
+            return self._state.with_id(schema_id)
+        except RegistryError:
+            return (await self.state()).with_id(schema_id)
+
+    # --- schemas
+
+    async def register(
+        self, subject: str, schema: Schema, wanted_id: int | None = None, wanted_version: int | None = None
+    ) -> SubjectVersion:
+        """Register a schema under a subject, unless it is there. RegistryError 409, 42201, 42205 and others."""
+        _check_subject(subject)
+        print_of = _checked(schema)
+        known = (await self.state()).same_schema(subject, print_of)
+        if known is not None and wanted_id in (None, known.id) and wanted_version in (None, known.version):
+            return known
+
+        async def decide() -> tuple[SubjectVersion, Sequence[Record]]:
+            state = self._state
+            await self._parse(schema, state)
+            if state.effective_mode(subject) != "IMPORT" and state.same_schema(subject, print_of) is None:
+                found = await self._incompatibilities(subject, schema, state, state.versions(subject))
+                if found:
+                    raise errors.incompatible(subject, found)
+            registered: Registered = decisions.register(state, subject, schema, print_of, wanted_id, wanted_version)
+            return registered.version, registered.records
+
+        return await self._journal.write(decide)
+
+    async def look_up(self, subject: str, schema: Schema, *, deleted: bool) -> SubjectVersion:
+        """Return the version of a subject that has this schema. RegistryError 40401, 40403, 42201."""
+        state = await self.state()
+        if not state.versions(subject, deleted=deleted):
+            raise errors.subject_not_found(subject)
+        found = state.same_schema(subject, _checked(schema), deleted=deleted)
+        if found is None:
+            await self._parse(schema, state)
+            raise errors.schema_not_found()
+        return found
+
+    async def incompatibilities(self, subject: str, schema: Schema, version: int | str | None) -> list[str]:
+        """Return why a schema may not be registered: compared with one version, or with None with those that the level
+        of the subject names. RegistryError 40401, 40402, 42201."""
+        state = await self.state()
+        _checked(schema)
+        if version is None:
+            return await self._incompatibilities(subject, schema, state, state.versions(subject))
+        return await self._incompatibilities(subject, schema, state, [state.version(subject, version)])
+
+    async def text(self, schema: Schema, form: str) -> str:
+        """Return the text of a schema; with `form` "serialized" the descriptor of a Protobuf file in base64."""
+        if form != "serialized" or schema.type != PROTOBUF:
+            return schema.text
+        from oncelog_registry.formats.protobuf import serialized
+
+        return await self._in_thread(serialized, self._resolved(schema, await self.state()))
+
+    # --- deletions, levels, modes
+
+    async def delete_version(self, subject: str, version: int | str, *, permanent: bool) -> int:
+        async def decide() -> tuple[int, Sequence[Record]]:
+            deleted: Deleted = decisions.delete_version(self._state, subject, version, permanent=permanent)
+            return deleted.versions[0], deleted.records
+
+        return await self._journal.write(decide)
+
+    async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
+        async def decide() -> tuple[list[int], Sequence[Record]]:
+            return decisions.delete_subject(self._state, subject, permanent=permanent)
+
+        return await self._journal.write(decide)
+
+    async def set_level(self, subject: str | None, level: object) -> str:
+        return await self._set(lambda: decisions.set_level(subject, level))
+
+    async def remove_level(self, subject: str | None) -> str:
+        return await self._set(lambda: decisions.remove_level(self._state, subject))
+
+    async def set_mode(self, subject: str | None, mode: object, *, force: bool) -> str:
+        return await self._set(lambda: decisions.set_mode(self._state, subject, mode, force=force))
+
+    async def remove_mode(self, subject: str) -> str:
+        return await self._set(lambda: decisions.remove_mode(self._state, subject))
+
+    async def _set(self, decided: Callable[[], tuple[str, Sequence[Record]]]) -> str:
+        async def decide() -> tuple[str, Sequence[Record]]:
+            return decided()
+
+        return await self._journal.write(decide)
+
+    # --- parsing and comparing
+
+    async def _incompatibilities(
+        self, subject: str, schema: Schema, state: State, earlier: Sequence[SubjectVersion]
+    ) -> list[str]:
+        level = state.effective_level(subject)
+        new = await self._parse(schema, state)
+        for old, new_reads in pairs(level, earlier):
+            if old.schema.type != schema.type:
+                return [f"version {old.version} is {old.schema.type}, the new schema is {schema.type}"]
+            parsed = await self._parse(old.schema, state)
+            reader, writer = (new, parsed) if new_reads else (parsed, new)
+            found = await self._in_thread(format_of(schema.type).differences, reader, writer)
+            if found:
+                who = "the new schema cannot read version" if new_reads else "the new schema cannot be read by version"
+                return [f"{who} {old.version}: {each}" for each in found]
+        return []
+
+    async def _parse(self, schema: Schema, state: State) -> Any:
+        """RegistryError 42201."""
+        print_of = fingerprint(schema)
+        if print_of in self._parsed:
+            self._parsed.move_to_end(print_of)
+            return self._parsed[print_of]
+        form: Format = format_of(schema.type)
+        parsed = await self._in_thread(form.parse, self._resolved(schema, state))
+        self._parsed[print_of] = parsed
+        if len(self._parsed) > PARSED_SCHEMAS:
+            self._parsed.popitem(last=False)
+        return parsed
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        """RegistryError 42201 for what a schema is refused for; 50002 if it takes longer than CHECK_SECONDS."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+        try:
+            return await asyncio.wait_for(asyncio.shield(running), CHECK_SECONDS)
+        except TimeoutError:
+            raise errors.store_timed_out(f"the schema was not checked in {CHECK_SECONDS:.0f} s") from None
+        except RecursionError:
+            raise errors.invalid_schema("it nests too deeply") from None
+        except ValueError as error:
+            raise errors.invalid_schema(str(error)) from error
+
+    def _resolved(self, schema: Schema, state: State) -> Resolved:
+        """Find all schemas that one refers to, in whatever depth. RegistryError 42201."""
+        found: dict[str, Schema] = {}
+
+        def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:
+            for each in references:
+                place = (each.subject, each.version)
+                if each.name in found or place in path:
+                    continue
+                try:
+                    referred = state.version(each.subject, each.version, deleted=True).schema
+                except RegistryError as error:
+                    raise errors.invalid_schema(f"its reference {each.name!r}: {error.message}") from error
+                if referred.type != schema.type:
+                    raise errors.invalid_schema(f"its reference {each.name!r} is of type {referred.type}")
+                visit(referred.references, (*path, place))
+                found[each.name] = referred
+                if len(found) > MAX_REFERENCES:
+                    raise errors.invalid_schema(f"it refers to more than {MAX_REFERENCES} schemas")
+
+        visit(schema.references, ())
+        return Resolved(schema, tuple(found.items()))
+
+
+def _checked(schema: Schema) -> str:
+    """Return the fingerprint. RegistryError 42201."""
+    if schema.type not in TYPES:
+        raise errors.invalid_schema(f"the type {schema.type!r} is none of {', '.join(TYPES)}")
+    if len(schema.text.encode("utf-8", "surrogatepass")) > MAX_SCHEMA_BYTES:
+        raise errors.invalid_schema(f"it is longer than {MAX_SCHEMA_BYTES} bytes")
+    if not schema.text.strip():
+        raise errors.invalid_schema("it is empty")
+    return fingerprint(schema)
+
+
+def _check_subject(subject: str) -> None:
+    if not subject or len(subject) > MAX_SUBJECT_CHARACTERS or any(ord(each) < 32 for each in subject):
+        raise errors.invalid_subject(subject[:MAX_SUBJECT_CHARACTERS])

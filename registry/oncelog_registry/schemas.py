@@ -1,0 +1,60 @@
+"""A schema as a client sends it, and a version of a subject."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+AVRO: Final = "AVRO"
+JSON: Final = "JSON"
+PROTOBUF: Final = "PROTOBUF"
+TYPES: Final = (AVRO, JSON, PROTOBUF)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A schema that another schema uses by `name`: a full name of Avro, a `$ref` of JSON Schema, an import of
+    Protobuf."""
+
+    name: str
+    subject: str
+    version: int
+
+    def document(self) -> dict[str, Any]:
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The text of a schema with its type and references, as it was registered."""
+
+    text: str
+    type: str = AVRO
+    references: tuple[Reference, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields of a schema in an answer. Those of an Avro schema without references are left out, as old
+        clients expect."""
+        document: dict[str, Any] = {}
+        if self.type != AVRO:
+            document["schemaType"] = self.type
+        if self.references:
+            document["references"] = [each.document() for each in self.references]
+        document["schema"] = self.text
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectVersion:
+    """One version of a subject. A soft-deleted one stays, for readers of old records."""
+
+    subject: str
+    version: int
+    id: int
+    schema: Schema
+    fingerprint: str = field(compare=False)
+    """Equal for schemas that mean the same: those have one id."""
+    deleted: bool = False
+
+    def document(self) -> dict[str, Any]:
+        return {"subject": self.subject, "version": self.version, "id": self.id, **self.schema.document()}

@@ -1,0 +1,203 @@
+"""The state that the records of `_schemas` tell of, in the order of the topic. No I/O.
+
+Ids are of the whole registry: schemas with equal fingerprints have one id. A version is never given twice, not even
+when its record was deleted for good, as far as the topic still tells of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from oncelog_registry import records
+from oncelog_registry.errors import schema_not_found, subject_not_found, version_not_found
+from oncelog_registry.formats import fingerprint
+from oncelog_registry.schemas import Schema, SubjectVersion
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_LEVEL: Final = "BACKWARD"
+DEFAULT_MODE: Final = "READWRITE"
+LATEST: Final = "latest"
+
+
+class State:
+    """The subjects with their versions, the levels and the modes. Changed by `apply` alone."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, dict[int, SubjectVersion]] = {}
+        self._by_id: dict[int, SubjectVersion] = {}
+        """One version with that id, deleted ones included."""
+        self._id_of: dict[str, int] = {}
+        """By fingerprint."""
+        self._highest_id = 0
+        self._highest_versions: dict[str, int] = {}
+        self._levels: dict[str | None, str] = {}
+        self._modes: dict[str | None, str] = {}
+
+    # --- what there is
+
+    def subjects(self, prefix: str = "", *, deleted: bool = False, only_deleted: bool = False) -> list[str]:
+        """Return the names of subjects that have a version, sorted. `deleted`: those with soft-deleted ones, too."""
+        return sorted(
+            name
+            for name, versions in self._subjects.items()
+            if name.startswith(prefix) and any(_is_wanted(each, deleted, only_deleted) for each in versions.values())
+        )
+
+    def versions(self, subject: str, *, deleted: bool = False, only_deleted: bool = False) -> list[SubjectVersion]:
+        """Return the versions of a subject, ascending; empty if it is unknown."""
+        known = self._subjects.get(subject, {})
+        return [known[number] for number in sorted(known) if _is_wanted(known[number], deleted, only_deleted)]
+
+    def version(self, subject: str, version: int | str, *, deleted: bool = False) -> SubjectVersion:
+        """Return one version, `latest` included. RegistryError 40401, 40402."""
+        found = self.versions(subject, deleted=deleted)
+        if not found:
+            raise subject_not_found(subject)
+        if version == LATEST:
+            return found[-1]
+        for each in found:
+            if each.version == version:
+                return each
+        raise version_not_found(version)
+
+    def with_id(self, schema_id: int) -> SubjectVersion:
+        """Return a version with that id, also a deleted one: old records still need it. RegistryError 40403."""
+        if schema_id not in self._by_id:
+            raise schema_not_found(schema_id)
+        return self._by_id[schema_id]
+
+    def uses_of_id(self, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
+        """Return all versions that have this id, by subject and version."""
+        return [each for each in self.all_versions(deleted=deleted) if each.id == schema_id]
+
+    def all_versions(self, *, deleted: bool = False) -> Iterator[SubjectVersion]:
+        for subject in sorted(self._subjects):
+            yield from self.versions(subject, deleted=deleted)
+
+    def same_schema(self, subject: str, print_of: str, *, deleted: bool = False) -> SubjectVersion | None:
+        """Return the newest version of a subject with this fingerprint."""
+        same = [each for each in self.versions(subject, deleted=deleted) if each.fingerprint == print_of]
+        return same[-1] if same else None
+
+    def referring_ids(self, subject: str, version: int) -> list[int]:
+        """Return the ids of the schemas that refer to a version, ascending; soft-deleted ones do not count."""
+        return sorted(
+            {
+                each.id
+                for each in self.all_versions()
+                if any((ref.subject, ref.version) == (subject, version) for ref in each.schema.references)
+            }
+        )
+
+    def id_for(self, print_of: str) -> int:
+        """Return the id of schemas with this fingerprint: the one they have, or the next one."""
+        return self._id_of.get(print_of, self._highest_id + 1)
+
+    def id_is_of(self, schema_id: int) -> str | None:
+        """Return the fingerprint of the schema with this id; None if the id is free."""
+        found = self._by_id.get(schema_id)
+        return None if found is None else found.fingerprint
+
+    def next_version(self, subject: str) -> int:
+        return self._highest_versions.get(subject, 0) + 1
+
+    # --- levels and modes
+
+    def level(self, subject: str | None) -> str | None:
+        """Return the level that was set for a subject, or with None for all; None if there is none."""
+        return self._levels.get(subject)
+
+    def effective_level(self, subject: str | None) -> str:
+        return self._levels.get(subject) or self._levels.get(None) or DEFAULT_LEVEL
+
+    def mode(self, subject: str | None) -> str | None:
+        return self._modes.get(subject)
+
+    def effective_mode(self, subject: str | None) -> str:
+        return self._modes.get(subject) or self._modes.get(None) or DEFAULT_MODE
+
+    # --- records
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Take one record of the topic. One that no registry writes is logged and passed over."""
+        fields = None if key is None else records.parsed_key(key)
+        if fields is None:
+            logger.warning("a record of %s has a key that is none of a schema registry", records.TOPIC)
+            return
+        content = None if value is None else records.parsed_value(value)
+        try:
+            self._apply(fields, content, is_tombstone=value is None)
+        except (KeyError, TypeError, ValueError) as error:
+            logger.warning("a record of %s cannot be used: %s: %r", records.TOPIC, fields, error)
+
+    def _apply(self, fields: dict[str, Any], content: dict[str, Any] | None, *, is_tombstone: bool) -> None:
+        kind, subject = fields["keytype"], fields.get("subject")
+        if kind == records.SCHEMA:
+            number = int(fields["version"])
+            if is_tombstone:
+                self._forget(str(subject), number)
+            elif content is not None:
+                self._put(_version_of(str(subject), number, content))
+        elif kind == records.CONFIG:
+            _set(self._levels, subject, None if content is None else content.get("compatibilityLevel"))
+        elif kind == records.MODE:
+            _set(self._modes, subject, None if content is None else content.get("mode"))
+        elif kind == records.DELETE_SUBJECT and content is not None:
+            self._delete_up_to(str(subject), int(content["version"]))
+        elif kind == records.CLEAR_SUBJECT and content is not None:
+            for number in tuple(self._subjects.get(str(subject), ())):
+                self._forget(str(subject), number)
+
+    def _put(self, version: SubjectVersion) -> None:
+        self._subjects.setdefault(version.subject, {})[version.version] = version
+        self._by_id[version.id] = version
+        self._id_of.setdefault(version.fingerprint, version.id)
+        self._highest_id = max(self._highest_id, version.id)
+        self._note_version(version.subject, version.version)
+
+    def _note_version(self, subject: str, number: int) -> None:
+        self._highest_versions[subject] = max(self._highest_versions.get(subject, 0), number)
+
+    def _delete_up_to(self, subject: str, last: int) -> None:
+        for number, version in self._subjects.get(subject, {}).items():
+            if number <= last and not version.deleted:
+                self._subjects[subject][number] = replace(version, deleted=True)
+        self._note_version(subject, last)
+
+    def _forget(self, subject: str, number: int) -> None:
+        versions = self._subjects.get(subject, {})
+        gone = versions.pop(number, None)
+        if not versions:
+            self._subjects.pop(subject, None)
+        if gone is None:
+            return
+        self._note_version(subject, number)
+        others = self.uses_of_id(gone.id, deleted=True)
+        if others:
+            self._by_id[gone.id] = others[0]
+        else:
+            self._by_id.pop(gone.id, None)
+            self._id_of.pop(gone.fingerprint, None)
+
+
+def _version_of(subject: str, number: int, content: dict[str, Any]) -> SubjectVersion:
+    schema: Schema = records.schema_of(content)
+    deleted = bool(content.get("deleted", False))
+    return SubjectVersion(subject, number, int(content["id"]), schema, fingerprint(schema), deleted)
+
+
+def _set(values: dict[str | None, str], subject: str | None, value: object) -> None:
+    if value is None:
+        values.pop(subject, None)
+    else:
+        values[subject] = str(value)
+
+
+def _is_wanted(version: SubjectVersion, deleted: bool, only_deleted: bool) -> bool:
+    if only_deleted:
+        return version.deleted
+    return deleted or not version.deleted

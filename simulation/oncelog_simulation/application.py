@@ -1,0 +1,222 @@
+"""Applications of users in the simulated world: a service that makes one output of each input, under faults, judged.
+
+    check_service(Service(bill, "orders", "invoices", made_of=order_of), seeds=range(1, 51))
+
+The service is any coroutine that uses oncelog's clients, or other asyncio code. It is started, killed and started again
+while brokers fail; each input is to be processed exactly once. What it asks for the time is virtual, so a seed takes a
+second or two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog import Producer
+from oncelog_simulation.drawing import draw_plan
+from oncelog_simulation.judges.content import Content, content
+from oncelog_simulation.machine import Killed
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.run import Judge, Outcome, Workload, run
+from oncelog_simulation.story import tell
+from oncelog_simulation.workloads.catalogue import SETTINGS
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.workload import make_topic, producer_options
+from oncelog_testing.history.checker import violations
+from oncelog_testing.history.events import Place, Send
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
+SERVICE_FAULTS: Final = ("kill a client", "kill", "pause", "partition", "resets", "session ends")
+"""Kinds of faults that a service meets unless the test names others (`faults.FAULTS` has all)."""
+SECONDS: Final = 10.0
+"""For so long inputs are written and faults strike, in virtual seconds."""
+RESTART_SECONDS: Final = 0.5
+"""Before an instance that was killed, or raised, is started again."""
+LOOK_SECONDS: Final = 1.0
+"""Between two looks whether all inputs are processed, when the faults are over."""
+PROCESSING: Final = "the service"
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service under test. `run` gets the bootstrap servers and works until it is cancelled or killed. `made_of` gives
+    the value of the input, of the value of an output; None: it is made of none."""
+
+    run: Callable[[str], Coroutine[Any, Any, None]]
+    source: str
+    into: str
+    made_of: Callable[[bytes], bytes | None]
+    instances: int = 1
+    inputs: int = 40
+    partitions: int = 2
+
+
+def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[str] = SERVICE_FAULTS) -> None:
+    """Run the service in a world for each of the seeds. Raises AssertionError, with the story of the first seed in
+    which an input was not processed exactly once, or not at all."""
+    for seed in seeds:
+        outcome, notes = run_service(service, seed, faults=faults)
+        if outcome.violations:
+            raise AssertionError(tell(outcome, notes))
+
+
+def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_FAULTS) -> tuple[Outcome, Notes]:
+    """One seed: what has come of it, and what was noted."""
+    plan = draw_plan(seed, faults=faults)
+    clients = tuple(f"service-{number}" for number in range(1, service.instances + 1))
+    strikes = tuple(_on_service(strike.machines, clients, plan, number) for number, strike in enumerate(plan.strikes))
+    struck = tuple(replace(each, machines=whom) for each, whom in zip(plan.strikes, strikes, strict=True))
+    plan = replace(
+        plan,
+        seconds=SECONDS,
+        settings={**SETTINGS, **plan.settings},
+        strikes=tuple(each for each in struck if each.at < SECONDS),
+    )
+    scenario = _ServiceScenario(service)
+    return run(plan, scenario), scenario.notes
+
+
+def _on_service(machines: tuple[str, ...], clients: tuple[str, ...], plan: Plan, number: int) -> tuple[str, ...]:
+    """Whom a strike strikes: where a client was drawn, one of the service's."""
+    return tuple(
+        each if each.startswith("broker-") else clients[(plan.seed + number) % len(clients)] for each in machines
+    )
+
+
+class _ServiceScenario:
+    """Implements `run.Scenario`."""
+
+    def __init__(self, service: Service) -> None:
+        self.notes = Notes()
+        self._service = service
+
+    def workloads(self, world: World) -> Sequence[Workload]:
+        self.notes.history.clock = lambda: world.now
+        numbers = range(1, self._service.instances + 1)
+        return [
+            _Inputs(self._service, self.notes),
+            *(_Instance(self._service, self.notes, f"service-{number}") for number in numbers),
+        ]
+
+    def judges(self, world: World) -> Sequence[Judge]:
+        return [_OnceEach(self._service, self.notes)]
+
+
+class _Inputs:
+    """Writes the inputs, without being struck by faults itself."""
+
+    name = "inputs"
+
+    def __init__(self, service: Service, notes: Notes) -> None:
+        self._service = service
+        self._notes = notes
+
+    async def prepare(self, world: World) -> None:
+        for topic in (self._service.source, self._service.into):
+            await make_topic(world, self._notes, topic, self._service.partitions)
+
+    async def work(self, world: World) -> None:
+        await world.client("inputs").run(partial(self._write, world))
+
+    async def _write(self, world: World) -> None:
+        service, history = self._service, self._notes.history
+        async with Producer(world.bootstrap_servers, **producer_options()) as producer:
+            for number in range(service.inputs):
+                place = Place(service.source, number % service.partitions)
+                send = history.send("inputs", place, b"%s %d" % (service.source.encode(), number))
+                told = await producer.send_and_wait(place.topic, send.value, partition=place.index)
+                history.acknowledged(send, told.offset)
+                if not world.calm.is_set():
+                    await asyncio.sleep(SECONDS / service.inputs)
+
+
+class _Instance:
+    """One instance of the service, which is started again whenever it ends."""
+
+    def __init__(self, service: Service, notes: Notes, name: str) -> None:
+        self.name = name
+        self._service = service
+        self._notes = notes
+
+    async def prepare(self, world: World) -> None:
+        """The topics are made by the inputs."""
+
+    async def work(self, world: World) -> None:
+        working = asyncio.create_task(self._work_on(world))
+        await world.calm.wait()
+        while not await self._is_all_processed(world):
+            await asyncio.sleep(LOOK_SECONDS)
+        world.client(self.name).kill()
+        working.cancel()
+        await asyncio.wait([working])
+
+    async def _work_on(self, world: World) -> None:
+        while True:
+            try:
+                await world.client(self.name).run(partial(self._service.run, world.bootstrap_servers))
+            except Killed:
+                world.note(self.name, "is started again")
+            except Exception as error:
+                world.note(self.name, "has failed, and is started again", error=f"{type(error).__name__}: {error}")
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _is_all_processed(self, world: World) -> bool:
+        sent = [send for send in self._notes.history.sends if send.offset >= 0]
+        if len(sent) < self._service.inputs:
+            return False
+        found = await _read(world, self._service, f"{self.name}-watcher")
+        made = {self._service.made_of(value) for records in _of(found, self._service.into) for _, _, value in records}
+        return {send.value for send in sent} <= made
+
+
+class _OnceEach:
+    """Judges that each input was processed exactly once."""
+
+    name = "exactly once"
+
+    def __init__(self, service: Service, notes: Notes) -> None:
+        self._service = service
+        self._notes = notes
+
+    def look(self, world: World) -> Iterable[str]:
+        return ()
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        return ()
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        service, history = self._service, self._notes.history
+        found = await _read(world, service, "auditor")
+        for place, records in found.items():
+            history.finally_holds(place, [(offset, value) for offset, _, value in records])
+        inputs = {value: (place, offset) for place in found if place.topic == service.source
+                  for offset, _, value in found[place]}  # fmt: skip
+        noted: set[bytes] = set()
+        for place in sorted(place for place in found if place.topic == service.into):
+            for _, _, value in found[place]:
+                original = service.made_of(value)
+                if value not in noted and original in inputs:
+                    noted.add(value)
+                    send = Send(f"{PROCESSING}, in {place}", place, value)
+                    history.derived(send, PROCESSING, *inputs[original])
+                    history.sends.append(send)
+        for place in (place for place in found if place.topic == service.source):
+            history.finally_processed(PROCESSING, place, found[place][-1][0] + 1 if found[place] else 0)
+        return [str(each) for each in violations(history)]
+
+
+async def _read(world: World, service: Service, reader: str) -> Content:
+    """Both topics, as a client finds them when no transaction is open."""
+    topics = {service.source: service.partitions, service.into: service.partitions}
+    return await world.client(reader).run(lambda: content(world, topics))
+
+
+def _of(found: Content, topic: str) -> list[list[tuple[int, bytes, bytes]]]:
+    return [records for place, records in found.items() if place.topic == topic]

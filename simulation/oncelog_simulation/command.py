@@ -1,0 +1,191 @@
+"""The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
+
+Every run is one process's work and depends on nothing but its seed. So that it does not depend on the hash of strings
+either, the command runs itself again with PYTHONHASHSEED=0 where that is not set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import click
+
+from oncelog_simulation.defects.catalogue import DEFECTS
+from oncelog_simulation.defects.hunt import HUNT_SECONDS, hunt_all
+from oncelog_simulation.defects.report import line_of, write_into
+from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.run import Outcome, run
+from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+from oncelog_simulation.shrink import MOST_RUNS, shrink
+from oncelog_simulation.story import tell
+
+HASH_SEED: Final = "0"
+PROGRESS_SECONDS: Final = 20.0
+"""Between two lines that say how far a long run is."""
+
+
+@click.group()
+def main() -> None:
+    """Simulated clusters: real brokers and clients in one process, with time, network and disks made from a seed."""
+    with_fixed_hashes()
+
+
+def with_fixed_hashes() -> None:
+    """Run this command again with PYTHONHASHSEED fixed, unless it is."""
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+        os.execve(sys.executable, [sys.executable, "-m", "oncelog_simulation", *sys.argv[1:]], environment)  # noqa: S606
+
+
+@main.command("run")
+@click.option("--seeds", default="1-", show_default=True, help="The first and the last seed; 17-: from 17 on.")
+@click.option("--seconds", type=float, help="Stop after so many seconds of this machine.")
+@click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
+@click.option("--report", type=click.Path(dir_okay=False), help="Write what was seen, as JSON.")
+def run_seeds(seeds: str, seconds: float | None, twice: bool, report: str | None) -> None:
+    """Run seed after seed; exit with 1 if any broke a rule."""
+    first, _, last = seeds.partition("-")
+    total = Totals()
+    for seed in _seeds(int(first), int(last) if last else None, seconds):
+        outcome = run(draw_whole_plan(seed), WholeCluster())
+        total.add(outcome)
+        if twice and run(draw_whole_plan(seed), WholeCluster()).digest != outcome.digest:
+            total.failed.append(seed)
+            click.echo(f"seed {seed}: two runs had different event logs")
+        if outcome.violations:
+            click.echo(f"seed {seed}: {len(outcome.violations)} violations, the first: {outcome.violations[0].what}")
+            click.echo(f"    python -m oncelog_simulation replay {seed}")
+        total.tell_progress(seed)
+    click.echo(total.table())
+    if report is not None:
+        with open(report, "w") as file:
+            json.dump(total.as_json(), file, indent=1)
+    sys.exit(1 if total.failed else 0)
+
+
+@main.command()
+@click.argument("seed", type=int)
+@click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print everything that happened.")
+def replay(seed: int, timeline: bool) -> None:
+    """Run one seed again, and print its story."""
+    plan = draw_whole_plan(seed)
+    click.echo(f"seed {seed}: {plan.seconds:g} s, workloads {', '.join(plan.workloads)}")
+    for strike in plan.strikes:
+        click.echo(f"  {strike}")
+    outcome = run(plan, WholeCluster())
+    for line in outcome.timeline.lines() if timeline else ():
+        click.echo(line)
+    for violation in outcome.violations:
+        click.echo(f"{violation.at:12.6f} {violation.judge}: {violation.what}")
+    click.echo(f"{outcome.virtual_seconds:.1f} virtual seconds, {outcome.turns} turns, {outcome.digest}")
+    sys.exit(1 if outcome.violations else 0)
+
+
+@main.command()
+@click.argument("seed", type=int)
+@click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
+def story(seed: int, runs: int) -> None:
+    """Make the plan of a failing seed smaller, as long as it fails, and tell what happened."""
+    plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
+    scenario = WholeCluster()
+    outcome = run(plan, scenario)
+    click.echo(tell(outcome, scenario.notes))
+    sys.exit(1 if outcome.violations else 0)
+
+
+def _first_judge(plan: Plan) -> str | None:
+    """Who finds something wrong first, in a run of the plan."""
+    violations = run(plan, WholeCluster()).violations
+    return violations[0].judge if violations else None
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--jobs", default=1, show_default=True, help="How many defects are looked for at a time.")
+@click.option("--seconds", default=HUNT_SECONDS, show_default=True, help="How long one is looked for at most.")
+@click.option(
+    "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
+)
+def defects(names: tuple[str, ...], jobs: int, seconds: float, out: Path | None) -> None:
+    """Take lines away from the real code, one defect after the other, and find the first seed that notices it."""
+    results = []
+    for found in hunt_all(names or DEFECTS, jobs, seconds):
+        results.append(found)
+        click.echo(line_of(found))
+    if out is not None:
+        write_into(out, results)
+    click.echo(f"{sum(found.is_found for found in results)} of {len(results)} found")
+    sys.exit(0 if all(found.is_found for found in results) else 1)
+
+
+@main.command()
+def faults() -> None:
+    """List the faults that a seed may draw."""
+    for name, fault in FAULTS.items():
+        click.echo(f"{name:<26} {fault.title}")
+
+
+class Totals:
+    """What many runs have shown together."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.cpu = time.process_time()
+        self.seeds = 0
+        self.virtual_seconds = 0.0
+        self.struck: Counter[str] = Counter()
+        self.failed: list[int] = []
+        self._told = self.began
+
+    def add(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.virtual_seconds += outcome.virtual_seconds
+        self.struck.update(outcome.struck)
+        if outcome.violations:
+            self.failed.append(outcome.plan.seed)
+
+    def tell_progress(self, seed: int) -> None:
+        """Say from time to time how far we are."""
+        now = time.monotonic()
+        if now - self._told > PROGRESS_SECONDS:
+            self._told = now
+            click.echo(f"... seed {seed}: {self.virtual_seconds / 3600:.2f} virtual hours, {len(self.failed)} failed")
+
+    def table(self) -> str:
+        """For people."""
+        seconds = time.process_time() - self.cpu
+        lines = [
+            f"{self.seeds} seeds, {self.virtual_seconds / 3600:.2f} virtual hours in {seconds:.0f} s of processor time,"
+            f" {self.virtual_seconds / max(seconds, 0.001):.0f} times faster than the clock",
+            f"failed: {', '.join(map(str, self.failed)) or 'none'}",
+            "how often each fault has struck:",
+        ]
+        return "\n".join([*lines, *(f"  {name:<26} {self.struck[name]}" for name in FAULTS)])
+
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "seeds": self.seeds,
+            "virtual_seconds": round(self.virtual_seconds, 1),
+            "cpu_seconds": round(time.process_time() - self.cpu, 1),
+            "failed": self.failed,
+            "struck": {name: self.struck[name] for name in FAULTS},
+        }
+
+
+def _seeds(first: int, last: int | None, seconds: float | None) -> Iterator[int]:
+    """The seeds from the first to the last one, as long as there is time."""
+    until = None if seconds is None else time.monotonic() + seconds
+    for seed in count(first):
+        if (last is not None and seed > last) or (until is not None and time.monotonic() > until):
+            return
+        yield seed

@@ -1,0 +1,15 @@
+"""All seeded defects by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog_simulation.defects import clients, control, groups, logs, replication, transactions
+from oncelog_simulation.defects.defect import Defect
+
+DEFECTS: Final[Mapping[str, Defect]] = {
+    defect.name: defect if defect.faults is not None else defect._replace(faults=room.FAULTS)
+    for room in (replication, logs, transactions, groups, control, clients)
+    for defect in room.DEFECTS
+}

@@ -1,0 +1,125 @@
+"""Defects of the controller, of registration and of what is given out by the metadata store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_simulation.defects.defect import Defect
+
+WRITES: Final = ("writer-1", "writer-2", "reader-committed", "ends-watcher")
+MOVES: Final = (*WRITES, "mover", "payer-1")
+
+FAULTS: Final = (
+    "kill",
+    "pause",
+    "stop",
+    "isolation",
+    "no store",
+    "session ends",
+    "lost answers of the store",
+    "power cut",
+)
+"""The faults that bring these defects to light, unless a defect names its own."""
+
+DEFECTS: Final = (
+    Defect(
+        "election-without-epoch",
+        "an election gives no new leader epoch",
+        "oncelog_broker.controller.election",
+        "        leader_epoch=state.leader_epoch + 1,\n",
+        "        leader_epoch=state.leader_epoch,\n",
+        WRITES,
+        10,
+    ),
+    Defect(
+        "anybody-is-elected",
+        "a replica outside the ISR may lead though unclean elections are off",
+        "oncelog_broker.controller.election",
+        "    present = [broker for broker in state.isr if broker in live and broker in replicas and broker not in unsure]\n",
+        "    present = [broker for broker in replicas if broker in live and broker not in unsure]\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "bounce-not-seen",
+        "a leader that was registered anew since its election counts as one that was there all the time",
+        "oncelog_broker.controller.election",
+        "        if broker in live and broker in replicas and live[broker].epoch <= known.written\n",
+        "        if broker in live and broker in replicas\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "leads-by-older-state",
+        "a broker leads by a state that is older than its registration",
+        "oncelog_broker.replication.roles",
+        "    if state.leader == broker_id and state.written < broker_epoch:\n",
+        "    if False:\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "old-proposal-granted",
+        "the controller grants the ISR that a leader has proposed on an older state",
+        "oncelog_broker.controller.alter_partition",
+        "    if proposal.partition_epoch < known.version:\n        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)\n    _check_form(",
+        "    _check_form(",
+        MOVES,
+        200,
+    ),
+    Defect(
+        "moved-before-in-sync",
+        "a reassignment ends before its new replicas are in sync",
+        "oncelog_broker.controller.reassignment",
+        "    if not assignment.is_reassigned or not set(assignment.target) <= set(known.state.isr):\n",
+        "    if not assignment.is_reassigned or not set(assignment.target) & set(known.state.isr):\n",
+        MOVES,
+        60,
+    ),
+    Defect(
+        "leader-moved-without-epoch",
+        "a reassignment that takes a replica away gives no new leader epoch",
+        "oncelog_broker.controller.reassignment",
+        "    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)\n",
+        "    return replace(state, leader=leader)\n",
+        MOVES,
+        40,
+    ),
+    Defect(
+        "power-cut-not-told",
+        "a broker that lost its power registers as one that has kept everything",
+        "oncelog_broker.metadata.membership.registration",
+        "        payload = encode_incarnation(Incarnation(is_kept, unsure_since, process))\n",
+        "        payload = encode_incarnation(Incarnation(True, -1, process))\n",
+        WRITES,
+        200,
+        ("power cut", "session ends"),
+    ),
+    Defect(
+        "producer-ids-twice",
+        "each broker gives out producer ids of the same block",
+        "oncelog_broker.metadata.membership.producer_ids",
+        "    return ProducerIdBlock(broker_id, end + 1, end + BLOCK_SIZE)\n",
+        "    return ProducerIdBlock(broker_id, 0, BLOCK_SIZE - 1)\n",
+        ("writer-1", "writer-2", "payer-1", "payer-2", "zombie-1", "zombie-2"),
+        20,
+    ),
+    Defect(
+        "departure-not-noticed",
+        "the controller does not notice that a broker is gone",
+        "oncelog_broker.controller.elector",
+        "        self._brokers_are_stale = True\n        self._stirred.set()\n",
+        "        self._stirred.set()\n",
+        WRITES,
+        20,
+    ),
+    Defect(
+        "deleted-log-stays",
+        "the log of a deleted topic is not deleted, and the topic that is made again meets it",
+        "oncelog_broker.replication.hosted_logs",
+        'the next start would set the log aside."""\n        self._ask(UnwantedLog(key))\n',
+        'the next start would set the log aside."""\n',
+        ("topic-maker", "writer-1"),
+        20,
+    ),
+)

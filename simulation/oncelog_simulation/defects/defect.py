@@ -1,0 +1,91 @@
+"""One seeded defect, and how it gets into the code.
+
+The source of one module is changed when it is imported, so this must happen before anything imports the module: in a
+process that has just started. The file on disk stays as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+
+class DefectIsStale(Exception):
+    """The code has changed so that a defect does not fit any more: its text is not there exactly once."""
+
+
+class Defect(NamedTuple):
+    """A defect by its name. `old` occurs exactly once in the source of `module`; `new` takes its place."""
+
+    name: str
+    what: str
+    """What the broker or client does wrong with it."""
+    module: str
+    old: str
+    new: str
+    workloads: tuple[str, ...]
+    """Of the plans in which it is looked for; the faults are drawn as in every plan."""
+    seeds: int
+    """Within how many seeds it must be found."""
+    faults: tuple[str, ...] | None = None
+    """The faults that are drawn; None: those of its room."""
+
+
+def source_of(module: str) -> str:
+    """The text of a module of the project, without importing it."""
+    package, _, _ = module.rpartition(".")
+    assert package, f"{module} is in no package"
+    spec = find_spec(module)
+    assert spec is not None, f"there is no module {module}"
+    assert spec.origin is not None, f"{module} is no file"
+    return Path(spec.origin).read_text()
+
+
+def changed(source: str, defect: Defect) -> str:
+    """The source with the defect. Raises DefectIsStale."""
+    found = source.count(defect.old)
+    if found != 1:
+        raise DefectIsStale(f"{defect.name}: the text stands {found} times in {defect.module}, not once")
+    return source.replace(defect.old, defect.new)
+
+
+def install(defect: Defect) -> None:
+    """Have the defect made when its module is imported. Raises DefectIsStale if the module is imported already."""
+    if defect.module in sys.modules:
+        raise DefectIsStale(f"{defect.name}: {defect.module} is imported already")
+    sys.meta_path.insert(0, _Finder(defect.module, changed(source_of(defect.module), defect)))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module, and has it loaded from another text. The text is read before: a module may be imported in a
+    simulated world, where nobody reads files."""
+
+    def __init__(self, module: str, text: str) -> None:
+        self._module = module
+        self._text = text
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(self._module, spec.origin, self._text)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, module: str, path: str, text: str) -> None:
+        super().__init__(module, path)
+        self._text = text
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Compiled from the changed text, never from a cache."""
+        return self.source_to_code(self._text.encode(), self.path)

@@ -1,0 +1,109 @@
+"""Looks for the first seed that finds a defect.
+
+A defect is made at an import, so each one is looked for in a process of its own: `python -m
+oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs seed after seed and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from oncelog_simulation.defects.catalogue import DEFECTS
+from oncelog_simulation.defects.defect import Defect, install
+from oncelog_simulation.plan import Plan
+
+HUNT_SECONDS: Final = 600.0
+"""How long one defect is looked for, in seconds of the wall clock."""
+SECONDS: Final = 9.0
+"""Virtual seconds of a run at most: what a defect does shows soon, or with another seed."""
+SHOWN: Final = 160
+"""Characters of a violation that are shown."""
+
+
+class Found(NamedTuple):
+    """What has become of the hunt for one defect."""
+
+    name: str
+    seed: int
+    """The first seed that found it; 0: none did."""
+    tried: int
+    seconds: float
+    """Of the wall clock, all seeds together."""
+    judge: str = ""
+    violation: str = ""
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a seed has found it, within as many as the catalogue states."""
+        return 0 < self.seed <= DEFECTS[self.name].seeds
+
+
+def hunt_all(names: Iterable[str], jobs: int, seconds: float = HUNT_SECONDS) -> Iterator[Found]:
+    """Look for each of the defects, `jobs` at a time; in the order of their names as given."""
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        yield from pool.map(lambda name: _in_own_process(DEFECTS[name], seconds), names)
+
+
+def _in_own_process(defect: Defect, seconds: float) -> Found:
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", defect.name, str(defect.seeds), str(seconds)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        return Found(defect.name, 0, 0, 0.0, "hunt", f"the process failed: {done.stderr.strip()[-SHOWN:]}")
+    return Found(**json.loads(lines[-1]))
+
+
+def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
+    """Make the defect in this process, and run seeds until one finds it. Raises DefectIsStale."""
+    install(defect)
+    clock = time.perf_counter
+    began, tried = clock(), 0
+    for seed in range(1, seeds + 1):
+        if clock() - began > seconds:
+            break
+        tried = seed
+        violation = _first_violation(defect, seed)
+        if violation is not None:
+            return Found(defect.name, seed, tried, round(clock() - began, 1), *violation)
+    return Found(defect.name, 0, tried, round(clock() - began, 1))
+
+
+def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
+    """Judge and words of what the seed shows to be wrong."""
+    from oncelog_simulation.run import run
+    from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
+
+    plan = shortened(draw_whole_plan(seed, defect.workloads, defect.faults))
+    try:
+        outcome = run(plan, WholeCluster())
+    except Exception as error:  # a defect may make the brokers or the clients do what nobody has thought of
+        return "run", f"{type(error).__name__}: {error}"[:SHOWN]
+    for violation in outcome.violations:
+        return violation.judge, violation.what[:SHOWN]
+    return None
+
+
+def shortened(plan: Plan) -> Plan:
+    """The plan in SECONDS at most, with all strikes."""
+    share = min(1.0, SECONDS / plan.seconds)
+    strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
+    return replace(plan, seconds=round(plan.seconds * share, 3), strikes=strikes)
+
+
+def main(arguments: list[str]) -> Any:
+    """One hunt, as its process runs it."""
+    name, seeds, seconds = arguments
+    print(json.dumps(hunt(DEFECTS[name], int(seeds), float(seconds))._asdict()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

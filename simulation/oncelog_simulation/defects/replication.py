@@ -1,0 +1,160 @@
+"""Defects of replication: the high watermark, the in-sync replicas, what followers take and cut."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_simulation.defects.defect import Defect
+
+WRITES: Final = ("writer-1", "writer-2", "reader-committed", "reader-uncommitted", "ends-watcher")
+MOVES: Final = (*WRITES, "mover")
+
+FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "isolation", "session ends", "slow links")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
+DEFECTS: Final = (
+    Defect(
+        "last-follower-counts",
+        "the high watermark is where the last follower is, whatever the others have",
+        "oncelog_broker.replication.high_watermark",
+        "        end = min(end, follower_end)\n",
+        "        end = min(log_end_offset, follower_end)\n",
+        WRITES,
+        10,
+    ),
+    Defect(
+        "silent-follower-passed-over",
+        "a new leader's high watermark does not wait for followers that have not fetched yet",
+        "oncelog_broker.replication.high_watermark",
+        "        if follower_end is None:\n            return None\n",
+        "        if follower_end is None:\n            continue\n",
+        WRITES,
+        20,
+    ),
+    Defect(
+        "proposed-isr-not-waited-for",
+        "a replica that is about to join the ISR does not hold the high watermark back",
+        "oncelog_broker.replication.isr",
+        "        self.maximal = frozenset(self.committed).union(self.proposed or ())\n",
+        "        self.maximal = frozenset(self.committed)\n",
+        MOVES,
+        60,
+    ),
+    Defect(
+        "joins-with-less",
+        "a follower joins the ISR as soon as it fetches, with whatever it has",
+        "oncelog_broker.replication.isr",
+        "    if end is None or end < high_watermark or end < epoch_start_offset:\n",
+        "    if end is None:\n",
+        MOVES,
+        40,
+    ),
+    Defect(
+        "joins-below-epoch-start",
+        "a follower joins the ISR of a new leader without what the leader before had acknowledged",
+        "oncelog_broker.replication.isr",
+        "    if end is None or end < high_watermark or end < epoch_start_offset:\n",
+        "    if end is None or end < high_watermark:\n",
+        MOVES,
+        100,
+    ),
+    Defect(
+        "progress-of-former-epoch-counts",
+        "what followers had fetched from this leader in an earlier epoch counts in the new one",
+        "oncelog_broker.replication.partition",
+        "nothing about this log.\n            self.followers.clear()\n",
+        "nothing about this log.\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "divergence-not-asked",
+        "a leader takes a follower's log for the same as its own without comparing leader epochs",
+        "oncelog_broker.replication.partition",
+        "        divergence = self.divergence_of_follower(position.offset, position.last_fetched_epoch)\n",
+        "        divergence = None\n",
+        WRITES,
+        40,
+    ),
+    Defect(
+        "fetch-of-any-epoch-counts",
+        "a leader counts the fetch of a follower that is in another leader epoch",
+        "oncelog_broker.replication.partition",
+        "        self.check_leader_epoch(position.leader_epoch)\n",
+        "",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "cut-to-high-watermark",
+        "a follower cuts its log to its own high watermark, as Kafka did before KIP-101",
+        "oncelog_broker.replication.following",
+        "        return CutAt(truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset))\n",
+        "        return CutAt(min(replica.high_watermark, log.log_end_offset))\n",
+        WRITES,
+        100,
+    ),
+    Defect(
+        "cut-by-number",
+        "a follower cuts where the leader's epoch ends and not where its own does",
+        "oncelog_broker.replication.truncation",
+        "    return min(own_end, end_offset, log_end_offset)\n",
+        "    return min(log_end_offset, end_offset + 1)\n",
+        WRITES,
+        40,
+    ),
+    Defect(
+        "acknowledged-when-appended",
+        "acks=all is answered when the leader has the record",
+        "oncelog_broker.replication.partition",
+        "        if next_offset <= self.high_watermark:\n            return ErrorCode.NONE\n",
+        "        if next_offset <= self.log.log_end_offset:\n            return ErrorCode.NONE\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "read-beyond-high-watermark",
+        "consumers read what is not replicated yet",
+        "oncelog_broker.server.records.fetch_reads",
+        "            end = partition.high_watermark\n",
+        "            end = partition.log.log_end_offset\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "deleted-on-leader-alone",
+        "DeleteRecords is answered when the leader has deleted, whatever the followers have",
+        "oncelog_broker.replication.partition",
+        "        return min([self.log.log_start_offset, *starts])\n",
+        "        return self.log.log_start_offset\n",
+        ("trimmer", "writer-1", "mover"),
+        60,
+    ),
+    Defect(
+        "latest-before-caught-up",
+        "a new leader tells the end of the partition before it knows what the one before had shown (KIP-207)",
+        "oncelog_broker.replication.partition",
+        "        return self.high_watermark >= self.epoch_start_offset\n",
+        "        return True\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "laggards-stay",
+        "a follower that is away never leaves the ISR",
+        "oncelog_broker.replication.isr",
+        "    return follower.log_end_offset != log_end_offset and now - follower.last_caught_up > lag_seconds\n",
+        "    return False\n",
+        WRITES,
+        60,
+    ),
+    Defect(
+        "answer-of-another-epoch-taken",
+        "a follower takes the answer to a question of an earlier leader epoch",
+        "oncelog_broker.replication.following",
+        "        and here.leader_epoch == asked.leader_epoch\n",
+        "",
+        WRITES,
+        100,
+    ),
+)

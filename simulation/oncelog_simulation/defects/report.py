@@ -1,0 +1,42 @@
+"""The table of seeded defects, for a terminal and for docs/simulation.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from oncelog_simulation.defects.catalogue import DEFECTS
+from oncelog_simulation.defects.hunt import Found
+
+BEGIN: Final = "<!-- defects -->\n"
+END: Final = "<!-- end of defects -->\n"
+HEAD: Final = "| Defect | What is wrong | Found by seed | Seconds | By what | \n|---|---|---:|---:|---|\n"
+
+
+def line_of(found: Found) -> str:
+    """One line for a terminal."""
+    if not found.seed:
+        why = f": {found.violation}" if found.violation else ""
+        return f"{found.name:<36} NOT FOUND in {found.tried} seeds, {found.seconds:g} s{why}"
+    return f"{found.name:<36} seed {found.seed:>4} {found.seconds:7.1f} s  {found.judge}: {found.violation}"
+
+
+def table(results: Sequence[Found]) -> str:
+    """A table in Markdown, in the order of the catalogue."""
+    by_name = {found.name: found for found in results}
+    rows = []
+    for name, defect in DEFECTS.items():
+        found = by_name.get(name)
+        if found is not None:
+            seed = str(found.seed) if found.seed else f"none of {found.tried}"
+            rows.append(f"| `{name}` | {defect.what} | {seed} | {found.seconds:.0f} | {found.judge} |\n")
+    return HEAD.replace("| \n", "|\n") + "".join(rows)
+
+
+def write_into(path: Path, results: Sequence[Found]) -> None:
+    """Put the table between the marks of a page."""
+    text = path.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    path.write_text(before + BEGIN + table(results) + END + after)

@@ -1,0 +1,133 @@
+"""Defects of transactions: fences, decisions, markers, verification, timeouts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_simulation.defects.defect import Defect
+
+PAYS: Final = ("payer-1", "payer-2", "zombie-1", "zombie-2", "reader-committed")
+HAUNTS: Final = ("zombie-1", "zombie-2", "payer-1", "reader-committed")
+
+FAULTS: Final = ("kill", "pause", "stop", "partition", "isolation", "session ends", "kill a client", "resets")
+"""The faults that bring these defects to light, unless a defect names its own."""
+
+DEFECTS: Final = (
+    Defect(
+        "epoch-not-raised",
+        "a producer that takes a transactional id over gets the epoch of the one before",
+        "oncelog_broker.coordinator.transaction.metadata",
+        "        return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)\n",
+        "        return ProducerIdAndEpoch(producer.producer_id, max(0, producer.epoch))\n",
+        PAYS,
+        10,
+    ),
+    Defect(
+        "fenced-producer-ends",
+        "EndTxn of a fenced producer ends the transaction of its successor",
+        "oncelog_broker.coordinator.transaction.ending",
+        "    if not metadata.belongs_to(asking):\n        raise _fenced(metadata, asking)\n    if metadata.state is TransactionState.ONGOING:\n",
+        "    if metadata.state is TransactionState.ONGOING:\n",
+        HAUNTS,
+        20,
+    ),
+    Defect(
+        "fenced-producer-adds",
+        "AddPartitionsToTxn of a fenced producer is taken",
+        "oncelog_broker.coordinator.transaction.machine",
+        "        if not metadata.belongs_to(asking):\n            raise KafkaError(ErrorCode.PRODUCER_FENCED",
+        "        if False:\n            raise KafkaError(ErrorCode.PRODUCER_FENCED",
+        HAUNTS,
+        20,
+    ),
+    Defect(
+        "end-is-changed",
+        "a transaction that was committed may be aborted afterwards, and the other way round",
+        "oncelog_broker.coordinator.transaction.ending",
+        "    if metadata.state.is_prepared:\n        raise _concurrent(metadata)\n    if metadata.state is completed_state(commits):\n        return metadata\n",
+        "    if metadata.state.is_prepared:\n        raise _concurrent(metadata)\n    if metadata.state is not TransactionState.EMPTY:\n        return metadata\n",
+        HAUNTS,
+        20,
+    ),
+    Defect(
+        "not-verified",
+        "a record is appended without asking whether its transaction is open (KIP-890)",
+        "oncelog_broker.coordinator.transaction.verification",
+        "    if not not_open or not (registers or coordinator.verifies):\n",
+        "    if not not_open or not registers:\n",
+        HAUNTS,
+        20,
+    ),
+    Defect(
+        "guard-not-asked",
+        "a marker that comes between the verification and the append does not keep the record out",
+        "oncelog_broker.replication.partition",
+        "        if guard is not None:\n            self.guards.check(guard)\n",
+        "",
+        HAUNTS,
+        200,
+    ),
+    Defect(
+        "lost-marker-counts",
+        "a marker that could not be written counts as written",
+        "oncelog_broker.coordinator.transaction.marker_queue",
+        "        if code in NEEDS_NO_MARKER:\n            return self.gone(marker)\n",
+        "        if code in NEEDS_NO_MARKER or code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:\n            return self.gone(marker)\n",
+        PAYS,
+        60,
+    ),
+    Defect(
+        "marker-not-replicated",
+        "a transaction is complete when its markers are on the leaders alone",
+        "oncelog_broker.coordinator.transaction.markers",
+        "        return partition.committed(offset + 1)\n",
+        "        return ErrorCode.NONE\n",
+        PAYS,
+        100,
+    ),
+    Defect(
+        "decisions-not-finished",
+        "a coordinator that takes over does not finish what was decided",
+        "oncelog_broker.coordinator.transaction.machine",
+        "        for metadata in [each for each in self._transactions.values() if each.state.is_prepared]:\n",
+        "        for metadata in ():\n",
+        PAYS,
+        60,
+    ),
+    Defect(
+        "no-timeout",
+        "a transaction that nobody ends is never aborted",
+        "oncelog_broker.coordinator.transaction.machine",
+        "            if now - begun > known[transactional_id].timeout_ms / 1000\n        ]\n",
+        "            if now - begun > known[transactional_id].timeout_ms\n        ]\n",
+        HAUNTS,
+        20,
+    ),
+    Defect(
+        "offsets-left-out-of-end",
+        "committed offsets do not become visible with the marker of their transaction",
+        "oncelog_broker.coordinator.transaction.markers",
+        "        if where.topic == CONSUMER_OFFSETS:\n",
+        "        if False:\n",
+        ("payer-1", "payer-2", "pipeline-1", "writer-1", "offsets-watcher"),
+        10,
+    ),
+    Defect(
+        "one-epoch-for-many",
+        "transactions V2 keep their epoch: what is late counts for the next one",
+        "oncelog_broker.coordinator.transaction.metadata",
+        "        if client_transaction_version >= TRANSACTIONS_V2:\n            changes = {**self._raised(spare_producer_id)",
+        "        if False:\n            changes = {**self._raised(spare_producer_id)",
+        PAYS,
+        10,
+    ),
+    Defect(
+        "takeover-leaves-open",
+        "who takes over a transactional id does not abort what its elder has left open",
+        "oncelog_broker.coordinator.transaction.initialising",
+        "    if metadata.state is TransactionState.ONGOING:\n        return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)\n",
+        "    if metadata.state is TransactionState.ONGOING:\n        return metadata._replace(producer_epoch=metadata.producer_epoch + 1, state=TransactionState.EMPTY, partitions=frozenset())\n",
+        PAYS,
+        20,
+    ),
+)

@@ -1,0 +1,336 @@
+"""The disk that a simulated broker sees: `runtime.disk.Disk` on the storage of its machine, with what is wrong with it.
+
+Each call takes virtual time. It may fail (`DiskTroubles`), and it may be the last thing that the process does: the
+world kills it at a write that a fault has chosen, of which any part is done then. A dead process changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, LockHeld
+from oncelog_simulation.loop import SimulatedLoop
+from oncelog_simulation.process import Process, ProcessIsDead
+from oncelog_simulation.storage import Directory, Inode, Storage
+
+WRITE_SECONDS: Final = 0.00002
+READ_SECONDS: Final = 0.00001
+SYNC_SECONDS: Final = 0.0008
+"""How long these calls take on a healthy disk, on average."""
+ROOM_BYTES: Final = 100 << 30
+"""Of a disk that is not full."""
+
+
+@dataclass
+class DiskTroubles:
+    """What is wrong with the disk of a machine now."""
+
+    slowness: float = 1.0
+    """How many times longer everything takes."""
+    is_full: bool = False
+    fails_reads: float = 0.0
+    """The share of calls that fail with EIO,"""
+    fails_writes: float = 0.0
+    fails_syncs: float = 0.0
+    writes_left: int | None = None
+    """How many changes until the process is killed in the middle of one; None: it is not."""
+    struck: dict[str, int] = field(default_factory=dict)
+    """How often a call failed, by what was wrong."""
+
+    @property
+    def is_doomed(self) -> bool:
+        """Whether a write is to come that kills the process."""
+        return self.writes_left is not None
+
+    def strike(self, what: str) -> None:
+        self.struck[what] = self.struck.get(what, 0) + 1
+
+    def end(self) -> None:
+        """All is well again."""
+        self.slowness = 1.0
+        self.is_full = False
+        self.fails_reads = self.fails_writes = self.fails_syncs = 0.0
+        self.writes_left = None
+
+
+class SimulatedDisk:
+    """The disk as one process has it."""
+
+    __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "storage", "troubles")
+
+    def __init__(
+        self,
+        storage: Storage,
+        troubles: DiskTroubles,
+        process: Process,
+        loop: SimulatedLoop,
+        doom: Callable[[], None],
+        locks: dict[str, Process],
+    ) -> None:
+        """`doom` kills the process. `locks`: those that processes of this machine hold."""
+        self.storage = storage
+        self.troubles = troubles
+        self._process = process
+        self._loop = loop
+        self._random: Random = process.random
+        self._doom = doom
+        self._locks = locks
+
+    # --- before each call
+
+    def before_read(self, path: str) -> None:
+        self._process.check_alive()
+        troubles = self.troubles
+        self._loop.spend(READ_SECONDS * troubles.slowness * self._random.random())
+        if troubles.fails_reads and self._random.random() < troubles.fails_reads:
+            troubles.strike("EIO on read")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def before_change(self, path: str) -> bool:
+        """Whether the process dies in the middle of what follows."""
+        self._process.check_alive()
+        troubles = self.troubles
+        self._loop.spend(WRITE_SECONDS * troubles.slowness * self._random.random())
+        if troubles.writes_left is not None:
+            troubles.writes_left -= 1
+            if troubles.writes_left < 0:
+                troubles.writes_left = None
+                return True
+        if troubles.fails_writes and self._random.random() < troubles.fails_writes:
+            troubles.strike("EIO on write")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return False
+
+    def before_sync(self, path: str) -> None:
+        if self.before_change(path):
+            self.die()
+        troubles = self.troubles
+        self._loop.spend(SYNC_SECONDS * troubles.slowness * (0.5 + self._random.random()))
+        if troubles.fails_syncs and self._random.random() < troubles.fails_syncs:
+            troubles.strike("EIO on fsync")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def check_room(self, path: str) -> None:
+        if self.troubles.is_full:
+            self.troubles.strike("disk full")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def part(self, data: bytes) -> bytes:
+        """What is written of `data` by a process that is killed meanwhile."""
+        return data[: self._random.randint(0, len(data))]
+
+    def die(self) -> None:
+        """The process is killed. Raises ProcessIsDead."""
+        self._doom()
+        raise ProcessIsDead(self._process.name)
+
+    def check_alive(self) -> None:
+        self._process.check_alive()
+
+    def now_ms(self) -> int:
+        return self._process.clock.now_ms()
+
+    # --- Disk
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        self.before_read(path)
+        if create and self.storage.find(path) is None:
+            self.check_room(path)
+            if self.before_change(path):
+                self.die()
+            self.storage.make_file(path)
+        return SimulatedFile(self, path, self.storage.file(path))
+
+    open_briefly = open
+
+    def list_directory(self, path: str) -> list[str]:
+        self.before_read(path)
+        return sorted(self.storage.directory(path).entries)
+
+    def make_directories(self, path: str) -> bool:
+        if self.before_change(path):
+            self.die()
+        return self.storage.make_directories(os.path.abspath(path))
+
+    def exists(self, path: str) -> bool:
+        self.check_alive()
+        return self.storage.find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        self.check_alive()
+        return isinstance(self.storage.find(path), Directory)
+
+    def size(self, path: str) -> int:
+        self.check_alive()
+        return len(self.storage.file(path).data)
+
+    def room(self, path: str) -> tuple[int, int]:
+        self.check_alive()
+        return ROOM_BYTES, 0 if self.troubles.is_full else ROOM_BYTES // 2
+
+    def modified_ms(self, path: str) -> int:
+        self.check_alive()
+        return self.storage.file(path).modified_ms
+
+    def rename(self, source: str, target: str) -> None:
+        if self.before_change(source):
+            self.die()
+        self.storage.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        if self.before_change(path):
+            self.die()
+        if self.storage.find(path) is not None:
+            self.storage.file(path)
+            self.storage.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """File by file, so that a process that is killed leaves some of it."""
+        directory = self.storage.directory(path)
+        for name in sorted(directory.entries):
+            if isinstance(directory.entries[name], Directory):
+                self.remove_tree(f"{path}/{name}")
+            else:
+                self.remove(f"{path}/{name}")
+        if self.before_change(path):
+            self.die()
+        self.storage.remove(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.before_sync(path)
+        self.storage.sync_directory(path)
+
+    def read_file(self, path: str) -> bytes:
+        self.before_read(path)
+        return bytes(self.storage.file(path).data)
+
+    def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
+        temporary = path + TEMPORARY_SUFFIX
+        try:
+            self._write_file(temporary, data, is_durable=is_durable)
+        except OSError:
+            self.remove(temporary)
+            raise
+        self.rename(temporary, path)
+        if is_durable:
+            self.sync_directory(os.path.dirname(path))
+
+    def replace_files(self, contents: Mapping[str, bytes]) -> None:
+        try:
+            for path, data in contents.items():
+                self._write_file(path + TEMPORARY_SUFFIX, data, is_durable=False)
+            for path in contents:
+                self.open(path + TEMPORARY_SUFFIX).sync()
+            for path in contents:
+                self.rename(path + TEMPORARY_SUFFIX, path)
+        except OSError:
+            for path in contents:
+                self.remove(path + TEMPORARY_SUFFIX)
+            raise
+        for directory in dict.fromkeys(os.path.dirname(path) for path in contents):
+            self.sync_directory(directory)
+
+    def _write_file(self, path: str, data: bytes, *, is_durable: bool) -> None:
+        file = self.open(path, create=True)
+        file.truncate(0)
+        file.append(data)
+        if is_durable:
+            file.sync()
+
+    def lock(self, path: str) -> SimulatedLock:
+        self.before_read(path)
+        holder = self._locks.get(path)
+        if holder is not None and holder.is_alive:
+            raise LockHeld(f"{os.path.dirname(path)} is locked by {holder.name}")
+        if self.storage.find(path) is None:
+            self.storage.make_file(path)
+        self._locks[path] = self._process
+        return SimulatedLock(path, self._process, self._locks)
+
+    def boot_id(self) -> str:
+        return f"boot-{self.storage.boots}"
+
+    def divide_descriptors(self, max_connections: int) -> int:
+        return max_connections
+
+
+class SimulatedLock:
+    """A lock that a process holds; gone with it."""
+
+    __slots__ = ("_locks", "_path", "_process")
+
+    def __init__(self, path: str, process: Process, locks: dict[str, Process]) -> None:
+        self._path = path
+        self._process = process
+        self._locks = locks
+
+    def release(self) -> None:
+        if self._locks.get(self._path) is self._process:
+            del self._locks[self._path]
+
+
+class SimulatedFile:
+    """`runtime.disk.File` on an inode. What it has given to readers stays as it is."""
+
+    __slots__ = ("_disk", "_inode", "_is_closed", "is_lent", "path", "size")
+
+    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._is_closed = False
+        self.is_lent = False
+        self.path = path
+        self.size = len(inode.data)
+
+    def append(self, *buffers: Buffer) -> int:
+        disk, inode, position = self._disk, self._inode, self.size
+        data = b"".join(buffers)
+        is_last = disk.before_change(self.path)
+        inode.modified_ms = disk.now_ms()
+        if is_last:
+            inode.write(position, disk.part(data))
+            disk.die()
+        if data:
+            disk.check_room(self.path)
+        inode.truncate(position) if len(inode.data) > position else None
+        inode.write(position, data)
+        self.size = position + len(data)
+        return position
+
+    def read(self, position: int, size: int) -> memoryview:
+        size = min(size, self.size - position)
+        if size <= 0:
+            return memoryview(b"")
+        self._disk.before_read(self.path)
+        data = bytes(memoryview(self._inode.data)[position : position + size])
+        if len(data) != size:
+            raise OSError(f"{self.path}: {len(data)} of {size} bytes at {position}: another process cut the file")
+        return memoryview(data)
+
+    def view(self, position: int, size: int) -> memoryview | None:
+        return self.read(position, size)
+
+    def truncate(self, size: int) -> None:
+        is_last = self._disk.before_change(self.path)
+        self._inode.truncate(size)
+        if is_last:
+            self._disk.die()
+        self.size = size
+
+    def sync(self) -> None:
+        if self._is_closed:
+            raise FileClosed(f"{self.path} was closed before it could be synced")
+        try:
+            self._disk.before_sync(self.path)
+        except OSError:
+            self._inode.fail_sync()
+            raise
+        self._inode.sync()
+
+    def close(self) -> None:
+        self._is_closed = True

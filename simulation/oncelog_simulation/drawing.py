@@ -1,0 +1,47 @@
+"""Draws plans from seeds: each seed has a random subset of the faults and workloads (swarm testing)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from oncelog_simulation.entropy import stream
+from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.plan import Plan
+
+MAX_STRIKES: Final = 12
+SECONDS: Final = (6.0, 30.0)
+"""How long workloads work, at least and at most."""
+SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
+"""log.segment.bytes: small ones roll, and are compacted and deleted."""
+
+
+def draw_plan(
+    seed: int,
+    draw_workloads: Callable[[Random], tuple[str, ...]] = lambda random: (),
+    *,
+    faults: Sequence[str] | None = None,
+) -> Plan:
+    """The plan of a seed. `faults`: kinds to draw from, None: all."""
+    random = stream(seed, "plan")
+    kinds = sorted(FAULTS) if faults is None else list(faults)
+    kinds = random.sample(kinds, min(len(kinds), random.choice((1, 2, 3, 4, 6, 9))))
+    plan = Plan(
+        seed,
+        brokers=3,
+        seconds=round(random.uniform(*SECONDS), 3),
+        settings={
+            "log.segment.bytes": random.choice(SEGMENT_BYTES),
+            "log.flush.interval.messages": random.choice(("1", "10", "9223372036854775807")),
+        },
+        workloads=draw_workloads(stream(seed, "workloads")),
+    )
+    victim = f"broker-{random.randint(1, plan.brokers)}"
+    strikes = []
+    for _ in range(random.randint(1, MAX_STRIKES) if kinds else 0):
+        kind = FAULTS[random.choice(kinds)]
+        strike = kind.draw(random, plan, random.uniform(0.0, plan.seconds))
+        strikes.append(replace(strike, machines=(victim,)) if kind.needs_whole else strike)
+    return replace(plan, strikes=tuple(sorted(strikes, key=lambda strike: strike.at)))

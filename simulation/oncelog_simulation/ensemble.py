@@ -1,0 +1,454 @@
+"""The metadata store of a simulated world: an ensemble of ZooKeeper servers, without their protocol's bytes.
+
+A leader has the tree. It does writes one after another, each with the next zxid; every server applies them in that
+order, some time later, so that reads of different servers disagree for a while. A session begins and ends with a write.
+It ends when the leader has not heard of it for its timeout, which servers tell it late. Its owner may not know.
+
+`Connection` is what one server knows of one client: requests are answered in order, a read after the writes before it.
+What befalls an ensemble is at the end of `Ensemble`. `sessions` has the client's side.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from kazoo import exceptions as kazoo
+from kazoo.protocol.serialization import Exists, GetACL, GetChildren, GetData, Sync
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from oncelog_broker.metadata.stores.store import (
+    BadVersion,
+    Delete,
+    MetadataError,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    SessionKey,
+    Stat,
+)
+from oncelog_broker.metadata.stores.tree import Changes, Transaction, Tree, TreeNode
+from oncelog_broker.metadata.stores.zookeeper.requests import AddWatch, Multi, MultiRead
+from oncelog_simulation.loop import SimulatedLoop
+from oncelog_simulation.network import Fabric
+from oncelog_simulation.streams import Pipe, SimulatedHost
+
+COMMIT_SECONDS: Final = (0.0003, 0.004)
+"""Until a write has reached the leader and a majority: at least and at most."""
+APPLY_SECONDS: Final = 0.004
+"""Until a server has applied what was committed, at most, unless it lags."""
+TICK_SECONDS: Final = 0.5
+"""tickTime: how late sessions end at most; servers tell the leader twice as often of whom they have heard."""
+
+_ERRORS: Final[dict[type[MetadataError], type[Exception]]] = {
+    NoNode: kazoo.NoNodeError,
+    NodeExists: kazoo.NodeExistsError,
+    BadVersion: kazoo.BadVersionError,
+    NotEmpty: kazoo.NotEmptyError,
+    NoChildrenForEphemerals: kazoo.NoChildrenForEphemeralsError,
+}
+
+
+class ZnodeStat(NamedTuple):
+    """A stat as kazoo gives it."""
+
+    version: int
+    czxid: int
+    mzxid: int
+    ephemeralOwner: int  # noqa: N815 - kazoo's name
+
+
+class Answer(NamedTuple):
+    """To the request of that number. `result` may be an exception."""
+
+    number: int
+    result: Any
+    zxid: int
+
+
+class Changed(NamedTuple):
+    """A watched node was created, set or deleted."""
+
+    path: str
+
+
+class Accepted(NamedTuple):
+    """The session lives, and is served on this connection."""
+
+    key: SessionKey
+    timeout: float
+
+
+class Expired(NamedTuple):
+    """The session is over."""
+
+
+class Hello(NamedTuple):
+    """The first packet of a client: it begins a session, or goes on with the one of that key."""
+
+    key: SessionKey | None
+    timeout: float
+    seen_zxid: int
+
+
+class Request(NamedTuple):
+    """What a client asks, with its number."""
+
+    number: int
+    body: Any
+
+
+class Ping(NamedTuple):
+    """A sign of life."""
+
+
+class Close(NamedTuple):
+    """The client ends its session."""
+
+    number: int
+
+
+class SessionRecord:
+    """A session as the leader knows it."""
+
+    __slots__ = ("heard_at", "key", "timeout")
+
+    def __init__(self, key: SessionKey, timeout: float, heard_at: float) -> None:
+        self.key = key
+        self.timeout = timeout
+        self.heard_at = heard_at
+
+
+class Server:
+    """One server: the tree as far as it has applied what was committed."""
+
+    def __init__(self, host: SimulatedHost, tree: Tree) -> None:
+        self.host = host
+        self.tree = tree
+        self.zxid = 0
+        """Of the last write that it has applied."""
+        self.applies_at = 0.0
+        self.submits_at = 0.0
+        self.lag = 0.0
+        """Seconds by which it is behind, beside the usual."""
+        self.is_up = True
+        self.connections: dict[Connection, None] = {}
+        self.heard: dict[int, float] = {}
+        """Sessions of which it has not told the leader, and when it heard of them."""
+
+
+class Connection:
+    """What a server knows of one client that is connected."""
+
+    def __init__(self, ensemble: Ensemble, server: Server) -> None:
+        self._ensemble = ensemble
+        self.server = server
+        self.host = server.host
+        self.pipe: Pipe
+        """To the client."""
+        self.session_id = 0
+        self.is_gone = False
+        self.watches: dict[str, None] = {}
+        self._pending: deque[list[Any]] = deque()
+        """Requests in order: [number, body, zxid after which it is answered or None, result of a write]."""
+
+    def arrived(self, packet: Any) -> None:
+        """The client has sent something. Called by its pipe."""
+        if self.is_gone or not self.server.is_up:
+            return
+        ensemble = self._ensemble
+        if self.session_id:
+            self.server.heard[self.session_id] = ensemble.loop.now
+        if isinstance(packet, Request):
+            pending = [packet.number, packet.body, None, None]
+            self._pending.append(pending)
+            if isinstance(packet.body, Multi):
+                ensemble.submit(self.server, self._commit, pending)
+            elif isinstance(packet.body, Sync):
+                ensemble.submit(self.server, self._learn_zxid, pending)
+            else:
+                pending[2] = 0
+                self.pump()
+        elif isinstance(packet, Hello):
+            ensemble.accept(self, packet)
+        elif isinstance(packet, Close):
+            ensemble.submit(self.server, self._close, packet.number)
+
+    def _commit(self, pending: list[Any]) -> None:
+        if self.session_id not in self._ensemble.sessions:
+            self.drop()
+            return
+        pending[3] = self._ensemble.write(pending[1].operations, self.session_id)
+        pending[2] = self._ensemble.zxid
+        self.pump()
+
+    def _learn_zxid(self, pending: list[Any]) -> None:
+        pending[2] = self._ensemble.zxid
+        self.pump()
+
+    def _close(self, number: int) -> None:
+        self._ensemble.end_session(self.session_id, "closed")
+        self.tell(Answer(number, None, self._ensemble.zxid))
+        self.drop()
+
+    def pump(self) -> None:
+        """Answer what can be answered, in order."""
+        pending, server = self._pending, self.server
+        while pending and pending[0][2] is not None and pending[0][2] <= server.zxid:
+            number, body, _, written = pending.popleft()
+            result = written if isinstance(body, Multi) else self._read(body)
+            self.tell(Answer(number, result, server.zxid))
+
+    def _read(self, body: Any) -> Any:
+        tree = self.server.tree
+        match body:
+            case GetData():
+                node = tree.node(body.path)
+                return kazoo.NoNodeError() if node is None else (node.data, _znode_stat(node))
+            case MultiRead():
+                found = [tree.node(path) for path in body.paths]
+                return [kazoo.NoNodeError() if node is None else (node.data, node.stat) for node in found]
+            case Exists():
+                node = tree.node(body.path)
+                return None if node is None else _znode_stat(node)
+            case GetChildren():
+                return kazoo.NoNodeError() if tree.node(body.path) is None else tree.children(body.path)
+            case GetACL():
+                return OPEN_ACL_UNSAFE, None
+            case AddWatch():
+                self.watches[body.path] = None
+                return None
+            case Sync():
+                return body.path
+        raise NotImplementedError(f"the simulated ensemble does not know {body!r}")
+
+    def tell(self, packet: Any) -> None:
+        if not self.is_gone:
+            self.pipe.send(packet)
+
+    def tell_changes(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if any(path == root or path.startswith(root.rstrip("/") + "/") for root in self.watches):
+                self.tell(Changed(path))
+
+    def drop(self) -> None:
+        """Cut the connection: the client learns of it."""
+        if not self.is_gone:
+            self.pipe.send(None)
+            self.is_gone = True
+            self.server.connections.pop(self, None)
+
+
+class Ensemble:
+    """The servers, their leader, and the sessions."""
+
+    def __init__(self, loop: SimulatedLoop, fabric: Fabric, random: Random, servers: int = 3) -> None:
+        self.loop = loop
+        self.fabric = fabric
+        self.random = random
+        self.tree = Tree()
+        """As the leader has it."""
+        self.zxid = 0
+        self.sessions: dict[int, SessionRecord] = {}
+        self.has_quorum = True
+        self._last_session = 0
+        self.servers = [
+            Server(fabric.add_host(f"store-{number}", f"10.0.9.{number}"), Tree()) for number in range(1, servers + 1)
+        ]
+        self.on_ended: Callable[[int, str], None] | None = None
+        """Called with the id of a session that ends, and why."""
+        for server in self.servers:
+            loop.happen(loop.now + random.random() * TICK_SECONDS / 2, self._tell_leader, server)
+        loop.happen(loop.now + TICK_SECONDS, self._end_silent_sessions)
+
+    @property
+    def connect_string(self) -> str:
+        return ",".join(f"{server.host.name}:2181" for server in self.servers)
+
+    # --- the leader
+
+    def submit(self, server: Server, work: Callable[..., None], *args: Any) -> None:
+        """Have the leader do something that a server has been asked for. Nothing comes of it without a quorum."""
+        least, most = COMMIT_SECONDS
+        when = max(server.submits_at, self.loop.now + self.random.uniform(least, most))
+        server.submits_at = when
+        self.loop.happen(when, self._do, server, work, args)
+
+    def _do(self, server: Server, work: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self.has_quorum and server.is_up:
+            work(*args)
+
+    def write(self, operations: Sequence[Operation], session_id: int) -> list[Stat | Exception | None]:
+        """Do all operations or none. A result for each, as ZooKeeper answers a multi."""
+        transaction = Transaction(self.tree.node, self.zxid + 1, session_id)
+        results: list[Stat | Exception | None] = []
+        for operation in operations:
+            try:
+                results.append(transaction.apply(operation))
+            except MetadataError as error:
+                failed = _ERRORS[type(error)]()
+                undone: list[Stat | Exception | None] = [kazoo.RolledBackError() for _ in results]
+                return [*undone, failed, *(kazoo.RuntimeInconsistency() for _ in operations[len(results) + 1 :])]
+        self._commit(transaction.changes)
+        return results
+
+    def _commit(self, changes: Changes) -> None:
+        self.zxid += 1
+        self.tree.apply(changes)
+        for server in self.servers:
+            if server.is_up:
+                self._apply_later(server, self.zxid, changes)
+
+    def _apply_later(self, server: Server, zxid: int, changes: Changes) -> None:
+        when = max(server.applies_at, self.loop.now + self.random.random() * APPLY_SECONDS + server.lag)
+        server.applies_at = when
+        self.loop.happen(when, self._apply, server, zxid, changes)
+
+    def _apply(self, server: Server, zxid: int, changes: Changes) -> None:
+        if not server.is_up or zxid != server.zxid + 1:
+            return  # it was stopped meanwhile, and has caught up since
+        server.zxid = zxid
+        touched = server.tree.apply(changes)
+        for connection in list(server.connections):
+            connection.tell_changes(touched)
+            connection.pump()
+
+    # --- sessions
+
+    def accept(self, connection: Connection, hello: Hello) -> None:
+        """A client has connected, to begin a session or to go on with one."""
+        server = connection.server
+        if not self.has_quorum or hello.seen_zxid > server.zxid:  # the client has seen what this server has not
+            connection.drop()
+            return
+        self.submit(server, self._accept, connection, hello.key, hello.timeout)
+
+    def _accept(self, connection: Connection, key: SessionKey | None, timeout: float) -> None:
+        now = self.loop.now
+        if key is None:
+            self._last_session += 1
+            key = SessionKey(self._last_session, b"%016d" % self._last_session)
+            self.sessions[key.session_id] = SessionRecord(key, timeout, now)
+        record = self.sessions.get(key.session_id)
+        if record is None or record.key != key:
+            connection.tell(Expired())
+            connection.drop()
+            return
+        record.heard_at = now
+        self._commit({})  # a session's beginning is a write, and moving it is one, too
+        for server in self.servers:  # whoever had it before has it no more
+            for other in list(server.connections):
+                if other.session_id == key.session_id:
+                    other.drop()
+        connection.session_id = key.session_id
+        connection.server.connections[connection] = None
+        self._tell_when_applied(connection, self.zxid, Accepted(key, record.timeout))
+
+    def _tell_when_applied(self, connection: Connection, zxid: int, accepted: Accepted) -> None:
+        connection._pending.appendleft([-1, Multi((), ()), zxid, accepted])
+        connection.pump()
+
+    def end_session(self, session_id: int, why: str) -> None:
+        """End a session: its ephemeral nodes go, and it can do nothing more. Its owner may not know."""
+        if self.sessions.pop(session_id, None) is None:
+            return
+        nodes = sorted(path for path, node in self.tree.nodes() if node.ephemeral_owner == session_id)
+        transaction = Transaction(self.tree.node, self.zxid + 1, session_id)
+        for path in nodes:
+            transaction.apply(Delete(path))
+        self._commit(transaction.changes)
+        if self.on_ended is not None:
+            self.on_ended(session_id, why)
+        for server in self.servers:  # each closes the connection of the session when it learns that it has ended
+            for connection in list(server.connections):
+                if connection.session_id == session_id:
+                    self.loop.happen(self.loop.now + server.lag, connection.drop)
+
+    def _tell_leader(self, server: Server) -> None:
+        if server.is_up and self.has_quorum:
+            heard, server.heard = server.heard, {}
+            for session_id, at in heard.items():
+                record = self.sessions.get(session_id)
+                if record is not None:
+                    record.heard_at = max(record.heard_at, at)
+        self.loop.happen(self.loop.now + TICK_SECONDS / 2, self._tell_leader, server)
+
+    def _end_silent_sessions(self) -> None:
+        if self.has_quorum:
+            now = self.loop.now
+            for session_id, record in list(self.sessions.items()):
+                if now - record.heard_at > record.timeout:
+                    self.end_session(session_id, "expired")
+                    for server in self.servers:
+                        for connection in list(server.connections):
+                            if connection.session_id == session_id:
+                                connection.drop()
+        self.loop.happen(self.loop.now + TICK_SECONDS, self._end_silent_sessions)
+
+    # --- what befalls it
+
+    def stop_server(self, server: Server) -> None:
+        """Its clients are disconnected, and it applies nothing until `start_server`."""
+        for connection in list(server.connections):
+            connection.drop()
+        server.is_up = False
+        server.heard.clear()
+
+    def start_server(self, server: Server) -> None:
+        """It has caught up."""
+        if not server.is_up:
+            server.is_up = True
+            self._copy_to(server)
+
+    def _copy_to(self, server: Server) -> None:
+        server.tree = _copy(self.tree)
+        server.zxid = self.zxid
+        server.applies_at = self.loop.now
+
+    def lose_quorum(self) -> None:
+        """No leader: nothing is written, nothing is served, no session ends."""
+        self.has_quorum = False
+        for server in self.servers:
+            for connection in list(server.connections):
+                connection.drop()
+
+    def regain_quorum(self) -> None:
+        """A new leader: every session has its whole timeout again."""
+        if not self.has_quorum:
+            self.has_quorum = True
+            for record in self.sessions.values():
+                record.heard_at = self.loop.now
+
+    def drop_connections(self, share: float) -> None:
+        """Cut some connections, whatever is under way on them: writes may have been done, and nobody hears of it."""
+        for server in self.servers:
+            for connection in list(server.connections):
+                if self.random.random() < share:
+                    connection.drop()
+
+    def copied(self) -> tuple[Tree, int, dict[int, SessionRecord], int]:
+        """A backup of everything as it is now."""
+        return _copy(self.tree), self.zxid, dict(self.sessions), self._last_session
+
+    def restore(self, backup: tuple[Tree, int, dict[int, SessionRecord], int]) -> None:
+        """All servers start again from a backup."""
+        self.lose_quorum()
+        tree, self.zxid, sessions, self._last_session = backup
+        self.tree, self.sessions = _copy(tree), dict(sessions)
+        for server in self.servers:
+            self._copy_to(server)
+        self.regain_quorum()
+
+
+def _copy(tree: Tree) -> Tree:
+    copy = Tree()
+    copy.apply({path: node for path, node in [("/", tree.node("/")), *tree.nodes()] if node is not None})
+    return copy
+
+
+def _znode_stat(node: TreeNode) -> ZnodeStat:
+    return ZnodeStat(node.version, node.czxid, node.mzxid, node.ephemeral_owner)

@@ -1,0 +1,10 @@
+"""Random streams that a run draws from its seed: one for each purpose, so that one purpose does not move another."""
+
+from __future__ import annotations
+
+from random import Random
+
+
+def stream(seed: int, purpose: str) -> Random:
+    """A generator for one purpose of the run with this seed. The same on every machine and in every process."""
+    return Random(f"{seed}/{purpose}")

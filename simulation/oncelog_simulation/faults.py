@@ -1,0 +1,530 @@
+"""The faults that may befall a world: one table, by name. Each says how it is drawn and how it strikes.
+
+A fault strikes in the director's process: it does something to machines, links, disks or the store, waits for as long
+as the strike lasts, and undoes it. `end_all` undoes everything that is left when the faults are over.
+
+`Fault.needs_whole`: the fault destroys what a broker has on its disk, so it strikes only while all replicas are in
+sync, and in one run always the same broker. More than that no replication survives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from oncelog_simulation.machine import BrokerMachine, Killed, Machine
+from oncelog_simulation.plan import Plan, Strike
+from oncelog_simulation.world import World
+
+STORE_SERVERS: Final = 3
+MAX_WALL_STEP_MS: Final = 120_000
+"""How far a wall clock is put forward or back, at most."""
+MAX_DRIFT: Final = 0.02
+"""How much faster or slower a clock runs, at most: a machine that is worse off than that is broken."""
+
+Draw = Callable[[Random, Plan], tuple[str, ...]]
+"""Names of the machines that are struck."""
+Act = Callable[[World, Strike], Awaitable[bool]]
+"""Let the fault strike; whether it really did."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault."""
+
+    name: str
+    title: str
+    """What happens, in words."""
+    draw_machines: Draw
+    seconds: tuple[float, float]
+    """How long it lasts: at least and at most."""
+    act: Act
+    needs_whole: bool = False
+
+    def draw(self, random: Random, plan: Plan, at: float) -> Strike:
+        """A strike of this kind."""
+        machines = self.draw_machines(random, plan)
+        return Strike(round(at, 3), self.name, machines, round(random.uniform(*self.seconds), 3), random.random())
+
+
+FAULTS: dict[str, Fault] = {}
+"""By name."""
+
+
+def fault(
+    name: str, title: str, machines: Draw, seconds: tuple[float, float], *, needs_whole: bool = False
+) -> Callable[[Act], Act]:
+    """Put a function into the table."""
+
+    def add(act: Act) -> Act:
+        FAULTS[name] = Fault(name, title, machines, seconds, act, needs_whole)
+        return act
+
+    return add
+
+
+# --- whom it strikes
+
+
+def a_broker(random: Random, plan: Plan) -> tuple[str, ...]:
+    return (f"broker-{random.randint(1, plan.brokers)}",)
+
+
+def two_brokers(random: Random, plan: Plan) -> tuple[str, ...]:
+    both = random.sample(range(1, plan.brokers + 1), min(2, plan.brokers))
+    return tuple(f"broker-{number}" for number in both)
+
+
+def a_broker_or_client(random: Random, plan: Plan) -> tuple[str, ...]:
+    return a_broker(random, plan) if random.random() < 0.7 else a_client(random, plan)
+
+
+def a_client(random: Random, plan: Plan) -> tuple[str, ...]:
+    """Which one, the strength of the strike says: a plan does not know them."""
+    return ("client",)
+
+
+def all_brokers(random: Random, plan: Plan) -> tuple[str, ...]:
+    return tuple(f"broker-{number}" for number in range(1, plan.brokers + 1))
+
+
+def a_store_server(random: Random, plan: Plan) -> tuple[str, ...]:
+    return (f"store-{random.randint(1, STORE_SERVERS)}",)
+
+
+def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
+    return (*a_broker(random, plan), *(f"store-{number}" for number in range(1, STORE_SERVERS + 1)))
+
+
+def the_store(random: Random, plan: Plan) -> tuple[str, ...]:
+    return ("store",)
+
+
+def _brokers(world: World, strike: Strike) -> list[BrokerMachine]:
+    return [world.brokers[name] for name in strike.machines if name in world.brokers]
+
+
+def _machine(world: World, strike: Strike) -> Machine | None:
+    """The machine that is struck; None: there is no client yet."""
+    if strike.machines[0] in world.brokers:
+        return world.brokers[strike.machines[0]]
+    if strike.machines[0] in world.clients:
+        return world.clients[strike.machines[0]]
+    clients = list(world.clients.values())
+    return clients[int(strike.strength * len(clients))] if clients else None
+
+
+# --- processes
+
+
+async def _down(machine: BrokerMachine, seconds: float) -> None:
+    """Leave it down for so long."""
+    machine.hold()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        machine.let_start()
+
+
+@fault("kill", "kill -9 of a broker", a_broker, (0.0, 8.0))
+async def kill(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    struck = machine.is_running
+    machine.kill()
+    await _down(machine, strike.seconds)
+    return struck
+
+
+@fault("kill at a write", "kill -9 of a broker in the middle of a write to its disk", a_broker, (0.0, 5.0))
+async def kill_at_a_write(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    before = machine.process
+    machine.disk_troubles.writes_left = int(strike.strength * 200)
+    while machine.disk_troubles.is_doomed:
+        await asyncio.sleep(0.1)
+    if before is machine.process and machine.is_running:
+        return False
+    await _down(machine, strike.seconds)
+    return True
+
+
+@fault("stop", "controlled shutdown of a broker", a_broker, (0.0, 4.0))
+async def stop(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    if machine.broker is None:
+        return False
+    machine.hold()
+    try:
+        with suppress(Killed):
+            await machine.stop(leaves=strike.strength < 0.8)
+        await asyncio.sleep(strike.seconds)
+    finally:
+        machine.let_start()
+    return True
+
+
+@fault("pause", "SIGSTOP of a broker or a client", a_broker_or_client, (0.1, 9.0))
+async def pause(world: World, strike: Strike) -> bool:
+    machine = _machine(world, strike)
+    if machine is None or not machine.is_running or machine.process is None:
+        return False
+    process = machine.process
+    machine.pause()
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        if machine.process is process:
+            machine.resume()
+    return True
+
+
+@fault("kill a client", "kill -9 of a client", a_client, (0.0, 0.0))
+async def kill_a_client(world: World, strike: Strike) -> bool:
+    machine = _machine(world, strike)
+    if machine is None or not machine.is_running:
+        return False
+    machine.kill()
+    return True
+
+
+@fault("power cut", "a broker's machine loses its power", a_broker, (0.2, 8.0))
+async def power_cut(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    machine.cut_power()
+    await _down(machine, strike.seconds)
+    return True
+
+
+@fault("power cut of all", "all brokers' machines lose their power at once", all_brokers, (0.2, 3.0))
+async def power_cut_of_all(world: World, strike: Strike) -> bool:
+    machines = _brokers(world, strike)
+    for machine in machines:
+        machine.cut_power()
+    await asyncio.gather(*(_down(machine, strike.seconds) for machine in machines))
+    return True
+
+
+# --- clocks
+
+
+@fault("clock step", "the wall clock of a broker or a client is put forward or back", a_broker_or_client, (0.0, 0.0))
+async def clock_step(world: World, strike: Strike) -> bool:
+    machine = _machine(world, strike)
+    if machine is None:
+        return False
+    ms = int((strike.strength - 0.5) * 2 * MAX_WALL_STEP_MS)
+    world.note(machine.name, "has its wall clock set", ms=ms)
+    machine.clock.step_wall_ms(ms)
+    return True
+
+
+@fault("clock drift", "the clocks of a broker or a client run too fast or too slow", a_broker_or_client, (2.0, 20.0))
+async def clock_drift(world: World, strike: Strike) -> bool:
+    machine = _machine(world, strike)
+    if machine is None:
+        return False
+    rate = 1 + (strike.strength - 0.5) * 2 * MAX_DRIFT
+    world.note(machine.name, "has clocks that drift", rate=round(rate, 4))
+    machine.clock.drift(rate)
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        machine.clock.drift(1.0)
+    return True
+
+
+# --- the network
+
+
+async def _cut(world: World, pairs: list[tuple[str, str]], seconds: float) -> bool:
+    for source, target in pairs:
+        world.note("network", "is cut", source=source, target=target)
+        world.network.cut(source, target)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for source, target in pairs:
+            world.note("network", "is mended", source=source, target=target)
+            world.network.mend(source, target)
+    return True
+
+
+def _both_ways(names: tuple[str, ...], others: list[str]) -> list[tuple[str, str]]:
+    there = [(name, other) for name in names for other in others if name != other]
+    return [*there, *((target, source) for source, target in there)]
+
+
+@fault("partition", "two brokers cannot reach one another", two_brokers, (0.5, 12.0))
+async def partition(world: World, strike: Strike) -> bool:
+    first, *rest = strike.machines
+    return bool(rest) and await _cut(world, _both_ways((first,), rest), strike.seconds)
+
+
+@fault("one-way partition", "what a broker sends to another one is lost", two_brokers, (0.5, 12.0))
+async def one_way_partition(world: World, strike: Strike) -> bool:
+    first, *rest = strike.machines
+    return bool(rest) and await _cut(world, [(first, other) for other in rest], strike.seconds)
+
+
+@fault("isolation", "a broker reaches no other broker and no client, only the store", a_broker, (0.5, 12.0))
+async def isolation(world: World, strike: Strike) -> bool:
+    others = [*world.brokers, *world.clients]
+    return await _cut(world, _both_ways(strike.machines, others), strike.seconds)
+
+
+@fault("isolation from all", "a broker reaches nobody", a_broker, (0.5, 12.0))
+async def isolation_from_all(world: World, strike: Strike) -> bool:
+    others = [*world.brokers, *world.clients, *(server.host.name for server in world.store.servers)]
+    return await _cut(world, _both_ways(strike.machines, others), strike.seconds)
+
+
+@fault("no store", "a broker cannot reach the metadata store", a_broker_and_its_store, (0.5, 12.0))
+async def no_store(world: World, strike: Strike) -> bool:
+    broker, *servers = strike.machines
+    return await _cut(world, _both_ways((broker,), servers), strike.seconds)
+
+
+@fault(
+    "no answers of the store", "what the metadata store sends to a broker is lost", a_broker_and_its_store, (0.5, 12.0)
+)
+async def no_answers_of_the_store(world: World, strike: Strike) -> bool:
+    broker, *servers = strike.machines
+    return await _cut(world, [(server, broker) for server in servers], strike.seconds)
+
+
+@fault("slow links", "everything that a machine sends takes long", a_broker_or_client, (1.0, 10.0))
+async def slow_links(world: World, strike: Strike) -> bool:
+    machine = _machine(world, strike)
+    if machine is None:
+        return False
+    names = [*world.brokers, *world.clients, *(server.host.name for server in world.store.servers)]
+    links = [world.network.link(machine.name, name) for name in names if name != machine.name]
+    slowness = 10 ** (1 + 2 * strike.strength)
+    world.note(machine.name, "has slow links", slowness=round(slowness))
+    for link in links:
+        link.slowness = slowness
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        for link in links:
+            link.slowness = 1.0
+    return True
+
+
+@fault("resets", "the streams of a machine are reset", a_broker_or_client, (0.0, 0.0))
+async def resets(world: World, strike: Strike) -> bool:
+    machine = _machine(world, strike)
+    if machine is None:
+        return False
+    transports = [each for each in machine.host.transports if world.random("resets").random() < 0.7]
+    world.note(machine.name, "has streams reset", count=len(transports))
+    for transport in transports:
+        transport.reset()
+    return bool(transports)
+
+
+# --- the metadata store
+
+
+@fault("session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
+async def session_ends(world: World, strike: Strike) -> bool:
+    """The broker hears of it when the store reaches it again."""
+    (machine,) = _brokers(world, strike)
+    if machine.broker is None:
+        return False
+    session_id = machine.broker.parts.storage.store.session_id
+    if session_id not in world.store.sessions:
+        return False
+    cut = asyncio.create_task(
+        _cut(world, [(server.host.name, machine.name) for server in world.store.servers], strike.seconds)
+    )
+    await asyncio.sleep(0)
+    world.store.end_session(session_id, "ended by a fault")
+    await cut
+    return True
+
+
+@fault("lost answers of the store", "connections to the store break, whatever is under way", the_store, (0.1, 5.0))
+async def lost_answers_of_the_store(world: World, strike: Strike) -> bool:
+    until = world.now + strike.seconds
+    random = world.random("lost answers of the store")
+    world.note("store", "loses connections", seconds=strike.seconds)
+    while world.now < until:
+        world.store.drop_connections(strike.strength)
+        await asyncio.sleep(random.random() * 0.5)
+    return True
+
+
+@fault("store server down", "a server of the metadata store is down", a_store_server, (0.5, 10.0))
+async def store_server_down(world: World, strike: Strike) -> bool:
+    server = next(each for each in world.store.servers if each.host.name == strike.machines[0])
+    world.note(server.host.name, "is down")
+    world.store.stop_server(server)
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        world.note(server.host.name, "is up")
+        world.store.start_server(server)
+    return True
+
+
+@fault("store server behind", "a server of the metadata store shows an older tree", a_store_server, (1.0, 10.0))
+async def store_server_behind(world: World, strike: Strike) -> bool:
+    server = next(each for each in world.store.servers if each.host.name == strike.machines[0])
+    server.lag = 0.05 + strike.strength * 2
+    world.note(server.host.name, "lags", seconds=round(server.lag, 3))
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        server.lag = 0.0
+    return True
+
+
+@fault("store without quorum", "the metadata store serves nobody", the_store, (0.5, 12.0))
+async def store_without_quorum(world: World, strike: Strike) -> bool:
+    world.note("store", "has no quorum")
+    world.store.lose_quorum()
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        world.note("store", "has a quorum again")
+        world.store.regain_quorum()
+    return True
+
+
+# --- disks
+
+
+async def _trouble(world: World, machine: BrokerMachine, strike: Strike, what: str, end: Callable[[], None]) -> bool:
+    """Wait while the disk has a trouble; whether a call met it."""
+    before = machine.disk_troubles.struck.get(what, 0)
+    world.note(machine.name, f"has a trouble of the disk: {what}")
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        end()
+        world.note(machine.name, f"has that no more: {what}")
+    return machine.disk_troubles.struck.get(what, 0) > before
+
+
+@fault("disk full", "the disk of a broker is full", a_broker, (0.5, 8.0))
+async def disk_full(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    troubles = machine.disk_troubles
+    troubles.is_full = True
+    return await _trouble(world, machine, strike, "disk full", lambda: setattr(troubles, "is_full", False))
+
+
+@fault("EIO on read", "reads of a broker's disk fail", a_broker, (0.2, 5.0))
+async def eio_on_read(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    troubles = machine.disk_troubles
+    troubles.fails_reads = 0.02 + strike.strength / 4
+    return await _trouble(world, machine, strike, "EIO on read", lambda: setattr(troubles, "fails_reads", 0.0))
+
+
+@fault("EIO on write", "writes to a broker's disk fail", a_broker, (0.2, 5.0))
+async def eio_on_write(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    troubles = machine.disk_troubles
+    troubles.fails_writes = 0.02 + strike.strength / 4
+    return await _trouble(world, machine, strike, "EIO on write", lambda: setattr(troubles, "fails_writes", 0.0))
+
+
+@fault("EIO on fsync", "fsync of a broker's disk fails", a_broker, (0.2, 5.0))
+async def eio_on_fsync(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    troubles = machine.disk_troubles
+    troubles.fails_syncs = 0.1 + strike.strength * 0.9
+    return await _trouble(world, machine, strike, "EIO on fsync", lambda: setattr(troubles, "fails_syncs", 0.0))
+
+
+@fault("slow disk", "everything takes long that a broker's disk does", a_broker, (1.0, 10.0))
+async def slow_disk(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    machine.disk_troubles.slowness = 10 ** (1 + 2 * strike.strength)
+    world.note(machine.name, "has a slow disk", slowness=round(machine.disk_troubles.slowness))
+    try:
+        await asyncio.sleep(strike.seconds)
+    finally:
+        machine.disk_troubles.slowness = 1.0
+    return True
+
+
+# --- disks that lose what they have
+
+
+def is_whole(world: World) -> bool:
+    """Whether all brokers serve, and all replicas are in sync as all of them have read it."""
+    if not all(machine.is_serving for machine in world.brokers.values()):
+        return False
+    for machine in world.brokers.values():
+        assert machine.broker is not None
+        image = machine.broker.parts.membership.metadata.image
+        for topic in image.topics.values():
+            for state in topic.partitions.values():
+                if set(state.isr) != set(state.replicas) or state.leader < 0:
+                    return False
+    return True
+
+
+@fault("bit rot", "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
+async def bit_rot(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    random = world.random("bit rot")
+    files = [(path, inode) for path, inode in machine.storage.files() if path.endswith(".log") and inode.durable]
+    if not files or not is_whole(world):
+        return False
+    path, inode = random.choice(files)
+    position, bit = random.randrange(len(inode.durable)), random.randrange(8)
+    world.note(machine.name, "has a bit changed", path=path, position=position, bit=bit)
+    inode.rot(position, bit)
+    return True
+
+
+@fault("emptied disk", "a broker's disk is changed for an empty one", a_broker, (0.2, 3.0), needs_whole=True)
+async def emptied_disk(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    if not is_whole(world):
+        return False
+    machine.kill()
+    machine.storage.empty()
+    world.note(machine.name, "gets an empty disk")
+    await _down(machine, strike.seconds)
+    return True
+
+
+@fault("older disk", "a broker's disk is put back from a copy", a_broker, (1.0, 8.0), needs_whole=True)
+async def older_disk(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    copy = machine.storage.copied()
+    world.note(machine.name, "has its disk copied")
+    await asyncio.sleep(strike.seconds)
+    if not is_whole(world):
+        return False
+    machine.kill()
+    machine.storage.restore(copy)
+    world.note(machine.name, "gets its disk from the copy")
+    await _down(machine, strike.strength)
+    return True
+
+
+def end_all(world: World) -> None:
+    """Undo whatever faults have done and not undone."""
+    world.network.mend_all()
+    for machine in world.brokers.values():
+        machine.disk_troubles.end()
+        machine.clock.drift(1.0)
+        machine.resume()
+        machine.let_start()
+    for client in world.clients.values():
+        client.clock.drift(1.0)
+        client.resume()
+    for server in world.store.servers:
+        server.lag = 0.0
+        world.store.start_server(server)
+    world.store.regain_quorum()

@@ -1,0 +1,181 @@
+"""The guard of a run: whoever would touch the real machine gets the simulated one, or `RealAccess`.
+
+The standard library, applications and our client get virtual time and entropy of the seed, by the process that asks.
+The broker reaches time, entropy and everything else through its seams (`runtime/`), so a call that goes past them
+raises, also where the value would do: in production it would not be the seam's. Sockets, files, threads, processes and
+sleeping raise for all. The garbage collector rests: it would end what dead processes have left, at any moment. What a
+module has bound to a name of its own before a run (`from time import monotonic`) cannot be seen here;
+`tests/unit/simulation/test_guard.py` looks for that.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import io
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from oncelog_simulation.loop import SimulatedLoop
+
+BROKER: Final = "oncelog_broker."
+SEAMS: Final = ("oncelog_broker.runtime.",)
+"""Modules of the broker that may ask."""
+READERS_OF_SOURCE: Final = (
+    "linecache",
+    "tokenize",
+    "importlib",
+    "traceback",
+    "inspect",
+    "zipimport",
+    "pkgutil",
+    "warnings",
+)
+"""Modules that may read files: they show source lines of errors, or import."""
+RANDOM_FUNCTIONS: Final = (
+    *("random", "uniform", "triangular", "randint", "choice", "randrange", "sample", "shuffle", "choices"),
+    *("normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate", "gauss", "betavariate"),
+    *("paretovariate", "weibullvariate", "getrandbits", "randbytes"),
+)
+FILE_FUNCTIONS: Final = (
+    *("open", "stat", "lstat", "listdir", "scandir", "mkdir", "makedirs", "rename", "replace", "unlink", "remove"),
+    *("rmdir", "link", "symlink", "truncate", "statvfs", "chmod", "utime", "pipe", "dup"),
+)
+PROCESS_FUNCTIONS: Final = ("fork", "system", "kill", "execv", "posix_spawn", "popen")
+
+
+class RealAccess(RuntimeError):
+    """Something in a simulated world would have touched the real machine."""
+
+
+class _Patches:
+    """Attributes of modules that are replaced, and what they were."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def replace(self, owner: Any, name: str, value: Any) -> None:
+        self._before.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        for owner, name, value in reversed(self._before):
+            setattr(owner, name, value)
+        self._before.clear()
+
+
+@contextmanager
+def guarded(loop: SimulatedLoop) -> Iterator[None]:
+    """Keep whatever runs in the loop from the real machine, until the end of the `with`."""
+    patches, collects = _Patches(), gc.isenabled()
+    gc.disable()
+    try:
+        _replace_time(patches, loop)
+        _replace_entropy(patches, loop)
+        _forbid(patches)
+        patches.replace(socket, "gethostname", lambda: loop.current.name.partition(".")[0])
+        yield
+    finally:
+        patches.undo()
+        if collects:
+            gc.enable()
+
+
+def _replace_time(patches: _Patches, loop: SimulatedLoop) -> None:
+    def wall() -> float:
+        _check_broker("time.time")
+        return loop.current.clock.wall_ms_at(loop.here) / 1000
+
+    def wall_ns() -> int:
+        _check_broker("time.time_ns")
+        return loop.current.clock.wall_ms_at(loop.here) * 1_000_000
+
+    def monotonic() -> float:
+        _check_broker("time.monotonic")
+        return loop.time()
+
+    def monotonic_ns() -> int:
+        _check_broker("time.monotonic_ns")
+        return int(loop.time() * 1e9)
+
+    def processor(*_: int) -> float:
+        _check_broker("time.thread_time")
+        return loop.time()
+
+    patches.replace(time, "time", wall)
+    patches.replace(time, "time_ns", wall_ns)
+    for name in ("monotonic", "perf_counter"):
+        patches.replace(time, name, monotonic)
+        patches.replace(time, f"{name}_ns", monotonic_ns)
+    for name in ("thread_time", "process_time", "clock_gettime"):
+        patches.replace(time, name, processor)
+    patches.replace(time, "sleep", _refuse("time.sleep"))
+
+
+def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
+    def urandom(count: int) -> bytes:
+        _check_broker("os.urandom")
+        return loop.current.random.randbytes(count)
+
+    patches.replace(os, "urandom", urandom)
+    patches.replace(random, "_urandom", urandom)
+    for name in RANDOM_FUNCTIONS:
+        patches.replace(random, name, _of_process(loop, name))
+
+    class SeededRandom(random.Random):
+        """A generator that the process seeds, unless its maker does."""
+
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(loop.current.random.getrandbits(64) if seed is None else seed)
+
+    patches.replace(random, "Random", SeededRandom)
+
+
+def _of_process(loop: SimulatedLoop, name: str) -> Callable[..., Any]:
+    def draw(*arguments: Any, **named: Any) -> Any:
+        return getattr(loop.current.random, name)(*arguments, **named)
+
+    return draw
+
+
+def _forbid(patches: _Patches) -> None:
+    for owner, names in ((os, (*FILE_FUNCTIONS, *PROCESS_FUNCTIONS)), (io, ("open",)), (builtins, ("open",))):
+        for name in names:
+            patches.replace(owner, name, _refuse(f"{owner.__name__}.{name}", getattr(owner, name)))
+    for name in ("getaddrinfo", "gethostbyname", "create_connection", "socketpair"):
+        patches.replace(socket, name, _refuse(f"socket.{name}"))
+    patches.replace(socket.socket, "__init__", _refuse("socket.socket"))
+    patches.replace(threading.Thread, "start", _refuse("threading.Thread.start"))
+    patches.replace(subprocess.Popen, "__init__", _refuse("subprocess.Popen"))
+
+
+def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A function that raises RealAccess; `real` is for those who read source lines."""
+
+    def refused(*arguments: Any, **named: Any) -> Any:
+        caller = _module(2)
+        if real is not None and caller.startswith(READERS_OF_SOURCE):
+            return real(*arguments, **named)
+        raise RealAccess(f"{caller} called {what}{arguments[:1] if real is not None else ''} in a simulated world")
+
+    return refused
+
+
+def _check_broker(what: str) -> None:
+    """Raises RealAccess where a module of the broker other than a seam has asked."""
+    caller = _module(3)
+    if caller.startswith(BROKER) and not caller.startswith(SEAMS):
+        raise RealAccess(f"{caller} called {what}: the broker reaches it through oncelog_broker.runtime")
+
+
+def _module(depth: int) -> str:
+    """The module of the function so many calls above."""
+    return str(sys._getframe(depth).f_globals.get("__name__", ""))

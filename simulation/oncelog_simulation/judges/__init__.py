@@ -1,0 +1,9 @@
+"""What must hold in a simulated cluster, at each step and in the end.
+
+`running`    the brokers that run, as judges see into them
+`leaders`    one leader in an epoch, whose high watermark never goes back
+`committed`  every replica in sync has what was shown below a high watermark
+`content`    what readers find in the end
+`histories`  what clients were told, against what is there in the end
+`resources`  nothing is left of clients that have ended
+"""

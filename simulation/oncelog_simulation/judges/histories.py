@@ -1,0 +1,205 @@
+"""What the clients were told, against what is there in the end: `oncelog_testing.history`, over everything that the
+workloads have noted, the content of all judged topics and the logs of all replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from oncelog import Admin, KafkaError, TopicPartition
+from oncelog_protocol.errors import KafkaError as BrokerError
+from oncelog_protocol.records.batch import CorruptBatch, batches
+from oncelog_simulation.judges.committed import READ_BYTES, Committed
+from oncelog_simulation.judges.content import content
+from oncelog_simulation.judges.running import running
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.tables import TABLE
+from oncelog_simulation.workloads.workload import COMMON
+from oncelog_testing.history.checker import violations
+from oncelog_testing.history.events import Outcome, Place, ReplicaLog, StoredBatch
+from oncelog_testing.history.violation import Kind
+
+if TYPE_CHECKING:
+    from oncelog_broker.replication.partition import Partition
+    from oncelog_simulation.world import World
+
+SETTLE_SECONDS: Final = 90.0
+"""Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
+LOOK_SECONDS: Final = 0.5
+BIT_ROT: Final = "bit rot"
+"""The fault after which replicas may differ: nobody compares what was written long ago."""
+STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
+"""What a power cut of all replicas in sync does not excuse."""
+
+
+class Histories:
+    """Reads all and checks all, when the calm has come and the workloads are done."""
+
+    name = "history"
+
+    def __init__(self, notes: Notes, committed: Committed) -> None:
+        self._notes = notes
+        self._committed = committed
+        self._told = 0
+
+    def look(self, world: World) -> Iterable[str]:
+        return ()
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        """What the workloads complain about; after a power cut that took records, they may be right in that."""
+        new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)
+        return () if self._committed.excused else new
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        """Everything that is wrong."""
+        found = list(self.look_closely(world))
+        try:
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await _until_whole(world)
+        except TimeoutError:
+            return [*found, f"{SETTLE_SECONDS:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
+        try:
+            await world.client("auditor").run(lambda: self._read(world))
+        except TimeoutError:
+            if self._committed.excused:
+                return found  # a coordinator that has lost its log cannot end what was open
+            return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
+        except KafkaError as error:
+            if world.struck.get(BIT_ROT):
+                return found  # whoever reads what has rotten is told so
+            return [*found, f"all could not be read in the end: {error}"]
+        if not world.struck.get(BIT_ROT):
+            self._note_replicas(world)
+        self._forget_trimmed()
+        return [*found, *self._table_violations, *self._judge()]
+
+    # --- reading
+
+    async def _read(self, world: World) -> None:
+        async with asyncio.timeout(SETTLE_SECONDS):
+            topics = dict(self._notes.topics)
+            for place, records in (await content(world, topics)).items():
+                self._notes.history.finally_holds(place, [(offset, value) for offset, _, value in records])
+            self._table_violations: list[str] = []
+            if self._notes.tables:
+                table = (await content(world, {TABLE: 1}))[Place(TABLE)]
+                self._table_violations = _table_violations(self._notes, table)
+            await self._note_committed_offsets(world)
+
+    async def _note_committed_offsets(self, world: World) -> None:
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            for group, sources in self._notes.groups.items():
+                offsets = await admin.groups.offsets(group, require_stable=True)
+                for place in sources:
+                    told = offsets.get(TopicPartition(*place))
+                    if told is not None:
+                        self._notes.history.finally_processed(group, place, told.offset)
+
+    def _note_replicas(self, world: World) -> None:
+        places = set(self._notes.places())
+        for broker in running(world):
+            for partition in broker.hosted():
+                place = Place(partition.topic, partition.index)
+                stored = _stored(partition) if place in places else ()
+                if stored:  # of one in which all was deleted there is nothing to be compared
+                    log = ReplicaLog(broker.number, place, partition.high_watermark, stored)
+                    self._notes.history.replica(log)
+
+    def _forget_trimmed(self) -> None:
+        """Records that were to be deleted may be there or not."""
+        history = self._notes.history
+        for place, below in self._notes.trimmed.items():
+            history.final[place] = [each for each in history.final.get(place, ()) if each[0] >= below]
+            history.sends = [
+                send
+                for send in history.sends
+                if send.place != place or send.outcome is not Outcome.ACKNOWLEDGED or send.offset >= below
+            ]
+
+    def _judge(self) -> list[str]:
+        excused = {place.topic for place in self._committed.excused}
+        found = violations(self._notes.history)
+        if excused:  # also an internal topic, with what it knew of transactions and groups
+            found = [each for each in found if each.kind in STILL_JUDGED]
+        wrong = [str(each) for each in found]
+        return wrong if excused else [*wrong, *self._two_values()]
+
+    def _two_values(self) -> list[str]:
+        """Offsets at which readers were given different records: what a consumer has seen never changes, not even for
+        one that reads what is not committed."""
+        seen = {place: dict(records) for place, records in self._notes.history.final.items()}
+        wrong = []
+        for reading in self._notes.history.readings:
+            known = seen.setdefault(reading.place, {})
+            for offset, value in reading.records:
+                if known.setdefault(offset, value) != value:
+                    told = f"{value!r} was read at {offset}, where others read {known[offset]!r}"
+                    wrong.append(f"TWO VALUES: {reading.consumer} in {reading.place}: {told}")
+        return wrong
+
+    def _held(self, world: World) -> str:
+        held = [
+            f"{partition.log.name} at {partition.last_stable_offset} of {partition.high_watermark}"
+            for broker in running(world)
+            for partition in broker.hosted()
+            if partition.leads and partition.last_stable_offset < partition.high_watermark
+        ]
+        return ", ".join(held) or "none that can be seen"
+
+
+def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
+    """Each key holds the last value that was committed, or one whose commit is not known."""
+    found = {key: value for _, key, value in table}
+    wrong = []
+    for may_hold in notes.tables.values():
+        for key, values in may_hold.items():
+            held = found.get(key) or None
+            if held not in values:
+                told = sorted(each or b"nothing" for each in values)
+                wrong.append(f"TABLE: key {key!r} holds {held!r}, of {told} that it may hold")
+    return wrong
+
+
+def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
+    """All batches of a log, each by a digest of all its bytes."""
+    log, found = partition.log, list[StoredBatch]()
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            content = bytes(view)
+            read = list(batches(content))
+        except (BrokerError, CorruptBatch, OSError):
+            break
+        if not read:
+            break
+        for batch in read:
+            digest = hashlib.sha256(content[batch.start : batch.start + batch.size]).digest()
+            if batch.next_offset > offset:
+                found.append(StoredBatch(batch.base_offset, batch.next_offset, digest))
+        offset = read[-1].next_offset
+    return tuple(found)
+
+
+async def _until_whole(world: World) -> None:
+    while _not_whole(world):
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _not_whole(world: World) -> str:
+    """What is missing until all brokers see each other and all replicas are in sync; empty where nothing is."""
+    brokers = running(world)
+    numbers = {broker.number for broker in brokers}
+    missing = [f"{machine.name} does not run" for machine in world.brokers.values() if machine.broker is None]
+    for broker in brokers:
+        image = broker.image
+        if not image.brokers.keys() >= numbers:
+            missing.append(f"broker {broker.number} sees {sorted(image.brokers)}")
+        for topic in image.topics.values():
+            for index, state in topic.partitions.items():
+                if state.leader < 0 or not set(state.isr) >= set(state.replicas) or state.adding_replicas:
+                    told = f"leader {state.leader}, in sync {state.isr} of {state.replicas}"
+                    missing.append(f"{topic.name}-{index} by broker {broker.number}: {told}")
+    return ", ".join(missing[:5])

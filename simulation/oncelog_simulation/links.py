@@ -1,0 +1,42 @@
+"""A link of the simulated network: a direction between two hosts, how long packets take, and whether it is cut."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, Protocol
+
+LATENCY_SECONDS: Final = (0.00005, 0.0008)
+"""Of a packet on a healthy link: at least and at most."""
+LATE_SHARE: Final = 0.01
+"""Of packets that take much longer,"""
+LATE_SECONDS: Final = 0.03
+"""at most this."""
+
+
+class Stuck(Protocol):
+    """A stream whose packets wait for the link to be mended."""
+
+    def send_again(self, delay: float) -> None:
+        """Let them arrive after `delay` seconds."""
+
+
+class Link:
+    """One direction between two hosts."""
+
+    __slots__ = ("_random", "is_cut", "slowness", "waiting")
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.is_cut = False
+        self.slowness = 1.0
+        """How many times longer everything takes."""
+        self.waiting: dict[Stuck, None] = {}
+        """Streams with packets that the cut holds up."""
+
+    def latency(self) -> float:
+        """Seconds until the next packet arrives."""
+        random, (least, most) = self._random, LATENCY_SECONDS
+        seconds = least + random.random() * (most - least)
+        if random.random() < LATE_SHARE:
+            seconds += random.random() * LATE_SECONDS
+        return seconds * self.slowness

@@ -1,0 +1,408 @@
+"""An asyncio event loop with virtual time and several processes in it, whose order comes from a seed.
+
+Invariants:
+- Callbacks of one process run in asyncio's order, a turn (all that are ready) at a time; only one process runs at once.
+- Time moves only from one event to the next. A turn takes virtual time, which delays the next turn of its process.
+- No callback of a dead process runs, and none of a paused one.
+- Nothing depends on addresses in memory: tasks and futures hash by their number.
+
+A process may be killed by the world or while it runs, see `process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import warnings
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from contextvars import Context
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any, Final, TypeVar
+
+from oncelog_simulation.clock import HostClock
+from oncelog_simulation.process import PROCESS, Process, ProcessIsDead
+
+T = TypeVar("T")
+
+TURN_SECONDS: Final = 0.00006
+"""How long a turn takes at most, beside what its questions for the time take."""
+CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.00002, 0.0004)
+"""How long a question for the time takes: drawn for each turn. The last ones end slices after a few steps."""
+JOB_SECONDS: Final = 0.002
+"""The mean time until a job of a worker thread is done."""
+SHARED_THREADS: Final = 32
+"""Worker threads of each process for jobs that name no executor."""
+
+
+class NothingLeft(RuntimeError):
+    """The world waits for something, and nothing can happen any more."""
+
+
+class _Future(asyncio.Future[Any]):
+    """A future that hashes by its number."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that hashes by its number, and knows its process."""
+
+    number = 0
+    process: Process
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Timer(asyncio.TimerHandle):
+    """A callback at a time; it is in the loop's heap until then, also when it is cancelled."""
+
+    __slots__ = ("process",)
+
+    process: Process
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Any,
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+
+
+class _Event:
+    """Something that happens to the world, and not in a process."""
+
+    __slots__ = ("args", "callback")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.callback = callback
+        self.args = args
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """The loop of one run. `director` is the process of the world itself: whatever was started outside of others."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self.now = 0.0
+        """Virtual seconds at the beginning of the present turn."""
+        self._ahead = 0.0
+        """How long the present turn has taken so far."""
+        self._clock_seconds = CLOCK_SECONDS[0]
+        self._random = random
+        self._heap: list[tuple[float, int, _Timer | Process | _Event]] = []
+        self._numbers = count(1)
+        self._is_over = False
+        self._remains: list[Any] = []
+        self._threads: dict[tuple[Process, int], list[float]] = {}
+        """For each pool of worker threads, when each thread is free."""
+        self.turns = 0
+        """How many turns all processes have had."""
+        self.fingerprint = 0
+        """Of all turns so far: two runs of one seed have the same one."""
+        self.after_turn: Callable[[Process], None] | None = None
+        """Called with the process after each of its turns."""
+        self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
+        """What `create_connection` does; set by the network."""
+        self.resolver: Callable[[str | None], str | None] | None = None
+        """The address of a host by its name, or None; set by the network."""
+        self.director = Process("director", 0, HostClock(self.virtual), random)
+        self.current = self.director
+        """The process to which whatever runs now belongs."""
+        self._running: Process | None = None
+        """The process whose turn it is."""
+        self.set_task_factory(self._make_task)
+        self.set_debug(False)
+
+    # --- time
+
+    def virtual(self) -> float:
+        """Virtual seconds since the world began. The question takes some time itself."""
+        self._ahead += self._clock_seconds
+        return self.now + self._ahead
+
+    def time(self) -> float:
+        """As the clock of the process that runs shows it."""
+        self._ahead += self._clock_seconds
+        clock = self.current.clock
+        return (self.now + self._ahead) * clock.rate + clock.base
+
+    @property
+    def here(self) -> float:
+        """As `virtual`, for the simulation itself: the question takes no time."""
+        return self.now + self._ahead
+
+    def spend(self, seconds: float) -> None:
+        """Let what runs now take so much longer."""
+        self._ahead += seconds
+
+    # --- callbacks
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        process = self.current if context is None else context.get(PROCESS, self.director)
+        handle = asyncio.Handle(callback, args, self, context)
+        if not process.is_alive or self._is_over:
+            process.remains.append(handle)
+            return handle
+        process.ready.append(handle)
+        if not process.has_turn and process is not self._running and not process.is_paused:
+            self._schedule_turn(process)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """`when` is a time of the clock of the process that runs."""
+        process = self.current if context is None else context.get(PROCESS, self.director)
+        clock = self.current.clock
+        timer = _Timer(when, callback, args, self, context)
+        timer.process = process
+        if not self._is_over and process.is_alive:
+            heappush(self._heap, ((when - clock.base) / clock.rate, next(self._numbers), timer))
+        return timer
+
+    def call_in(self, process: Process, when: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call back in a process at a virtual time, unless it has died by then."""
+        timer = _Timer(when, callback, args, self, process.context)
+        timer.process = process
+        if not self._is_over and process.is_alive:
+            heappush(self._heap, (when, next(self._numbers), timer))
+
+    def happen(self, when: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call back at a virtual time, whatever becomes of the process that runs now."""
+        if not self._is_over:
+            heappush(self._heap, (when, next(self._numbers), _Event(callback, args)))
+
+    def post(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
+        """Call back in a process as soon as it has its turn; never if it is dead."""
+        if process.is_alive and not self._is_over:
+            process.ready.append(asyncio.Handle(callback, args, self, process.context))
+            if not process.has_turn and process is not self._running and not process.is_paused:
+                self._schedule_turn(process)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def _schedule_turn(self, process: Process) -> None:
+        process.has_turn = True
+        heappush(self._heap, (max(self.now + self._ahead, process.busy_until), next(self._numbers), process))
+
+    # --- the heap of events
+
+    def _run_once(self) -> None:
+        """Run events until the loop is told to stop."""
+        heap = self._heap
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not heap:
+                raise NothingLeft("the world waits, and nothing can happen any more")
+            when, _, what = heappop(heap)
+            if when > self.now:
+                self.now = when
+            if type(what) is Process:
+                what.has_turn = False
+                if what.is_alive and not what.is_paused:
+                    self._turn(what)
+                continue
+            if type(what) is _Event:
+                what.callback(*what.args)
+                self._ahead = 0.0
+                continue
+            assert type(what) is _Timer
+            process = what.process
+            if what._cancelled:
+                continue
+            if not process.is_alive:
+                process.remains.append(what)
+                continue
+            process.ready.append(what)
+            if process.has_turn or process.is_paused:
+                continue
+            if process.busy_until <= self.now:
+                self._turn(process)
+            else:
+                self._schedule_turn(process)
+
+    def _turn(self, process: Process) -> None:
+        """Run all callbacks that are ready in a process."""
+        self.turns += 1
+        self.current = self._running = process
+        self._ahead = 0.0
+        random = self._random.random
+        self._clock_seconds = CLOCK_SECONDS[int(random() * len(CLOCK_SECONDS))]
+        ready = process.ready
+        self.fingerprint = hash((self.fingerprint, self.now, process.number, len(ready)))
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+                if not process.is_alive:
+                    break
+        process.busy_until = self.now + self._ahead + random() * TURN_SECONDS
+        self.current, self._running = self.director, None
+        self._ahead = 0.0
+        self._clock_seconds = CLOCK_SECONDS[0]
+        if self.after_turn is not None and process is not self.director:
+            self.after_turn(process)
+        if ready and process.is_alive and not process.has_turn and not process.is_paused:
+            self._schedule_turn(process)
+
+    def _process_events(self, event_list: Any) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    # --- processes
+
+    def spawn(self, process: Process, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine as a task of `process`."""
+        return self.create_task(coroutine, context=process.context.copy())
+
+    def kill(self, process: Process) -> None:
+        """kill -9: nothing of the process runs on. What it is made of is kept until the run is over."""
+        if not process.is_alive:
+            return
+        process.is_alive = False
+        process.remains.extend(process.ready)
+        process.ready.clear()
+        for task in asyncio.all_tasks(self):
+            if isinstance(task, _Task) and task.process is process:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                process.remains.append(task)
+        self._remains.append(process)
+
+    def pause(self, process: Process) -> None:
+        """SIGSTOP: its callbacks wait until `resume`."""
+        process.is_paused = True
+
+    def resume(self, process: Process) -> None:
+        """SIGCONT."""
+        process.is_paused = False
+        if process.ready and process.is_alive and not process.has_turn:
+            self._schedule_turn(process)
+
+    def _make_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None, **options: Any
+    ) -> asyncio.Task[Any]:
+        task = _Task(coroutine, loop=loop, context=context, **options)
+        task.number = next(self._numbers)
+        task.process = self.current if context is None else context.get(PROCESS, self.director)
+        return task
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future = _Future(loop=self)
+        future.number = next(self._numbers)
+        return future
+
+    # --- worker threads
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run the job whole in a later turn of the process, as a thread of the executor would: in order where it has
+        one thread, in any order where it has more."""
+        process = self.current
+        done: asyncio.Future[T] = self.create_future()
+        threads = self._threads.get((process, id(executor)))
+        if threads is None:
+            number = SHARED_THREADS if executor is None else int(getattr(executor, "_max_workers", 1))
+            threads = self._threads[process, id(executor)] = [0.0] * number
+            self._remains.append(executor)  # its id stays its own
+        free = min(range(len(threads)), key=threads.__getitem__)
+        now = self.now + self._ahead
+        threads[free] = max(now, threads[free]) + process.random.expovariate(1 / JOB_SECONDS)
+        self.call_in(process, threads[free], self._run_job, done, func, args)
+        return done
+
+    def _run_job(self, done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
+        """What the job does is done at once; what it takes delays its end, and not the other callbacks."""
+        began, process = self._ahead, self.current
+        try:
+            end = partial(_set_result, done, func(*args))
+        except ProcessIsDead:
+            raise
+        except BaseException as error:
+            told = RuntimeError(f"a job raised {error!r}") if isinstance(error, StopIteration) else error
+            end = partial(_set_exception, done, told)
+        taken, self._ahead = self._ahead - began, began
+        self.call_in(process, self.now + began + taken, end)
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        pass
+
+    # --- network
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        """As the loop's own, over the simulated network, without TLS. OSError."""
+        assert self.connector is not None, "the loop has no network"
+        return await self.connector(protocol_factory, host, port, **options)
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """The address of a simulated host, by its name. Raises socket.gaierror."""
+        import socket
+
+        address = None if self.resolver is None else self.resolver(host)
+        if address is None:
+            raise socket.gaierror(socket.EAI_NONAME, f"no host of this world is called {host}")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
+
+    # --- errors and the end
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._is_over or isinstance(context.get("exception"), ProcessIsDead):
+            return
+        super().call_exception_handler(context)
+
+    def end(self) -> None:
+        """Let go of everything that the processes are made of. Nothing that their `finally` blocks do has an effect."""
+        self._is_over = True
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        before, sys.unraisablehook = sys.unraisablehook, _ignore
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
+                self._heap.clear()
+                for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
+                    process.ready.clear()
+                    process.remains.clear()
+                self._remains.clear()
+                self._threads.clear()
+                gc.collect()
+        finally:
+            sys.unraisablehook = before
+        self.close()
+
+
+def _set_result(done: asyncio.Future[T], result: T) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _set_exception(done: asyncio.Future[Any], error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)
+
+
+def _ignore(unraisable: object) -> None:
+    """Of a coroutine that is collected and would await something in its `finally`."""

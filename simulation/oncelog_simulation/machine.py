@@ -1,0 +1,285 @@
+"""The machines of a simulated world: hosts with a clock, an address, and processes that can be killed and paused.
+
+A `BrokerMachine` has a disk and runs the real `Broker`. A `ClientHost` runs coroutines with oncelog's own clients, or
+any asyncio code that opens its connections through the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from oncelog_broker.broker import Broker
+from oncelog_broker.config.load import load_broker_config
+from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_SESSION_TIMEOUT_MS
+from oncelog_simulation.clock import HostClock
+from oncelog_simulation.disk import DiskTroubles, SimulatedDisk
+from oncelog_simulation.network import HostNetwork
+from oncelog_simulation.process import Process
+from oncelog_simulation.sessions import EnsembleOpening
+from oncelog_simulation.storage import Storage
+from oncelog_simulation.surroundings import Surroundings
+
+T = TypeVar("T")
+
+PORT: Final = 9092
+RESTART_SECONDS: Final = 1.0
+"""After a broker has ended by itself, or has not started: as a service manager would do it."""
+
+
+class Killed(Exception):
+    """The process that was waited for was killed."""
+
+
+class Machine:
+    """A host with a clock and an address. `name` is unique in its world."""
+
+    def __init__(self, world: Surroundings, name: str, address: str) -> None:
+        self.world = world
+        self.name = name
+        self.address = address
+        self.clock = HostClock(world.loop.virtual)
+        self.host = world.network.add_host(name, address)
+        self.process: Process | None = None
+        """The one that runs now, or the last one."""
+        self._starts = 0
+        self._waiting: list[asyncio.Future[Any]] = []
+        """What the world awaits of the process that runs."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process that lives, paused or not."""
+        return self.process is not None and self.process.is_alive
+
+    def _begin_process(self) -> Process:
+        assert not self.is_running, f"{self.name} has a process"
+        self._starts += 1
+        name = f"{self.name}.{self._starts}"
+        process = self.process = Process(
+            name, self.world.next_process_number(), self.clock, self.world.random(f"process {name}")
+        )
+        self.world.network.place(process, self.host)
+        return process
+
+    async def _await(self, process: Process, work: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine returns in the process. Killed if that is killed."""
+        loop = self.world.loop
+        done: asyncio.Future[T] = loop.create_future()
+        self._waiting.append(done)
+
+        def ended(task: asyncio.Task[T]) -> None:
+            if done.done():
+                return
+            if task.cancelled():
+                done.cancel()
+            elif (error := task.exception()) is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(task.result())
+
+        loop.spawn(process, work).add_done_callback(ended)
+        try:
+            return await done
+        finally:
+            if done in self._waiting:
+                self._waiting.remove(done)
+
+    def kill(self) -> None:
+        """kill -9 of the process, if one runs. Nothing of it runs on; what it has written is there."""
+        process = self.process
+        if process is None or not process.is_alive:
+            return
+        self.world.note(self.name, "is killed")
+        self._end_process()
+        self.world.network.drop_process(self.host, process)
+
+    def _end_process(self) -> None:
+        assert self.process is not None
+        self.world.loop.kill(self.process)
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            if not done.done():
+                done.set_exception(Killed(self.process.name))
+                done.exception()
+
+    def pause(self) -> None:
+        """SIGSTOP of the process, if one runs."""
+        if self.process is not None and self.process.is_alive:
+            self.world.note(self.name, "is paused")
+            self.world.loop.pause(self.process)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.process is not None and self.process.is_paused:
+            self.world.note(self.name, "goes on")
+            self.world.loop.resume(self.process)
+
+
+class BrokerMachine(Machine):
+    """The machine of one broker. It keeps its disk and its port."""
+
+    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str]) -> None:
+        super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
+        self.number = number
+        self.port = PORT
+        self.data_directory = f"/data/{number}"
+        self.settings = dict(settings)
+        """By Kafka's keys; what is changed here counts from the next start on."""
+        self.storage = Storage()
+        """Its files, as every process of it finds them."""
+        self.disk_troubles = DiskTroubles()
+        self.broker: Broker | None = None
+        """While it runs: the real one."""
+        self.power_cuts = 0
+        """How often it has lost its power."""
+        self.is_wanted = True
+        """Whether `supervise` starts it when it does not run."""
+        self.trouble = ""
+        """Why it did not start the last time; "" if it did."""
+        self._locks: dict[str, Process] = {}
+        self._may_start = asyncio.Event()
+        self._may_start.set()
+
+    @property
+    def bootstrap_server(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has started, lives and is not paused."""
+        return self.broker is not None and self.process is not None and not self.process.is_paused
+
+    # --- as a service manager has it
+
+    async def supervise(self) -> None:
+        """Start the broker whenever it does not run and is wanted, until this is cancelled."""
+        while True:
+            await self._may_start.wait()
+            if not self.is_running:
+                try:
+                    await self.start()
+                except Killed:
+                    pass
+                except Exception as error:
+                    self.trouble = f"{type(error).__name__}: {error}"
+                    await asyncio.sleep(RESTART_SECONDS)
+                continue
+            await self._until_ended()
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _until_ended(self) -> None:
+        """Return when the process that runs has ended, by itself or not."""
+        process, broker = self.process, self.broker
+        if process is None or broker is None:
+            return
+        with suppress(Killed):
+            await self._await(process, broker.failed.wait())
+            self.world.note(self.name, "has failed, and stops")
+            await self._await(process, broker.stop())
+            self._exit(process)
+
+    def hold(self) -> None:
+        """Do not start it again until `let_start`."""
+        self.is_wanted = False
+        self._may_start.clear()
+
+    def let_start(self) -> None:
+        """Start it soon, if it does not run."""
+        self.is_wanted = True
+        self._may_start.set()
+
+    async def start(self) -> None:
+        """Start the broker; return when it serves. Raises what `Broker.start` raises, and Killed."""
+        if not self.host.is_up:
+            self.world.network.raise_host(self.host)
+        process = self._begin_process()
+        self.world.note(self.name, "starts", process=process.name)
+        disk = SimulatedDisk(
+            self.storage, self.disk_troubles, process, self.world.loop, self._die_at_a_write, self._locks
+        )
+        try:
+            await self._await(process, self._start(process, disk))
+        except Killed:
+            raise
+        except BaseException as error:
+            self.world.note(self.name, "does not start", reason=f"{type(error).__name__}: {error}")
+            self._exit(process)
+            raise
+        self.trouble = ""
+        self.world.note(self.name, "serves")
+
+    async def _start(self, process: Process, disk: SimulatedDisk) -> None:
+        settings = {
+            "node.id": str(self.number),
+            "log.dirs": self.data_directory,
+            "listeners": f"PLAINTEXT://{self.address}:{self.port}",
+            **self.settings,
+        }
+        config = load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()])
+        broker = Broker(
+            config,
+            clock=self.clock,
+            disk=disk,
+            network=HostNetwork(self.world.network),
+            store=EnsembleOpening(self.world.store, process, config[ZOOKEEPER_SESSION_TIMEOUT_MS] / 1000),
+        )
+        await broker.start()
+        self.broker = broker
+
+    async def stop(self, *, leaves: bool = True) -> None:
+        """Controlled shutdown, as by SIGTERM; without `leaves` nobody takes over first. Killed."""
+        broker, process = self.broker, self.process
+        if broker is None or process is None:
+            return
+        self.world.note(self.name, "is told to stop")
+        await self._await(process, self._stop(broker, leaves=leaves))
+        self.world.note(self.name, "has stopped")
+        self._exit(process)
+
+    async def _stop(self, broker: Broker, *, leaves: bool) -> None:
+        if leaves:
+            await broker.leave()
+        await broker.stop()
+
+    def _exit(self, process: Process) -> None:
+        if process.is_alive:
+            self._end_process()
+            self.world.network.drop_process(self.host, process)
+
+    def _end_process(self) -> None:
+        super()._end_process()
+        self.broker = None
+
+    def _die_at_a_write(self) -> None:
+        self.world.note(self.name, "dies at a write")
+        self.kill()
+
+    def cut_power(self) -> None:
+        """The machine loses its power, with what was not synced. It is up again at the next start."""
+        if not self.host.is_up:
+            return
+        self.world.note(self.name, "loses its power")
+        self.power_cuts += 1
+        if self.is_running:
+            self._end_process()
+        self.world.network.drop_host(self.host)
+        self.storage.cut_power(self.world.random(f"power cut {self.name} {self._starts}"))
+
+
+class ClientHost(Machine):
+    """A machine of an application. Each `run` is a process; a host has one at a time."""
+
+    def __init__(self, world: Surroundings, number: int, name: str) -> None:
+        super().__init__(world, name, f"10.0.1.{number}")
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the work returns, done in a process of this host. Raises what it raises, and Killed."""
+        process = self._begin_process()
+        try:
+            return await self._await(process, work())
+        finally:
+            if process.is_alive:
+                self._end_process()
+                self.world.network.drop_process(self.host, process)

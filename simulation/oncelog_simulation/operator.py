@@ -1,0 +1,32 @@
+"""The operator of a simulated cluster, who does what the guides say when faults are over (docs/guides/operations.md).
+
+A broker some of whose logs are offline is restarted once its disk works again, and again if they still are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from oncelog_simulation.machine import BrokerMachine, Killed
+from oncelog_simulation.world import World
+
+LOOK_SECONDS: Final = 10.0
+"""Between two looks at the cluster, and before the first: what mends itself has so long."""
+
+
+async def tend(world: World) -> None:
+    """Look after the cluster until this is cancelled."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for machine in world.brokers.values():
+            if _has_offline_logs(machine):
+                world.note("operator", "restarts a broker whose logs are offline", broker=machine.name)
+                with suppress(Killed):
+                    await machine.stop()
+
+
+def _has_offline_logs(machine: BrokerMachine) -> bool:
+    broker = machine.broker
+    return broker is not None and machine.is_serving and broker.parts.replication.replicas.offline > 0

@@ -1,0 +1,37 @@
+"""The plan of a run: values that say all that befalls a world, so that it can be printed, shrunk and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One fault: when, whom it strikes, how long and how hard."""
+
+    at: float
+    """Virtual seconds since the workloads began."""
+    fault: str
+    """A key of `faults.FAULTS`."""
+    machines: tuple[str, ...] = ()
+    """The names of those that it strikes: "broker-1", "client-2", "store-1"."""
+    seconds: float = 0.0
+    """How long it lasts, for faults that last."""
+    strength: float = 0.0
+    """In [0, 1): what it means is the fault's."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does. The seed decides everything that the other fields leave open."""
+
+    seed: int
+    brokers: int = 3
+    seconds: float = 20.0
+    """Virtual seconds in which workloads work and faults strike."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of all brokers, by Kafka's keys."""
+    strikes: tuple[Strike, ...] = ()
+    workloads: tuple[str, ...] = ()
+    """Names that the scenario knows."""

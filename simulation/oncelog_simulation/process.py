@@ -1,0 +1,72 @@
+"""A simulated process: the callbacks that are ready in it, its clock, and whether it lives, is paused or is dead.
+
+Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit as any context variable.
+A dead process runs nothing any more. What it was made of is kept in `remains` until the run is over, so that no
+`finally` of it runs while others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextvars import ContextVar, copy_context
+from random import Random
+from typing import Any
+
+from oncelog_simulation.clock import HostClock
+
+
+class ProcessIsDead(BaseException):
+    """Raised in a process that was killed by what it just did, or that does something after its death. No code of a
+    process is meant to catch it."""
+
+
+class Process:
+    """One process of a simulated host. `name` is unique in its run."""
+
+    __slots__ = (
+        "busy_until",
+        "clock",
+        "context",
+        "has_turn",
+        "is_alive",
+        "is_paused",
+        "name",
+        "number",
+        "random",
+        "ready",
+        "remains",
+    )
+
+    def __init__(self, name: str, number: int, clock: HostClock, random: Random) -> None:
+        self.name = name
+        self.number = number
+        """In its run, from 0 on."""
+        self.clock = clock
+        self.random = random
+        """What this process draws as entropy, and how long its turns take."""
+        self.ready: deque[asyncio.Handle] = deque()
+        """In the order of asyncio."""
+        self.is_alive = True
+        self.is_paused = False
+        self.has_turn = False
+        """Whether the loop's heap has a turn of this process."""
+        self.busy_until = 0.0
+        """Virtual time of the end of its last turn, in seconds."""
+        self.context = copy_context()
+        """In which callbacks from outside run, such as arriving bytes."""
+        self.context.run(PROCESS.set, self)
+        self.remains: list[Any] = []
+        """Of a dead process: what must not be collected before the run is over."""
+
+    def __repr__(self) -> str:
+        return f"<process {self.name}>"
+
+    def check_alive(self) -> None:
+        """Raise ProcessIsDead if it was killed."""
+        if not self.is_alive:
+            raise ProcessIsDead(self.name)
+
+
+PROCESS: ContextVar[Process] = ContextVar("PROCESS")
+"""The process to which the code that runs belongs."""

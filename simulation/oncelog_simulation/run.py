@@ -1,0 +1,216 @@
+"""One run of a plan: start, work under faults, calm, judgement. docs/design/simulation.md has the phases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
+from oncelog_simulation.clock import HostClock
+from oncelog_simulation.faults import FAULTS, end_all
+from oncelog_simulation.guard import guarded
+from oncelog_simulation.log_lines import log_lines_noted
+from oncelog_simulation.operator import tend
+from oncelog_simulation.plan import Plan, Strike
+from oncelog_simulation.process import Process
+from oncelog_simulation.timeline import Timeline
+from oncelog_simulation.world import Violation, World
+
+START_SECONDS: Final = 60.0
+"""Until all brokers serve and all workloads are prepared, without faults."""
+CALM_SECONDS: Final = 180.0
+"""Once faults are over: until all brokers serve, and each workload has come to its end."""
+CONCLUDE_SECONDS: Final = 120.0
+"""For each judge, in the end."""
+LOOK_SECONDS: Final = 0.25
+"""Between two close looks of the judges."""
+
+
+class Workload(Protocol):
+    """What clients do in a run."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def prepare(self, world: World) -> None:
+        """Make what is needed, before any fault strikes."""
+
+    async def work(self, world: World) -> None:
+        """Work until `world.calm` is set, and return soon after."""
+
+
+class Judge(Protocol):
+    """Who says which rules were broken, each in words."""
+
+    @property
+    def name(self) -> str: ...
+
+    def look(self, world: World) -> Iterable[str]:
+        """After each turn of a broker; must be cheap."""
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        """Every LOOK_SECONDS."""
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        """When all workloads have ended. May use clients."""
+
+
+class Scenario(Protocol):
+    """What a plan's names stand for."""
+
+    def workloads(self, world: World) -> Sequence[Workload]: ...
+
+    def judges(self, world: World) -> Sequence[Judge]: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has shown."""
+
+    plan: Plan
+    timeline: Timeline
+    violations: tuple[Violation, ...]
+    struck: Mapping[str, int]
+    """How often each fault has really struck."""
+    virtual_seconds: float
+    turns: int
+    """How many turns all processes had."""
+    digest: str
+    """The sha256 of the timeline."""
+
+
+def run(plan: Plan, scenario: Scenario) -> Outcome:
+    """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
+    world = World(plan)
+    try:
+        DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))  # the one thing that brokers of a process share
+        with guarded(world.loop), log_lines_noted(world):
+            world.loop.run_until_complete(_play(world, scenario))
+            world.note("world", "ends", turns=world.loop.turns, fingerprint=world.loop.fingerprint)
+            digest = world.timeline.digest()
+            outcome = Outcome(
+                plan,
+                world.timeline,
+                tuple(world.violations),
+                dict(world.struck),
+                world.now,
+                world.loop.turns,
+                digest,
+            )
+            world.end()
+        return outcome
+    finally:
+        if not world.loop.is_closed():
+            world.end()
+
+
+async def _play(world: World, scenario: Scenario) -> None:
+    judges = scenario.judges(world)
+    supervisors = [asyncio.create_task(machine.supervise()) for machine in world.brokers.values()]
+    workloads = scenario.workloads(world)
+    if not await _prepare(world, workloads):
+        return
+    world.note("world", "workloads begin", names=",".join(workload.name for workload in workloads))
+    world.loop.after_turn = partial(_look, world, judges)
+    looking = asyncio.create_task(_look_closely(world, judges))
+    working = {asyncio.create_task(workload.work(world)): workload for workload in workloads}
+    await _strike_all(world)
+    world.note("world", "calm: all faults are over")
+    end_all(world)
+    world.calm.set()
+    operator = asyncio.create_task(tend(world))
+    await _await_workloads(world, working)
+    looking.cancel()
+    world.loop.after_turn = None
+    for judge in judges:
+        await _conclude(world, judge)
+    for task in (*supervisors, operator):
+        task.cancel()
+
+
+async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
+    """Whether all is ready in time."""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await _until_serving(world)
+            for workload in workloads:
+                await workload.prepare(world)
+    except TimeoutError:
+        world.violate("start", f"not ready after {START_SECONDS:g} s; {_states(world)}")
+        return False
+    return True
+
+
+async def _until_serving(world: World) -> None:
+    while not all(machine.is_serving for machine in world.brokers.values()):
+        await asyncio.sleep(0.05)
+
+
+def _states(world: World) -> str:
+    return "; ".join(
+        f"{machine.name} {'serves' if machine.is_serving else f'does not serve ({machine.trouble})'}"
+        for machine in world.brokers.values()
+    )
+
+
+async def _strike_all(world: World) -> None:
+    """Let all strikes strike, until the time of the workloads is over."""
+    strikes = [asyncio.create_task(_strike(world, strike)) for strike in world.plan.strikes]
+    await asyncio.sleep(world.plan.seconds)
+    for each in strikes:
+        each.cancel()
+    for ended in await asyncio.gather(*strikes, return_exceptions=True):
+        if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
+            raise ended
+
+
+async def _strike(world: World, strike: Strike) -> None:
+    await asyncio.sleep(strike.at)
+    if await FAULTS[strike.fault].act(world, strike):
+        world.count(strike.fault)
+
+
+async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Workload]) -> None:
+    began = world.now
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CALM_SECONDS):
+            await _until_serving(world)
+            if working:
+                await asyncio.wait(working)
+    if not all(machine.is_serving for machine in world.brokers.values()):
+        world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
+    for task, workload in working.items():
+        if not task.done():
+            world.violate("liveness", f"{workload.name} has not come to its end {CALM_SECONDS:g} s after the faults")
+            task.cancel()
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+    world.note("world", "workloads have ended", seconds=round(world.now - began, 3))
+
+
+async def _conclude(world: World, judge: Judge) -> None:
+    try:
+        async with asyncio.timeout(CONCLUDE_SECONDS):
+            for what in await judge.conclude(world):
+                world.violate(judge.name, what)
+    except TimeoutError:
+        world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
+
+
+def _look(world: World, judges: Sequence[Judge], process: Process) -> None:
+    if process.name.startswith("broker-"):
+        for judge in judges:
+            for what in judge.look(world):
+                world.violate(judge.name, what)
+
+
+async def _look_closely(world: World, judges: Sequence[Judge]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for judge in judges:
+            for what in judge.look_closely(world):
+                world.violate(judge.name, what)

@@ -1,0 +1,46 @@
+"""The scenario of the cluster as a whole: the workloads that a plan names, and all judges; and plans for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oncelog_simulation.drawing import draw_plan
+from oncelog_simulation.judges.committed import Committed
+from oncelog_simulation.judges.histories import Histories
+from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.resources import Resources
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.workload import ClientWorkload
+
+if TYPE_CHECKING:
+    from oncelog_simulation.run import Judge
+    from oncelog_simulation.world import World
+
+
+class WholeCluster:
+    """Implements `run.Scenario`. One object is for one run."""
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+
+    def workloads(self, world: World) -> Sequence[ClientWorkload]:
+        """Those that the plan names, in the order of the catalogue."""
+        self.notes.history.clock = lambda: world.now
+        return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
+
+    def judges(self, world: World) -> Sequence[Judge]:
+        """All of them; the history is judged before what is left of the clients."""
+        committed = Committed()
+        return [Leaders(), committed, Histories(self.notes, committed), Resources()]
+
+
+def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
+    """The plan of a seed. `workloads`: all that work, with those that they need; None: the seed draws some. `faults`:
+    kinds to draw from; None: all."""
+    drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
+    plan = draw_plan(seed, drawn, faults=faults)
+    return replace(plan, settings={**SETTINGS, **plan.settings})

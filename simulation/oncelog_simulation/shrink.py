@@ -1,0 +1,66 @@
+"""Makes a failing plan smaller: fewer strikes, fewer workloads, less time, as long as the same judge finds something.
+
+Each try is a run of its own, from the same seed. A plan that fails otherwise than the first one does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.workloads.catalogue import with_needed
+
+T = TypeVar("T")
+
+Fails = Callable[[Plan], str | None]
+"""Who finds something wrong in a run of the plan: the name of the judge; None if nobody does."""
+MOST_RUNS: Final = 100
+"""Runs of one shrinking, at most."""
+SHORTER: Final = (0.5, 0.75, 0.9)
+"""Shares of the time of a plan that are tried."""
+
+
+def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
+    """The smallest plan that was found to fail as `plan` does; `plan` where nothing smaller does, or it does not."""
+    wanted = fails(plan)
+    if wanted is None:
+        return plan
+    left = most_runs
+    is_smaller = True
+    while is_smaller and left > 0:
+        is_smaller = False
+        for smaller in _smaller_plans(plan):
+            left -= 1
+            if fails(smaller) == wanted:
+                plan, is_smaller = smaller, True
+                break
+            if left <= 0:
+                break
+    return plan
+
+
+def _smaller_plans(plan: Plan) -> Iterator[Plan]:
+    """Plans with less, those with much less first."""
+    for strikes in without_parts(plan.strikes):
+        yield replace(plan, strikes=tuple(strikes))
+    for names in without_parts(plan.workloads):
+        kept = with_needed(names)
+        if len(kept) < len(plan.workloads):
+            yield replace(plan, workloads=kept)
+    for share in SHORTER:
+        seconds = round(plan.seconds * share, 3)
+        if seconds >= 1.0:
+            yield replace(plan, seconds=seconds, strikes=tuple(each for each in plan.strikes if each.at < seconds))
+
+
+def without_parts(items: Sequence[T]) -> Iterator[list[T]]:
+    """The items without a half of them, then without a quarter, down to without a single one."""
+    size = len(items)
+    while size > 1:
+        size = (size + 1) // 2
+        for start in range(0, len(items), size):
+            yield [*items[:start], *items[start + size :]]
+    if len(items) == 1:
+        yield []

@@ -1,0 +1,281 @@
+"""The file system of a simulated machine: what is written, what is synced, and what a power cut leaves of the rest.
+
+A power cut leaves of everything that was not synced what a journaling file system may leave:
+
+    bytes that were appended      none, some, all, or all of their length with zeros in the place of the last ones
+    bytes that were cut off       gone or back
+    names made, renamed, removed  the first few of the changes, in the order in which they were made
+
+`sync_directory` makes the changes of that directory durable, and those that they depend on. Syncing a file says nothing
+of its name. After an fsync that failed the bytes count as clean, as on Linux: later ones do not write them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from copy import deepcopy
+from random import Random
+
+
+class Inode:
+    """The bytes of a file: as written, and as they are durable."""
+
+    __slots__ = ("_is_rewritten", "_lost", "data", "durable", "modified_ms")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.modified_ms = 0
+        self._is_rewritten = False
+        """Whether anything but growth has come since the last sync."""
+        self._lost: list[tuple[int, int]] = []
+        """Ranges that a failed fsync has given up: zeros after a power cut."""
+
+    def write(self, position: int, data: bytes) -> None:
+        if position < len(self.durable):
+            self._is_rewritten = True
+        self.data[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        if size < len(self.data):
+            if size < len(self.durable):
+                self._is_rewritten = True
+            del self.data[size:]
+            self._lost = [(begin, min(end, size)) for begin, end in self._lost if begin < size]
+        else:
+            self.data.extend(bytes(size - len(self.data)))
+
+    def sync(self) -> None:
+        if self._is_rewritten or self._lost:
+            self.durable = bytearray(self.data)
+            for begin, end in self._lost:
+                self.durable[begin:end] = bytes(end - begin)
+            self._is_rewritten = False
+        else:
+            self.durable += memoryview(self.data)[len(self.durable) :]
+
+    def fail_sync(self) -> None:
+        """What was not synced never will be, though the process goes on reading it."""
+        if len(self.data) > len(self.durable):
+            self._lost.append((len(self.durable), len(self.data)))
+
+    def rot(self, position: int, bit: int) -> None:
+        """Change a bit on the disk."""
+        for held in (self.data, self.durable):
+            if position < len(held):
+                held[position] ^= 1 << bit
+
+    def cut_power(self, random: Random) -> None:
+        """Keep what a power cut leaves, drawn at random."""
+        self.data = bytearray(self._after_power_cut(random))
+        self.durable = bytearray(self.data)
+        self._is_rewritten = False
+        self._lost = []
+
+    def _after_power_cut(self, random: Random) -> bytes:
+        durable = bytes(self.durable)
+        if self._is_rewritten or self._lost:
+            if random.random() < 0.5:
+                return durable  # neither the change nor what was written after it has reached the disk
+            data = bytearray(self.data)
+            for begin, end in self._lost:
+                data[begin:end] = bytes(end - begin)
+            written = bytes(data)
+            kept = _common_size(durable, written)
+        else:
+            written, kept = bytes(self.data), len(durable)
+        left = random.choice((kept, random.randint(kept, len(written)), len(written)))
+        zeros = len(written) - left if random.random() < 0.3 else 0
+        return written[:left] + bytes(zeros)
+
+
+class Directory:
+    """Names of files and directories: as they are, and as they are durable."""
+
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Inode | Directory] = {}
+        self.durable: dict[str, Inode | Directory] = {}
+
+
+Node = Inode | Directory
+Naming = tuple[Directory, str, Node | None]
+"""A name of a directory gets another node, or None: it goes."""
+Change = tuple[Naming, ...]
+"""Namings that happen together."""
+
+
+class Storage:
+    """All files of one machine. Paths are absolute. What processes may do with it, `disk` says."""
+
+    def __init__(self) -> None:
+        self.root = Directory()
+        self.boots = 1
+        """How often the machine has started."""
+        self._journal: list[Change] = []
+        """Changes of names that are not durable, in order."""
+
+    # --- finding
+
+    def find(self, path: str) -> Node | None:
+        """The node of that path, None if there is none."""
+        node: Node | None = self.root
+        for name in path.split("/"):
+            if not name:
+                continue
+            if type(node) is not Directory:
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def file(self, path: str) -> Inode:
+        """OSError."""
+        node = self.find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if type(node) is Directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        assert isinstance(node, Inode)
+        return node
+
+    def directory(self, path: str) -> Directory:
+        """OSError."""
+        node = self.find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not isinstance(node, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def files(self, path: str = "/") -> Iterator[tuple[str, Inode]]:
+        """All files in and below a directory, by path in order."""
+        node = self.find(path)
+        if isinstance(node, Directory):
+            for name in sorted(node.entries):
+                yield from self.files(f"{path.rstrip('/')}/{name}")
+        elif node is not None:
+            yield path, node
+
+    # --- names
+
+    def change(self, *namings: Naming) -> None:
+        """Change names, all at once."""
+        for directory, name, node in namings:
+            if node is None:
+                directory.entries.pop(name, None)
+            else:
+                directory.entries[name] = node
+        self._journal.append(namings)
+
+    def make_file(self, path: str) -> Inode:
+        """OSError where its directory is not there."""
+        made = Inode()
+        self.change((self.directory(os.path.dirname(path)), os.path.basename(path), made))
+        return made
+
+    def make_directories(self, path: str) -> bool:
+        """Whether it had to be made. OSError."""
+        node = self.find(path)
+        if node is not None:
+            self.directory(path)
+            return False
+        above = os.path.dirname(path)
+        if above != path:
+            self.make_directories(above)
+        self.change((self.directory(above), os.path.basename(path), Directory()))
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        """OSError."""
+        node = self.find(source)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        there = self.find(target)
+        if isinstance(there, Directory) and (there.entries or not isinstance(node, Directory)):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
+        from_, to = self.directory(os.path.dirname(source)), self.directory(os.path.dirname(target))
+        self.change((from_, os.path.basename(source), None), (to, os.path.basename(target), node))
+
+    def remove(self, path: str) -> None:
+        """A file, or a directory with all that is in it. OSError where it is not there."""
+        if self.find(path) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self.change((self.directory(os.path.dirname(path)), os.path.basename(path), None))
+
+    def sync_directory(self, path: str) -> None:
+        """Make the changes of its names durable. OSError."""
+        wanted = {id(self.directory(path))}
+        durable: list[Change] = []
+        left: list[Change] = []
+        for change in reversed(self._journal):
+            directories = {id(directory) for directory, _, _ in change}
+            if wanted & directories:
+                wanted |= directories
+                durable.append(change)
+            else:
+                left.append(change)
+        for change in reversed(durable):
+            _make_durable(change)
+        self._journal = left[::-1]
+
+    # --- what befalls it
+
+    def cut_power(self, random: Random) -> None:
+        """Keep what a power cut leaves."""
+        self.boots += 1
+        journal, self._journal = self._journal, []
+        kept = random.choice((0, len(journal), random.randint(0, len(journal))))
+        for change in journal[:kept]:
+            _make_durable(change)
+        self._cut_power_in(self.root, random)
+
+    def _cut_power_in(self, directory: Directory, random: Random) -> None:
+        directory.entries = dict(directory.durable)
+        for name in sorted(directory.entries):
+            node = directory.entries[name]
+            if isinstance(node, Directory):
+                self._cut_power_in(node, random)
+            else:
+                node.cut_power(random)
+
+    def copied(self) -> Storage:
+        """A copy of everything as it is now."""
+        return deepcopy(self)
+
+    def restore(self, copy: Storage) -> None:
+        """Become what the copy is, durably. The copy can be used again."""
+        again = copy.copied()
+        self.root = again.root
+        self._journal = []
+        _sync_all(self.root)
+
+    def empty(self) -> None:
+        """Lose everything, as a disk that was changed for a new one."""
+        self.root = Directory()
+        self._journal = []
+
+
+def _common_size(one: bytes, other: bytes) -> int:
+    """How many first bytes two values have in common."""
+    size = min(len(one), len(other))
+    return next((place for place in range(size) if one[place] != other[place]), size)
+
+
+def _make_durable(change: Change) -> None:
+    for directory, name, node in change:
+        if node is None:
+            directory.durable.pop(name, None)
+        else:
+            directory.durable[name] = node
+
+
+def _sync_all(directory: Directory) -> None:
+    directory.durable = dict(directory.entries)
+    for node in directory.entries.values():
+        if isinstance(node, Directory):
+            _sync_all(node)
+        else:
+            node.sync()

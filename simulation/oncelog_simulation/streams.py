@@ -1,0 +1,434 @@
+"""TCP streams of the simulated network: transports as asyncio's, and the pipe of packets in each direction.
+
+What is written is cut into packets anywhere and arrives in order. So much may be on its way or unread at the other end
+(`WINDOW_BYTES`); the rest stays with the writer, whose protocol is told to pause. The end of a stream, or a reset, is a
+packet too: what was written before arrives first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from random import Random
+from typing import Any, Final, Protocol, cast
+
+from oncelog_simulation.links import Link
+from oncelog_simulation.loop import SimulatedLoop
+from oncelog_simulation.process import Process
+
+FIRST_EPHEMERAL_PORT: Final = 32768
+"""Ports of connections, and those that a listener asks for with 0, begin here."""
+
+WINDOW_BYTES: Final = 256 * 1024
+"""Of a direction: sent, and not read at the other end."""
+HIGH_WATER_BYTES: Final = 64 * 1024
+"""Asyncio's own limit of what a transport holds before it says `pause_writing`."""
+CUT_SHARE: Final = 0.08
+"""Of writes that are cut in two at some byte."""
+READ_BYTES: Final = 256 * 1024
+"""At once, for protocols without a buffer of their own."""
+
+
+class SimulatedHost:
+    """What the network knows of a host."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.is_up = True
+        """False from a power cut to the next start: it answers nothing, and knows no stream of before."""
+        self.transports: dict[StreamTransport, None] = {}
+        """The ends of streams that its processes have."""
+        self._last_port = FIRST_EPHEMERAL_PORT
+
+    def free_port(self) -> int:
+        """A port that was never used on this host."""
+        self._last_port += 1
+        return self._last_port
+
+
+class Sign(Enum):
+    """A packet without bytes."""
+
+    END = "end"
+    RESET = "reset"
+
+
+Packet = bytes | Sign
+
+
+class End(Protocol):
+    """Where the packets of a pipe arrive."""
+
+    @property
+    def host(self) -> SimulatedHost: ...
+
+    def arrived(self, packet: Any) -> None:
+        """A packet has reached the kernel of the host."""
+
+
+class Pipe:
+    """One direction of a stream: packets on their way to `target`. Bytes are packets, and any other value is one."""
+
+    __slots__ = ("_last_arrival", "_link", "_loop", "_random", "_stuck", "is_dropped", "on_its_way", "target")
+
+    def __init__(self, loop: SimulatedLoop, link: Link, target: End, random: Random) -> None:
+        self._loop = loop
+        self._link = link
+        self._random = random
+        self.target = target
+        self.on_its_way = 0
+        """Bytes that were sent and have not been read."""
+        self._last_arrival = 0.0
+        self._stuck: deque[Any] = deque()
+        """What arrived while the link was cut, or behind it."""
+        self.is_dropped = False
+        """Nothing arrives any more: the stream is broken."""
+
+    def send(self, packet: Any) -> None:
+        if self.is_dropped:
+            return
+        if isinstance(packet, bytes):
+            self.on_its_way += len(packet)
+            if len(packet) > 1 and self._random.random() < CUT_SHARE:
+                place = self._random.randrange(1, len(packet))
+                self._schedule(packet[:place])
+                packet = packet[place:]
+        self._schedule(packet)
+
+    def _schedule(self, packet: Any, delay: float = 0.0) -> None:
+        arrival = max(self._last_arrival, self._loop.virtual() + self._link.latency() + delay)
+        self._last_arrival = arrival
+        self._loop.happen(arrival, self._arrive, packet)
+
+    def _arrive(self, packet: Any) -> None:
+        if self.is_dropped:
+            return
+        if self._link.is_cut or self._stuck or not self.target.host.is_up:
+            self._stuck.append(packet)
+            self._link.waiting[self] = None
+            return
+        self.target.arrived(packet)
+
+    def send_again(self, delay: float) -> None:
+        """The link is mended, or the host is up again: what was stuck arrives after `delay` seconds."""
+        stuck, self._stuck = self._stuck, deque()
+        for packet in stuck:
+            self._schedule(packet, delay)
+
+    def drop(self) -> None:
+        self.is_dropped = True
+        self._stuck.clear()
+        self._link.waiting.pop(self, None)
+
+
+class _Buffered(Protocol):
+    def get_buffer(self, sizehint: int) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool | None: ...
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+
+class _Socket:
+    """What is asked of a socket that is not there."""
+
+    def __init__(self, own: tuple[str, int], peer: tuple[str, int]) -> None:
+        self._own = own
+        self._peer = peer
+
+    def setsockopt(self, *option: Any) -> None:
+        pass
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._own
+
+    def getpeername(self) -> tuple[str, int]:
+        return self._peer
+
+
+class StreamTransport(asyncio.Transport):
+    """One end of a stream, which belongs to a process of a host."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        process: Process,
+        host: SimulatedHost,
+        peer_host: SimulatedHost,
+        own: tuple[str, int],
+        peer: tuple[str, int],
+        random: Random,
+    ) -> None:
+        super().__init__({"sockname": own, "peername": peer, "socket": _Socket(own, peer)})
+        self._loop = loop
+        self._random = random
+        self.process = process
+        self.host = host
+        self.peer_host = peer_host
+        self.pipe: Pipe
+        """To the other end,"""
+        self.other: StreamTransport
+        """which is this."""
+        self._protocol: _Buffered | None = None
+        self._unread: deque[Packet] = deque()
+        self._is_paused = False
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._high = HIGH_WATER_BYTES
+        self._low = HIGH_WATER_BYTES // 4
+        self._is_writing_paused = False
+        self._is_closing = False
+        self._writes_end = False
+        self._is_end_sent = False
+        self._is_lost = False
+        self._is_feeding = False
+
+    # --- the protocol
+
+    def open(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Begin, in the process of this end."""
+        self._protocol = cast("_Buffered", factory())
+        self._protocol.connection_made(self)
+        if self._unread:
+            self._feed_soon()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast("_Buffered", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return cast("asyncio.BaseProtocol", self._protocol)
+
+    # --- reading
+
+    def arrived(self, packet: Packet) -> None:
+        """A packet has reached the kernel of this host."""
+        if self._is_lost or not self.process.is_alive:
+            if not isinstance(packet, Sign):
+                self._answer_with_reset()
+            return
+        self._unread.append(packet)
+        if self._protocol is not None and not self._is_feeding:
+            self._is_feeding = True
+            self._loop.post(self.process, self._feed_later)
+
+    def _answer_with_reset(self) -> None:
+        """The kernel of this host knows no such stream."""
+        if not self.pipe.is_dropped:
+            self.pipe.send(Sign.RESET)
+
+    def _feed_soon(self) -> None:
+        if not self._is_feeding:
+            self._is_feeding = True
+            self._loop.call_soon(self._feed_later)
+
+    def _feed_later(self) -> None:
+        self._is_feeding = False
+        self._feed()
+
+    def _feed(self) -> None:
+        """Give the protocol what one read of a socket would give it."""
+        if not self._unread or self._is_lost or self._protocol is None:
+            return
+        packet = self._unread[0]
+        if packet is Sign.RESET:
+            self._unread.popleft()
+            self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+            return
+        if self._is_paused or self._is_closing:
+            return
+        try:
+            if packet is Sign.END:
+                self._unread.popleft()
+                if not self._protocol.eof_received():
+                    self.close()
+            else:
+                self._read(packet)
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": "a protocol failed", "exception": error, "transport": self, "protocol": self._protocol}
+            )
+            self.abort()
+        if self._unread and not self._is_paused:
+            self._feed_soon()
+
+    def _read(self, packet: bytes) -> None:
+        assert self._protocol is not None
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._unread.popleft()
+            self._has_read(len(packet))
+            self._protocol.data_received(packet)
+            return
+        buffer = self._protocol.get_buffer(-1)
+        room, taken = len(buffer), 0
+        while taken < room and self._unread and not isinstance(self._unread[0], Sign):
+            packet = self._unread[0]
+            piece = packet[: room - taken]
+            buffer[taken : taken + len(piece)] = piece
+            taken += len(piece)
+            if len(piece) == len(packet):
+                self._unread.popleft()
+            else:
+                self._unread[0] = packet[len(piece) :]
+        self._has_read(taken)
+        self._protocol.buffer_updated(taken)
+
+    def _has_read(self, size: int) -> None:
+        """So many bytes have left the window; the other end may send more."""
+        other = self.other
+        other.pipe.on_its_way -= size
+        if other._unsent:
+            self._loop.call_in(other.process, self._loop.virtual() + self.pipe._link.latency(), other._send_more)
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if self._unread:
+            self._feed_soon()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused and not self._is_closing
+
+    # --- writing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._writes_end:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._is_lost or self._is_closing or not self.process.is_alive or not data:
+            return
+        self._unsent.append(bytes(data))
+        self._unsent_bytes += len(data)
+        self._send_more()
+        if self._unsent_bytes > self._high and not self._is_writing_paused:
+            self._is_writing_paused = True
+            assert self._protocol is not None
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def _send_more(self) -> None:
+        while self._unsent and self.pipe.on_its_way < WINDOW_BYTES:
+            piece, room = self._unsent.popleft(), WINDOW_BYTES - self.pipe.on_its_way
+            if len(piece) > room:
+                self._unsent.appendleft(piece[room:])
+                piece = piece[:room]
+            self._unsent_bytes -= len(piece)
+            self.pipe.send(piece)
+        if not self._unsent:
+            self._all_is_sent()
+        if self._is_writing_paused and self._unsent_bytes <= self._low and self._protocol is not None:
+            self._is_writing_paused = False
+            self._protocol.resume_writing()
+
+    def _all_is_sent(self) -> None:
+        if (self._writes_end or self._is_closing) and not self._is_end_sent:
+            self._is_end_sent = True
+            self.pipe.send(Sign.END)
+        if self._is_closing:
+            self._loop.call_soon(self._lose, None)
+
+    def write_eof(self) -> None:
+        if not self._writes_end and not self._is_closing:
+            self._writes_end = True
+            if not self._unsent:
+                self._all_is_sent()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = (HIGH_WATER_BYTES if low is None else 4 * low) if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    # --- the end
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if self._is_closing or not self.process.is_alive:
+            return
+        self._is_closing = True
+        if not self._unsent:
+            self._all_is_sent()
+
+    def abort(self) -> None:
+        if self._is_lost or not self.process.is_alive:
+            return
+        self._is_closing = True
+        if not self._is_end_sent:
+            self._is_end_sent = True
+            self.pipe.send(Sign.RESET)
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        self._loop.call_soon(self._lose, None)
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = self._is_closing = True
+        self.host.transports.pop(self, None)
+        self._unread.clear()
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        if self._protocol is not None:
+            self._protocol.connection_lost(error)
+
+    def break_off(self, error: OSError) -> None:
+        """The stream breaks at this end, whose process learns of it. The other end learns nothing."""
+        self.pipe.drop()
+        self._loop.post(self.process, self._lose, error)
+
+    def give_up_if(self, is_still: Callable[[], bool]) -> None:
+        """TCP gives the stream up at both ends where the reason for it is still there."""
+        if self._is_lost or not is_still():
+            return
+        for end in (self, self.other):
+            if not end._is_lost:
+                end.break_off(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
+
+    def reset(self) -> None:
+        """Something on the way resets the stream: both ends learn of it."""
+        for end in (self, self.other):
+            if not end._is_lost:
+                end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
+
+    def die(self, *, with_reset: bool) -> None:
+        """The process has died: its kernel ends the stream, behind what was sent before."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self.host.transports.pop(self, None)
+        self._unread.clear()
+        if not self._is_end_sent:
+            self._is_end_sent = True
+            self.pipe.send(Sign.RESET if with_reset else Sign.END)
+
+    def vanish(self) -> None:
+        """The host has lost its power: what was not on the line yet never comes."""
+        self._is_lost = True
+        self.host.transports.pop(self, None)
+        self._unread.clear()

@@ -1,0 +1,217 @@
+"""Administrators at work: partitions move, leaders are elected, settings change, topics are deleted and made again."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from oncelog import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
+from oncelog.admin import AlterConfig, ConfigResource
+from oncelog.errors import InvalidTopic, OffsetOutOfRange, StaleMetadata, TopicAlreadyExists
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.workload import (
+    COMMON,
+    ClientWorkload,
+    make_topic,
+    pause,
+    producer_options,
+)
+from oncelog_simulation.workloads.writers import SMALL_SEGMENTS
+from oncelog_testing.history.events import Place
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+AGAIN: Final = "again"
+"""The topic that is deleted and made again."""
+TRIMMED: Final = "trimmed"
+"""The topic whose oldest records are deleted."""
+CHANGES: Final = (
+    ("segment.bytes", ("2048", "4096", "16384")),
+    ("flush.messages", ("1", "9223372036854775807")),
+    ("min.insync.replicas", ("1", "2")),
+    ("max.message.bytes", ("1048588", "500000")),
+)
+"""Settings that a topic may get at any time without a record being lost."""
+
+
+class Mover(ClientWorkload):
+    """Gives partitions to other brokers, cancels that, has preferred leaders elected and changes settings."""
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            goes_on = self.counts_down(world)
+            while goes_on:
+                step = rng.choice((self._move, self._move, self._cancel, self._elect, self._configure))
+                try:
+                    await step(world, admin, rng)
+                except KafkaError as error:
+                    world.note(self.name, "was refused", step=step.__name__.strip("_"), error=error.code.name)
+                    await asyncio.sleep(0.2)
+                else:
+                    self.notes.step(self.name)
+                await pause(world, rng.expovariate(1))
+            await self._until_nothing_moves(admin)
+
+    async def _move(self, world: World, admin: Admin, rng: Random) -> None:
+        place = rng.choice(self.notes.places())
+        brokers = [machine.number for machine in world.brokers.values()]
+        target = rng.sample(brokers, min(len(brokers), rng.choice((2, 3, 3))))
+        world.note(self.name, "moves a partition", partition=str(place), to=target)
+        await admin.alter_partition_reassignments({TopicPartition(*place): target})
+
+    async def _cancel(self, world: World, admin: Admin, rng: Random) -> None:
+        under_way = sorted(await admin.list_partition_reassignments())
+        if under_way:
+            await admin.alter_partition_reassignments({rng.choice(under_way): None})
+
+    async def _elect(self, world: World, admin: Admin, rng: Random) -> None:
+        await admin.elect_leaders()
+
+    async def _configure(self, world: World, admin: Admin, rng: Random) -> None:
+        key, values = rng.choice(CHANGES)
+        topic, value = rng.choice(sorted(self.notes.topics)), rng.choice(values)
+        world.note(self.name, "changes a setting", topic=topic, key=key, value=value)
+        await admin.incremental_alter_configs({ConfigResource.topic(topic): [AlterConfig(key, value)]})
+
+    async def _until_nothing_moves(self, admin: Admin) -> None:
+        while True:
+            try:
+                if not await admin.list_partition_reassignments():
+                    return
+            except KafkaError:
+                pass
+            await asyncio.sleep(0.5)
+
+
+class TopicMaker(ClientWorkload):
+    """Deletes a topic and makes it again under its name, with a writer. Nobody reads what an older one held."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        super().__init__(notes, name)
+        self._generation = 0
+        self._topic = f"{AGAIN}-{name}"
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            goes_on = self.counts_down(world)
+            while goes_on:
+                await self._make_again(world, admin)
+                found = await self._write_and_read(world, rng)
+                if found is not None:
+                    self.notes.step(self.name)
+                    strange = [value for value in found if not value.startswith(b"%d/" % self._generation)]
+                    if strange:
+                        what = f"{self._topic}, made again, holds {strange[:3]} of the topic before"
+                        self.notes.complain(world, self.name, what)
+                await pause(world, rng.expovariate(1))
+
+    async def _make_again(self, world: World, admin: Admin) -> None:
+        """Until it is deleted, and another one is made. Whoever asks again may be told that it was done already."""
+        while True:
+            try:
+                await admin.delete_topics([self._topic])
+            except StaleMetadata:
+                break  # there is none
+            except KafkaError:
+                await asyncio.sleep(0.2)
+            else:
+                break
+        self._generation += 1
+        world.note(self.name, "makes a topic again", topic=self._topic, generation=self._generation)
+        while True:
+            try:
+                await admin.create_topics([NewTopic(self._topic, 1)])
+            except TopicAlreadyExists:
+                return  # ours, whose answer was lost
+            except (InvalidTopic, KafkaError):
+                await asyncio.sleep(0.2)
+            else:
+                return
+
+    async def _write_and_read(self, world: World, rng: Random) -> list[bytes] | None:
+        """All that the topic holds; None where that could not be found out."""
+        partition = TopicPartition(self._topic, 0)
+        try:
+            async with Producer(world.bootstrap_servers, **producer_options(delivery_timeout_ms=10_000)) as producer:
+                for number in range(rng.choice((1, 3))):
+                    value = b"%d/%d" % (self._generation, number)
+                    await producer.send_and_wait(self._topic, value, partition=0)
+            found: list[bytes] = []
+            async with Consumer(
+                world.bootstrap_servers, auto_offset_reset="earliest", allow_auto_create_topics=False, **COMMON
+            ) as consumer:
+                consumer.assign([partition])
+                end = (await consumer.end_offsets([partition]))[partition]
+                while await consumer.position(partition) < end:
+                    for records in (await consumer.poll(500)).values():
+                        found += [bytes(record.value or b"") for record in records]
+            return found
+        except KafkaError as error:
+            world.note(self.name, "could not write or read", topic=self._topic, error=error.code.name)
+            return None
+
+
+class Trimmer(ClientWorkload):
+    """Writes to a topic and deletes its oldest records: what was deleted does not come back, all else is there."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        super().__init__(notes, name)
+        self._deleted = 0
+        """Answered: no record below this offset may be read any more."""
+        self._number = 0
+
+    async def prepare(self, world: World) -> None:
+        await make_topic(world, self.notes, TRIMMED, 1, SMALL_SEGMENTS)
+        self.notes.trimmed[Place(TRIMMED)] = 0
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        partition = TopicPartition(TRIMMED, 0)
+        async with (
+            Admin(world.bootstrap_servers, **COMMON) as admin,
+            Producer(world.bootstrap_servers, **producer_options()) as producer,
+        ):
+            goes_on = self.counts_down(world)
+            while goes_on:
+                end = 0
+                for _ in range(rng.choice((1, 4))):
+                    self._number += 1
+                    place, teller = Place(TRIMMED), f"{self.name}/{self.lives}"
+                    send = self.notes.history.send(teller, place, f"{teller}/{self._number}".encode())
+                    told = await producer.send_and_wait(TRIMMED, send.value, partition=0)
+                    self.notes.history.acknowledged(send, told.offset)
+                    end = told.offset + 1
+                if rng.random() < 0.4:
+                    await self._delete(world, admin, partition, rng.randint(max(0, end - 10), end))
+                await self._look(world, admin, partition)
+                self.notes.step(self.name)
+                await pause(world, rng.expovariate(2))
+
+    async def _delete(self, world: World, admin: Admin, partition: TopicPartition, offset: int) -> None:
+        place = Place(TRIMMED)
+        self.notes.trimmed[place] = max(self.notes.trimmed[place], offset)
+        world.note(self.name, "deletes records", below=offset)
+        try:
+            await admin.delete_records({partition: offset})
+        except OffsetOutOfRange:
+            self.notes.complain(world, self.name, f"records below {offset} were acknowledged, and are out of range")
+        except KafkaError as error:
+            world.note(self.name, "could not delete", error=error.code.name)
+        else:
+            self._deleted = max(self._deleted, offset)
+
+    async def _look(self, world: World, admin: Admin, partition: TopicPartition) -> None:
+        from oncelog.admin import EARLIEST_TIMESTAMP
+
+        deleted = self._deleted
+        try:
+            start = (await admin.list_offsets({partition: EARLIEST_TIMESTAMP}))[partition].offset
+        except KafkaError:
+            return
+        if start < deleted:
+            what = f"records below {deleted} were deleted, and the log begins at {start}"
+            self.notes.complain(world, self.name, what)

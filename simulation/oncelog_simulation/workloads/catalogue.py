@@ -1,0 +1,83 @@
+"""The workloads by name, as a plan names them. Each name stands for one client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Final
+
+from oncelog_simulation.workloads.administrators import Mover, TopicMaker, Trimmer
+from oncelog_simulation.workloads.groups import GROUP, GroupMember, OffsetsWatcher
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.pipelines import GROUP as PIPELINES
+from oncelog_simulation.workloads.pipelines import Pipeline
+from oncelog_simulation.workloads.readers import EndsWatcher, Reader
+from oncelog_simulation.workloads.tables import TableWriter
+from oncelog_simulation.workloads.transactions import TransactionalWriter
+from oncelog_simulation.workloads.workload import ClientWorkload
+from oncelog_simulation.workloads.writers import IdempotentWriter
+from oncelog_simulation.workloads.zombies import Zombie
+
+WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
+    "writer-1": IdempotentWriter,
+    "writer-2": IdempotentWriter,
+    "payer-1": TransactionalWriter,
+    "payer-2": TransactionalWriter,
+    "pipeline-1": Pipeline,
+    "pipeline-2": Pipeline,
+    "member-1": GroupMember,
+    "member-2": GroupMember,
+    "zombie-1": Zombie,
+    "zombie-2": Zombie,
+    "reader-committed": lambda notes, name: Reader(notes, name, is_committed=True),
+    "reader-uncommitted": lambda notes, name: Reader(notes, name, is_committed=False),
+    "ends-watcher": EndsWatcher,
+    "offsets-watcher": lambda notes, name: OffsetsWatcher(
+        notes, name, (GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger")
+    ),
+    "table-writer": TableWriter,
+    "trimmer": Trimmer,
+    "topic-maker": TopicMaker,
+    "mover": Mover,
+}
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "pipeline-1": ("writer-1",),
+    "pipeline-2": ("writer-1",),
+    "member-1": ("writer-1",),
+    "member-2": ("writer-1",),
+    "mover": ("writer-1",),
+    "reader-committed": ("payer-1",),
+    "reader-uncommitted": ("payer-1",),
+    "ends-watcher": ("payer-1",),
+    "offsets-watcher": ("payer-1",),
+}
+"""Workloads that have nothing to do without others."""
+SETTINGS: Final[Mapping[str, str]] = {
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "3000",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "500",
+    "log.flush.scheduler.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.flush.start.offset.checkpoint.interval.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "2000",
+    "log.segment.delete.delay.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+"""Settings of the brokers with which twenty seconds bring what takes an hour otherwise."""
+FEWEST, MOST = 2, 7
+"""Workloads of one plan, those apart that others need."""
+
+
+def with_needed(names: Iterable[str]) -> tuple[str, ...]:
+    """The workloads with those that they need, in the order of the catalogue."""
+    wanted = set(names)
+    wanted.update(needed for name in tuple(wanted) for needed in NEEDED.get(name, ()))
+    return tuple(name for name in WORKLOADS if name in wanted)
+
+
+def draw_workloads(rng: Random) -> tuple[str, ...]:
+    """Some of the workloads, and those that they need: swarm testing finds more than all of them at once."""
+    return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))

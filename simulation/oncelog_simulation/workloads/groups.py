@@ -1,0 +1,152 @@
+"""Consumer groups whose members come and go and commit what they have read, and who asks for what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import oncelog
+from oncelog import Admin, KafkaError
+from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
+from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
+from oncelog_simulation.workloads.writers import LINES, PARTITIONS, SMALL_SEGMENTS
+from oncelog_testing.history.events import Outcome, Place, Reading
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+GROUP: Final = "readers"
+POLL_MS: Final = 300
+SESSION_MS: Final = 6_000
+STAY_SECONDS: Final = (2.0, 10.0)
+"""How long a member stays before it leaves, or dies, and comes again."""
+LOOK_SECONDS: Final = 0.5
+NO_OFFSET: Final = -1
+
+
+class GroupMember(ClientWorkload):
+    """A member that reads and commits by hand. It leaves now and then, with and without a word."""
+
+    def __init__(self, notes: Notes, name: str, group: str = GROUP, topic: str = LINES) -> None:
+        super().__init__(notes, name)
+        self._group = group
+        self._topic = topic
+        self._stays = 0
+        self._readings: dict[Place, Reading] = {}
+
+    async def prepare(self, world: World) -> None:
+        await make_topic(world, self.notes, self._topic, PARTITIONS, SMALL_SEGMENTS)
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        while True:
+            is_calm = world.calm.is_set()
+            stay = asyncio.create_task(self._stay(world, f"static-{self.name}" if rng.random() < 0.3 else None))
+            if is_calm:
+                await stay
+                return
+            calm = asyncio.create_task(world.calm.wait())
+            await asyncio.wait([stay, calm], timeout=rng.uniform(*STAY_SECONDS), return_when="FIRST_COMPLETED")
+            calm.cancel()
+            stay.cancel()
+            await asyncio.wait([stay])
+            if not stay.cancelled() and (error := stay.exception()) is not None:
+                raise error
+
+    async def _stay(self, world: World, instance: str | None) -> None:
+        self._stays += 1
+        self._readings.clear()
+        async with oncelog.Consumer(
+            world.bootstrap_servers,
+            **COMMON,
+            group_id=self._group,
+            group_instance_id=instance,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=1_500,
+            default_api_timeout_ms=PATIENCE_MS,
+            allow_auto_create_topics=False,
+        ) as consumer:
+            consumer.subscribe([self._topic], listener=_Forgets(self._readings))
+            unsure: dict[Place, int] = {}
+            while True:
+                is_calm = world.calm.is_set()
+                found = await consumer.poll(POLL_MS, 20)
+                offsets = dict(unsure)
+                for (topic, index), records in found.items():
+                    place = Place(topic, index)
+                    self._note(place, [(record.offset, bytes(record.value or b"")) for record in records])
+                    offsets[place] = records[-1].offset + 1
+                if offsets:
+                    unsure = await self._commit(consumer, offsets)
+                if is_calm and not unsure and consumer.group_metadata().generation_id >= 0:
+                    return
+
+    async def _commit(self, consumer: oncelog.Consumer, offsets: dict[Place, int]) -> dict[Place, int]:
+        """The offsets whose commit has failed."""
+        history = self.notes.history
+        commits = [history.commit(self._group, place, offset) for place, offset in offsets.items()]
+        try:
+            await consumer.commit({oncelog.TopicPartition(*place): offset for place, offset in offsets.items()})
+        except KafkaError:
+            for commit in commits:
+                history.commit_answered(commit, Outcome.UNKNOWN)
+            return {}  # another member may have them by now; who has them reads them again
+        for commit in commits:
+            history.commit_answered(commit)
+        self.notes.step(self.name)
+        return {}
+
+    def _note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
+        reading = self._readings.get(place)
+        if reading is None or (reading.records and records[0][0] <= reading.records[-1][0]):
+            teller = f"{self.name}/{self.lives}.{self._stays}"
+            reading = self._readings[place] = self.notes.history.reading(teller, place)
+        reading.records += records
+
+
+class _Forgets(oncelog.RebalanceListener):
+    """What a member has is taken away, or it is given more: whatever it reads next may begin anywhere."""
+
+    def __init__(self, readings: dict[Place, Reading]) -> None:
+        self._readings = readings
+
+    async def on_assigned(self, partitions: Collection[oncelog.TopicPartition]) -> None:
+        self._readings.clear()
+
+    async def on_revoked(self, partitions: Collection[oncelog.TopicPartition]) -> None:
+        self._readings.clear()
+
+
+class OffsetsWatcher(ClientWorkload):
+    """Asks for the committed offsets of groups, again and again: they never go back."""
+
+    def __init__(self, notes: Notes, name: str, groups: Collection[str]) -> None:
+        super().__init__(notes, name)
+        self._groups = tuple(groups)
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            goes_on = self.counts_down(world)
+            while goes_on:
+                for group in self._groups:
+                    await self._look(admin, group)
+                await pause(world, rng.expovariate(1 / LOOK_SECONDS))
+
+    async def _look(self, admin: Admin, group: str) -> None:
+        history = self.notes.history
+        asked = history.now()
+        try:
+            offsets = await admin.groups.offsets(group, require_stable=True)
+        except KafkaError:
+            return
+        for (topic, index), told in offsets.items():
+            history.offset_read(group, Place(topic, index), told.offset, asked=asked)
+        missing = {commit.place for commit in history.commits if commit.group == group}
+        for place in sorted(missing - {Place(*where) for where in offsets}):
+            history.offset_read(group, place, NO_OFFSET, asked=asked)
+        self.notes.step(self.name)

@@ -1,0 +1,90 @@
+"""A compacted topic: keys that are written over and deleted, with and without transactions.
+
+What a compacted log tells is the last value of each key. The judge compares it with what the whole log told.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from oncelog import Producer
+from oncelog.errors import AbortableError, EndNotKnown
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.workload import ClientWorkload, make_topic, pause, producer_options
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+TABLE: Final = "table"
+KEYS: Final = 6
+CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1024",
+    "segment.index.bytes": "1024",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "600000",
+    "max.compaction.lag.ms": "2000",
+    "segment.ms": "1500",
+}
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+
+
+class TableWriter(ClientWorkload):
+    """The only writer of its keys, so it knows what each of them may hold in the end."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        super().__init__(notes, name)
+        self._number = 0
+        self._may_hold: dict[bytes, set[bytes | None]] = {}
+        """By key: its last value that is known to be written, and those that may have been written since."""
+
+    async def prepare(self, world: World) -> None:
+        await make_topic(world, self.notes, TABLE, 1, CONFIGS)
+        self.notes.topics.pop(TABLE, None)  # its judge is not the one of whole logs
+        self.notes.tables[self.name] = self._may_hold
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        options = producer_options(transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        producer = Producer(world.bootstrap_servers, transactional_id=self.name, **options)
+        await producer.start()
+        try:
+            goes_on = self.counts_down(world)
+            while goes_on:
+                await self._transact(producer, rng)
+                await pause(world, rng.expovariate(4))
+        finally:
+            await producer.close(0)
+
+    async def _transact(self, producer: Producer, rng: Random) -> None:
+        changes: dict[bytes, bytes | None] = {}
+        for _ in range(rng.choice((1, 3))):
+            self._number += 1
+            key = f"{self.name}/{rng.randrange(KEYS)}".encode()
+            changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
+        before = {key: set(self._may_hold.get(key, {None})) for key in changes}
+        commits = rng.random() < 0.75
+        producer.begin_transaction()
+        try:
+            for key, value in changes.items():
+                await producer.send(TABLE, value, key, partition=0)
+            if not commits:
+                await _end(producer, commits=False)
+                return
+            self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})
+            await _end(producer, commits=True)
+        except AbortableError:
+            await _end(producer, commits=False)
+            self._may_hold.update(before)
+            return
+        self._may_hold.update({key: {value} for key, value in changes.items()})
+        self.notes.step(self.name)
+
+
+async def _end(producer: Producer, *, commits: bool) -> None:
+    while True:
+        try:
+            return await (producer.commit_transaction() if commits else producer.abort_transaction())
+        except EndNotKnown:
+            continue

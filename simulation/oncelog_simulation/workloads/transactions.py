@@ -1,0 +1,140 @@
+"""Transactional producers: records in several partitions and offsets of a group, committed, aborted or left open."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog import ConsumerGroupMetadata, Producer, TopicPartition
+from oncelog.errors import AbortableError, EndNotKnown, KafkaError
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.workload import ClientWorkload, make_topic, pause, producer_options
+from oncelog_simulation.workloads.writers import SMALL_SEGMENTS
+from oncelog_testing.history.events import Commit, End, Outcome, Place, Send, Transaction
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+PAYMENTS: Final = ("payments", "receipts")
+"""The two topics that each transaction may write to."""
+PARTITIONS: Final = 2
+ABORTS: Final = 0.2
+"""How many transactions are aborted for no reason."""
+DESERTS: Final = 0.05
+"""How many are left open by a producer that ends without a word; its successor has them aborted."""
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+
+
+class TransactionalWriter(ClientWorkload):
+    """One transaction after another. Its offsets are those of a group without members, of a partition of its own."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        super().__init__(notes, name)
+        self._number = 0
+        self._group = f"{name}-ledger"
+        self._ledger = 0
+
+    async def prepare(self, world: World) -> None:
+        for topic in PAYMENTS:
+            await make_topic(world, self.notes, topic, PARTITIONS, SMALL_SEGMENTS)
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        mean = rng.choice((0.1, 0.3, 0.8))
+        options = producer_options(transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        producer = Producer(world.bootstrap_servers, transactional_id=self.name, **options)
+        await producer.start()
+        try:
+            goes_on = self.counts_down(world)
+            while goes_on:
+                await self._transact(world, producer, rng)
+                if rng.random() < DESERTS and not world.calm.is_set():
+                    await self._begin_and_leave(producer, rng)
+                    producer = Producer(world.bootstrap_servers, transactional_id=self.name, **options)
+                    await producer.start()
+                await pause(world, rng.expovariate(1 / mean))
+        finally:
+            await producer.close(0)
+
+    async def _transact(self, world: World, producer: Producer, rng: Random) -> None:
+        """Begin, write and end one. Raises FatalError, and KafkaError where the producer cannot go on."""
+        history = self.notes.history
+        producer.begin_transaction()
+        transaction = history.transaction(self.name)
+        commits: list[Commit] = []
+        try:
+            for _ in range(rng.choice((1, 2, 4))):
+                await self._send(producer, transaction, rng)
+                if rng.random() < 0.3:
+                    await pause(world, rng.random() * 0.3)
+            if rng.random() < 0.5:
+                commits.append(await self._send_offsets(producer, transaction))
+            if rng.random() < ABORTS:
+                await self._abort(producer, transaction)
+                return
+            await _until_known(producer.commit_transaction)
+        except AbortableError:
+            await self._abort(producer, transaction)
+            return
+        history.ended(transaction, End.COMMITTED)
+        self.notes.step(self.name)
+
+    async def _abort(self, producer: Producer, transaction: Transaction) -> None:
+        await _until_known(producer.abort_transaction)
+        self.notes.history.ended(transaction, End.ABORTED)
+        self.notes.step(self.name)
+
+    async def _begin_and_leave(self, producer: Producer, rng: Random) -> None:
+        """Leave a transaction open. Once its successor has started, it is aborted, or its end is not known."""
+        producer.begin_transaction()
+        transaction = self.notes.history.transaction(self.name)
+        try:
+            await self._send(producer, transaction, rng)
+            await producer.flush()
+        except KafkaError:
+            pass  # what was written, if anything, is never committed
+        await producer.close(0)
+        self.notes.history.ended(transaction, End.ABORTED)  # nobody asks for its commit
+
+    async def _send(self, producer: Producer, transaction: Transaction, rng: Random) -> asyncio.Future[Any]:
+        place = Place(rng.choice(PAYMENTS), rng.randrange(PARTITIONS))
+        self._number += 1
+        value = f"{self.name}/{self._number}".encode()
+        send = self.notes.history.send(f"{self.name}/{self.lives}", place, value, transaction)
+        future = await producer.send(place.topic, value, partition=place.index)
+        future.add_done_callback(partial(self._answered, send))
+        return future
+
+    def _answered(self, send: Send, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.notes.history.acknowledged(send, future.result().offset)
+
+    async def _send_offsets(self, producer: Producer, transaction: Transaction) -> Commit:
+        self._ledger += 1
+        place = Place(PAYMENTS[0], 0)
+        commit = self.notes.history.commit(self._group, place, self._ledger, transaction)
+        nobody = ConsumerGroupMetadata(self._group, -1, "", None)
+        try:
+            await producer.send_offsets({TopicPartition(*place): self._ledger}, nobody)
+        except BaseException:
+            self.notes.history.commit_answered(commit, Outcome.UNKNOWN)
+            raise
+        self.notes.history.commit_answered(commit)
+        return commit
+
+    @property
+    def group(self) -> str:
+        """The group whose offsets its transactions commit."""
+        return self._group
+
+
+async def _until_known(end: Any) -> None:
+    """Commit or abort, however long it takes."""
+    while True:
+        try:
+            await end()
+        except EndNotKnown:
+            continue
+        return

@@ -1,0 +1,206 @@
+"""Requests as no library sends them: any version, any epoch, any sequence, twice or too late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from oncelog.config import ClientConfig
+from oncelog.connection.pool import ConnectionPool
+from oncelog.errors import ConnectionFailed, KafkaError
+from oncelog.metadata.coordinators import find_coordinator
+from oncelog.metadata.metadata import Metadata
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.find_coordinator import CoordinatorType
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+from oncelog_protocol.schema import Request
+from oncelog_simulation.workloads.workload import COMMON
+from oncelog_testing.history.events import Place
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOVED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""Nobody has decided: the same request may be sent again, and means the same."""
+BUSY: Final = MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
+PATIENCE_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 0.1
+TIMESTAMP_MS: Final = -1
+V1_PRODUCE, V2_PRODUCE = 9, 12
+V1_END, V2_END = 3, 5
+V1_ADD: Final = 3
+INIT: Final = 4
+
+
+class Answered(NamedTuple):
+    """What became of a Produce."""
+
+    code: ErrorCode
+    offset: int = -1
+    """Of the record; -1 where there is an error."""
+    attempts: int = 1
+    """How often it was sent: what was refused the second time may have been taken the first time."""
+
+
+class Wire:
+    """Connections to all brokers. `async with`."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id="wire", **COMMON)
+        self._pool = ConnectionPool(config)
+        self._metadata = Metadata(self._pool, config)
+        self._coordinators: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._metadata.refresh()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._metadata.close()
+        await self._pool.close()
+
+    async def follow(self, topics: Collection[str]) -> None:
+        """Know who leads the partitions of these topics."""
+        self._metadata.in_use.append(lambda: topics)
+        await self._metadata.refresh()
+
+    # --- requests, each sent once: they raise KafkaError where no answer came
+
+    async def to_leader(self, place: Place, request: Request[R], version: int) -> R:
+        """Send to who leads the partition, as far as known."""
+        leader = self._metadata.cluster.leader(*place)
+        if leader < 0:
+            await self._metadata.try_refresh()
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        connection = await self._pool.connection(leader)
+        return await connection.send(request, version)
+
+    async def to_coordinator(self, transactional_id: str, request: Request[R], version: int) -> R:
+        """Send to who coordinates the transactional id, as far as known."""
+        node = self._coordinators.get(transactional_id)
+        if node is None:
+            found = await find_coordinator(self._pool, transactional_id, CoordinatorType.TRANSACTION, elsewhere=True)
+            node = self._coordinators[transactional_id] = found.node_id
+        connection = await self._pool.connection(node)
+        return await connection.send(request, version)
+
+    async def produce(self, place: Place, batch: bytes, transactional_id: str | None, version: int) -> Answered:
+        """Produce one batch with acks=all."""
+        data = ProduceRequest.TopicProduceData
+        request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout_ms=4_000,
+            topic_data=[
+                data(name=place.topic, partition_data=[data.PartitionProduceData(index=place.index, records=batch)])
+            ],
+        )
+        answer = (await self.to_leader(place, request, version)).responses[0].partition_responses[0]
+        return Answered(ErrorCode.of(answer.error_code), answer.base_offset)
+
+    async def init(self, transactional_id: str, timeout_ms: int) -> tuple[ErrorCode, ProducerIdAndEpoch]:
+        """InitProducerId, as a producer that is new."""
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
+        )
+        answer = await self.to_coordinator(transactional_id, request, INIT)
+        return ErrorCode.of(answer.error_code), ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+    async def new_producer_id(self) -> tuple[ErrorCode, ProducerIdAndEpoch]:
+        """InitProducerId without a transactional id."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        answer = await self._pool.ask_any(request)
+        return ErrorCode.of(answer.error_code), ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+    async def add(self, transactional_id: str, asking: ProducerIdAndEpoch, place: Place) -> ErrorCode:
+        """AddPartitionsToTxn, as clients before transactions V2 send it."""
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=asking.producer_id,
+            v3_and_below_producer_epoch=asking.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=place.topic, partitions=[place.index])],
+        )
+        answer = await self.to_coordinator(transactional_id, request, V1_ADD)
+        return ErrorCode.of(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    async def end(
+        self, transactional_id: str, asking: ProducerIdAndEpoch, *, commits: bool, version: int
+    ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
+        """EndTxn; the second value is whom to go on as, under transactions V2."""
+        request = EndTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=asking.producer_id,
+            producer_epoch=asking.epoch,
+            committed=commits,
+        )
+        answer = await self.to_coordinator(transactional_id, request, version)
+        successor = asking
+        if version >= V2_END and answer.producer_id >= 0:
+            successor = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+        return ErrorCode.of(answer.error_code), successor
+
+    # --- the same until somebody decides
+
+    async def until_decided(
+        self, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode], passing: Collection[ErrorCode] = MOVED
+    ) -> T:
+        """The first answer that is a decision; asked again while nobody is in charge or answers. Raises KafkaError
+        REQUEST_TIMED_OUT."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        attempts = 0
+        while asyncio.get_running_loop().time() < deadline:
+            attempts += 1
+            try:
+                answer = await ask()
+            except (ConnectionFailed, KafkaError) as error:
+                if not error.retriable:
+                    raise
+            else:
+                if code_of(answer) not in passing:
+                    return answer._replace(attempts=attempts) if isinstance(answer, Answered) else answer
+            self._coordinators.clear()
+            await self._metadata.try_refresh()
+            await asyncio.sleep(RETRY_SECONDS)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nobody decides")
+
+
+def one_record(
+    value: bytes, writer: ProducerIdAndEpoch, sequence: int, now_ms: int, *, is_transactional: bool, key: bytes = b"k"
+) -> bytes:
+    """A batch with one record."""
+    return bytes(
+        build_batch(
+            [Record(0, now_ms, key, value, [])],
+            producer_id=writer.producer_id,
+            producer_epoch=writer.epoch,
+            base_sequence=sequence,
+            transactional=is_transactional,
+        )
+    )
+
+
+def code(answer: Any) -> ErrorCode:
+    """The error code of an answer of `Wire`."""
+    return answer if isinstance(answer, ErrorCode) else answer[0]

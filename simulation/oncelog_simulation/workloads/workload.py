@@ -1,0 +1,115 @@
+"""What the workloads have in common: a client on a host of its own, which is started again when a fault has killed it.
+
+Each workload works until `world.calm` is set. After that it has to show that the cluster serves it again: it does some
+more steps and returns. A workload that does not return is what the judge of liveness reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog import Admin, KafkaError, NewTopic
+from oncelog.errors import FatalError, TopicAlreadyExists
+from oncelog_simulation.machine import Killed
+from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+COMMON: Final[Mapping[str, Any]] = {"request_timeout_ms": 5_000, "reconnect_backoff_max_ms": 500}
+"""Options of all clients: a broker that does not answer is given up after five seconds, not thirty."""
+STEPS_IN_CALM: Final = 3
+"""How many steps each client still does when all faults are over."""
+RESTART_SECONDS: Final = 0.5
+"""Before a client that was killed, or could not start, is started again, in virtual seconds."""
+
+
+class ClientWorkload(ABC):
+    """One client. Invariant: what it asks for is noted in the history before it asks."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        self.notes = notes
+        self.name = name
+        self.lives = 0
+        """How often the client was started."""
+
+    async def prepare(self, world: World) -> None:
+        """Make what the client needs; without faults."""
+
+    async def work(self, world: World) -> None:
+        """One life of the client after another, until one ends by itself."""
+        while True:
+            self.lives += 1
+            try:
+                await world.client(self.name).run(partial(self.live, world))
+            except Killed:
+                world.note(self.name, "is started again", life=self.lives + 1)
+            except FatalError as error:  # fenced, or the producer can not go on: an application would start again
+                world.note(self.name, "ends, and is started again", error=type(error).__name__, code=error.code.name)
+            except KafkaError as error:
+                world.note(self.name, "fails, and is started again", error=type(error).__name__, code=error.code.name)
+            else:
+                return
+            await asyncio.sleep(RESTART_SECONDS)
+
+    @abstractmethod
+    async def live(self, world: World) -> None:
+        """One life: work until `world.calm`, then STEPS_IN_CALM steps more. May raise KafkaError: then the client is
+        started again."""
+
+    def random(self, world: World) -> Random:
+        """The draws of this client, which do not change when other clients do."""
+        return world.random(f"{self.name} {self.lives}")
+
+    def counts_down(self, world: World) -> Countdown:
+        """Whether the client has to do another step."""
+        return Countdown(world, self.notes, self.name)
+
+
+class Countdown:
+    """True until `world.calm` is set and the client has done STEPS_IN_CALM steps since."""
+
+    def __init__(self, world: World, notes: Notes, name: str) -> None:
+        self._world = world
+        self._notes = notes
+        self._name = name
+        self._last: int | None = None
+
+    def __bool__(self) -> bool:
+        if not self._world.calm.is_set():
+            return True
+        if self._last is None:
+            self._last = self._notes.steps(self._name) + STEPS_IN_CALM
+        return self._notes.steps(self._name) < self._last
+
+
+async def make_topic(
+    world: World, notes: Notes, name: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> None:
+    """Make a topic that is judged in the end, unless another workload has made it."""
+
+    async def make() -> None:
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            try:
+                await admin.create_topics([NewTopic(name, partitions, configs=dict(configs or {}))])
+            except TopicAlreadyExists:
+                pass
+
+    if name not in notes.topics:
+        notes.topics[name] = partitions
+        await world.client("operator").run(make)
+
+
+async def pause(world: World, seconds: float) -> None:
+    """Wait so long, but only a little when the faults are over."""
+    await asyncio.sleep(min(seconds, 0.05) if world.calm.is_set() else seconds)
+
+
+def producer_options(**options: Any) -> dict[str, Any]:
+    """Options of a producer that keeps trying for as long as one call may take."""
+    return {**COMMON, "linger_ms": 0, "max_block_ms": PATIENCE_MS, "delivery_timeout_ms": PATIENCE_MS, **options}

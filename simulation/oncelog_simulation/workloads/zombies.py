@@ -1,0 +1,328 @@
+"""Producers that were taken over and do not know it, requests that come twice, too late or out of order.
+
+Each round plays one such story on the wire, with one transactional id, and says at once where a broker accepts what it
+must refuse. What a zombie writes is noted as failed, or as part of an aborted transaction: nobody may read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from oncelog.clock import now_ms
+from oncelog.errors import KafkaError
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.wire import (
+    BUSY,
+    MOVED,
+    V1_END,
+    V1_PRODUCE,
+    V2_END,
+    V2_PRODUCE,
+    Answered,
+    Wire,
+    code,
+    one_record,
+)
+from oncelog_simulation.workloads.workload import ClientWorkload, make_topic, pause
+from oncelog_simulation.workloads.writers import SMALL_SEGMENTS
+from oncelog_testing.history.events import End, Place, Send, Transaction
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+T = TypeVar("T")
+
+HAUNTED: Final = "haunted"
+PARTITIONS: Final = 2
+TIMEOUT_MS: Final = 10_000
+REMEMBERED: Final = 5
+"""Batches of a producer that a broker recognises when they come again (S8)."""
+
+
+class Zombie(ClientWorkload):
+    """One story after another, with a transactional id of its own."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        super().__init__(notes, name)
+        self._rounds = 0
+        self._values = 0
+
+    async def prepare(self, world: World) -> None:
+        await make_topic(world, self.notes, HAUNTED, PARTITIONS, SMALL_SEGMENTS)
+
+    async def live(self, world: World) -> None:
+        rng = self.random(world)
+        async with Wire(world.bootstrap_servers) as wire:
+            await wire.follow([HAUNTED])
+            goes_on = self.counts_down(world)
+            while goes_on:
+                self._rounds += 1
+                story = Story(self, world, wire, rng)
+                name, play = rng.choice(story.plays)
+                try:
+                    await play()
+                except KafkaError as error:
+                    world.note(self.name, "a story was broken off", story=name, error=error.code.name)
+                    await asyncio.sleep(0.1)
+                else:
+                    self.notes.step(self.name)
+                await pause(world, rng.expovariate(2))
+
+    def next_value(self) -> bytes:
+        """A value that no other record has."""
+        self._values += 1
+        return f"{self.name}/{self.lives}.{self._values}".encode()
+
+    @property
+    def teller(self) -> str:
+        """The producer's name in the history, another one in each round."""
+        return f"{self.name}/{self.lives}.{self._rounds}"
+
+
+class Story:
+    """One round. `writer` is the producer id and epoch that it works with."""
+
+    def __init__(self, zombie: Zombie, world: World, wire: Wire, rng: Random) -> None:
+        self._zombie = zombie
+        self._world = world
+        self._wire = wire
+        self._rng = rng
+        self._history = zombie.notes.history
+        self._id = zombie.name
+        self._is_v2 = rng.random() < 0.5
+        self._writer = ProducerIdAndEpoch(-1, -1)
+        self._sequences: defaultdict[Place, int] = defaultdict(int)
+        self._transaction: Transaction | None = None
+        self._added: set[Place] = set()
+        self.plays: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("taken over", self._taken_over),
+            ("too late", self._too_late),
+            ("race with the end", self._race),
+            ("sent twice", self._sent_twice),
+            ("gap", self._gap),
+            ("ended twice", self._ended_twice),
+            ("without a transaction", self._without_transaction),
+            ("deserted", self._deserted),
+        ]
+
+    # --- the stories
+
+    async def _taken_over(self) -> None:
+        """The elder writes, the successor takes over, the elder goes on."""
+        await self._begin()
+        place = self._place()
+        await self._write(place)
+        elder, transaction = self._writer, self._transaction
+        sequence = self._sequences[place]
+        await self._take_over()
+        assert transaction is not None
+        if self._rng.random() < 0.5:  # the successor is at work already
+            self._transaction = self._history.transaction(self._zombie.teller)
+            await self._write(self._place())
+        late = await self._produce_once(place, elder, sequence, transaction)
+        self._must_be_refused("a record of a fenced producer", late)
+        if not self._is_v2:
+            added = await self._decided(partial(self._wire.add, self._id, elder, self._place()))
+            self._must_be_refused("AddPartitionsToTxn of a fenced producer", added)
+        version = V2_END if self._is_v2 else V1_END
+        ended = await self._decided(partial(self._wire.end, self._id, elder, commits=True, version=version))
+        self._must_be_refused("EndTxn of a fenced producer", ended)
+        if self._transaction is not None:
+            await self._end(commits=True)
+
+    async def _too_late(self) -> None:
+        """A record comes after the end of its transaction."""
+        await self._begin()
+        place = self._place()
+        await self._write(place)
+        elder, transaction, sequence = self._writer, self._transaction, self._sequences[place]
+        assert transaction is not None
+        await self._end(commits=self._rng.random() < 0.5)
+        await pause(self._world, self._rng.choice((0.0, 0.05, 0.5)))
+        # As long as the marker is not written, it is taken, and has the fate of its transaction.
+        await self._produce_once(place, elder, sequence, transaction)
+
+    async def _race(self) -> None:
+        """A record and the end of its transaction are under way at the same time."""
+        await self._begin()
+        place, other = self._place(), self._place()
+        await self._write(place)
+        if not self._is_v2:
+            await self._add(other)
+        elder, transaction, sequence = self._writer, self._transaction, self._sequences[other]
+        assert transaction is not None
+        commits = self._rng.random() < 0.3
+        late = asyncio.create_task(self._produce_once(other, elder, sequence, transaction))
+        await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.01)))
+        try:
+            await self._end(commits=commits)
+        finally:
+            await asyncio.wait([late])
+        late.result()
+
+    async def _sent_twice(self) -> None:
+        """A batch comes again, at once and after more than a broker remembers."""
+        await self._begin()
+        place = self._place()
+        send, batch = self._note_record(place, self._writer, self._sequences[place], self._transaction)
+        first = await self._produce(place, batch)
+        self._note_answer(send, first)
+        if first.code:
+            return
+        self._sequences[place] += 1
+        again = await self._produce(place, batch)
+        if not again.code and again.offset != first.offset:
+            self._complain(f"{send.value!r} was appended at {first.offset} and again at {again.offset}")
+        for _ in range(self._rng.choice((0, REMEMBERED + 1))):
+            await self._write(place)
+        once_more = await self._produce(place, batch)
+        if not once_more.code and once_more.offset != first.offset:
+            self._complain(f"{send.value!r} was appended at {first.offset} and once more at {once_more.offset}")
+        await self._end(commits=True)
+
+    async def _gap(self) -> None:
+        """A batch is left out; another one begins an epoch in the middle."""
+        await self._begin()
+        place = self._place()
+        await self._write(place)
+        beyond = await self._produce_once(place, self._writer, self._sequences[place] + 3, self._transaction)
+        self._must_be_refused("a record behind a gap", beyond)
+        newer = ProducerIdAndEpoch(self._writer.producer_id, self._writer.epoch + 1)
+        ahead = await self._produce_once(place, newer, 4, self._transaction)
+        self._must_be_refused("an epoch that begins at sequence 4", ahead)
+        await self._end(commits=True)
+
+    async def _ended_twice(self) -> None:
+        """The end of a transaction is said again, the same and the opposite."""
+        await self._begin()
+        await self._write(self._place())
+        elder, commits = self._writer, self._rng.random() < 0.5
+        await self._end(commits=commits)
+        version = V2_END if self._is_v2 else V1_END
+        opposite = await self._decided(
+            partial(self._wire.end, self._id, elder, commits=not commits, version=version), BUSY
+        )
+        self._must_be_refused("the opposite end of a transaction that has ended", opposite)
+
+    async def _without_transaction(self) -> None:
+        """An idempotent producer whose batches come in threes."""
+        _, self._writer = await self._decided(self._wire.new_producer_id)
+        for _ in range(3):
+            place = self._place()
+            send, batch = self._note_record(place, self._writer, self._sequences[place], None)
+            self._sequences[place] += 1
+            copies = [asyncio.create_task(self._produce(place, batch)) for _ in range(3)]
+            await asyncio.wait(copies)
+            offsets = {copy.result().offset for copy in copies if not copy.result().code}
+            if len(offsets) > 1:
+                self._complain(f"{send.value!r} was appended at {sorted(offsets)}")
+            if offsets:
+                self._history.acknowledged(send, min(offsets))
+
+    async def _deserted(self) -> None:
+        """A transaction that nobody ends: it is aborted when its time is over."""
+        self._id = f"{self._id}-{self._zombie.teller}"
+        await self._begin()
+        assert self._transaction is not None
+        transaction = self._transaction
+        await self._write(self._place())
+        self._history.ended(transaction, End.ABORTED)
+
+    # --- steps
+
+    async def _begin(self) -> None:
+        await self._take_over()
+        self._transaction = self._history.transaction(self._zombie.teller)
+
+    async def _take_over(self) -> None:
+        """Have the transactional id. What was open is aborted when this returns."""
+        _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
+        self._sequences.clear()
+        self._added.clear()
+        if self._transaction is not None:
+            self._history.ended(self._transaction, End.ABORTED)
+            self._transaction = None
+
+    async def _add(self, place: Place) -> None:
+        if place not in self._added:
+            added = await self._decided(partial(self._wire.add, self._id, self._writer, place), BUSY)
+            if added:
+                raise KafkaError(added)
+            self._added.add(place)
+
+    async def _write(self, place: Place) -> None:
+        """A record in the open transaction. Raises KafkaError."""
+        if not self._is_v2:
+            await self._add(place)
+        answer = await self._produce_once(place, self._writer, self._sequences[place], self._transaction)
+        if answer.code:
+            raise KafkaError(answer.code)
+        self._sequences[place] += 1
+
+    async def _end(self, *, commits: bool) -> None:
+        transaction = self._transaction
+        assert transaction is not None
+        version = V2_END if self._is_v2 else V1_END
+        self._transaction = None
+        # The same request again while nobody has decided; CONCURRENT_TRANSACTIONS is said of one that is decided.
+        ended, self._writer = await self._decided(
+            partial(self._wire.end, self._id, self._writer, commits=commits, version=version), BUSY
+        )
+        if ended:
+            raise KafkaError(ended)
+        self._history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
+
+    async def _produce_once(
+        self, place: Place, writer: ProducerIdAndEpoch, sequence: int, transaction: Transaction | None
+    ) -> Answered:
+        """A new record, until it is taken or refused."""
+        send, batch = self._note_record(place, writer, sequence, transaction)
+        answer = await self._produce(place, batch)
+        self._note_answer(send, answer)
+        return answer
+
+    def _note_record(
+        self, place: Place, writer: ProducerIdAndEpoch, sequence: int, transaction: Transaction | None
+    ) -> tuple[Send, bytes]:
+        value = self._zombie.next_value()
+        send = self._history.send(self._zombie.teller, place, value, transaction)
+        is_transactional = transaction is not None
+        return send, one_record(value, writer, sequence, now_ms(), is_transactional=is_transactional)
+
+    def _note_answer(self, send: Send, answer: Answered) -> None:
+        if not answer.code:
+            self._history.acknowledged(send, answer.offset)
+        elif answer.attempts == 1:
+            self._history.failed(send)
+        elif send.transaction is not None:
+            # An attempt whose answer was lost may have been taken: by the transaction, which nobody need commit for it.
+            send.transaction = self._history.transaction(self._zombie.teller)
+
+    async def _produce(self, place: Place, batch: bytes) -> Answered:
+        transactional_id = self._id if self._transaction is not None or self._is_transactional(batch) else None
+        version = V2_PRODUCE if self._is_v2 else V1_PRODUCE
+        return await self._decided(partial(self._wire.produce, place, batch, transactional_id, version), BUSY)
+
+    @staticmethod
+    def _is_transactional(batch: bytes) -> bool:
+        return bool(batch[22] & 0x10)
+
+    async def _decided(self, ask: Callable[[], Awaitable[T]], passing: frozenset[ErrorCode] = MOVED) -> T:
+        return await self._wire.until_decided(ask, code, passing)
+
+    def _place(self) -> Place:
+        return Place(HAUNTED, self._rng.randrange(PARTITIONS))
+
+    def _must_be_refused(self, what: str, answer: object) -> None:
+        if not code(answer):
+            self._complain(f"{what} was accepted")
+
+    def _complain(self, what: str) -> None:
+        self._zombie.notes.complain(self._world, self._zombie.name, what)

@@ -1,0 +1,87 @@
+"""A simulated world: its surroundings, brokers and clients, all made from one plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from oncelog_simulation.machine import BrokerMachine, ClientHost
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.surroundings import Surroundings
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "min.insync.replicas": "2",
+    "zookeeper.connect": "store-1:2181,store-2:2181,store-3:2181",
+    "zookeeper.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "4000",
+}
+"""Of the brokers, unless the plan says otherwise."""
+
+
+class Violation(NamedTuple):
+    """A rule that was broken, in words."""
+
+    at: float
+    judge: str
+    what: str
+
+
+class World(Surroundings):
+    """One run. Make it, run coroutines in its loop (`run.run` does), and `end` it."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.seed)
+        self.plan = plan
+        settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
+        self.brokers = {
+            machine.name: machine
+            for machine in (BrokerMachine(self, number, settings) for number in range(1, plan.brokers + 1))
+        }
+        """By name, "broker-1" first."""
+        self.clients: dict[str, ClientHost] = {}
+        self.calm = asyncio.Event()
+        """Set when no more faults strike, and all brokers are up again."""
+        self.violations: list[Violation] = []
+        self.struck: dict[str, int] = {}
+        """How often each fault has really struck."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(machine.bootstrap_server for machine in self.brokers.values())
+
+    def client(self, name: str) -> ClientHost:
+        """The host of that name, made at first use."""
+        found = self.clients.get(name)
+        if found is None:
+            found = self.clients[name] = ClientHost(self, len(self.clients) + 1, name)
+        return found
+
+    def violate(self, judge: str, what: str) -> None:
+        """A judge has seen a rule broken."""
+        self.note(judge, f"VIOLATION: {what}")
+        self.violations.append(Violation(self.now, judge, what))
+
+    def count(self, fault: str) -> None:
+        """A fault has really struck."""
+        self.struck[fault] = self.struck.get(fault, 0) + 1
+
+
+def _replicated(brokers: int) -> dict[str, str]:
+    if brokers >= 3:
+        return {}
+    replicas = str(brokers)
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "min.insync.replicas": "1",
+    }

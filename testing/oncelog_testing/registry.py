@@ -1,0 +1,95 @@
+"""A schema registry in a process of its own, on a broker of the test. It ends with us."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, Self
+
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+
+
+class RegistryStartError(Exception):
+    """The registry does not start; the message has what it said."""
+
+
+class Registry:
+    """`start`, or a `with`, returns when it serves."""
+
+    def __init__(self, bootstrap_servers: str, log: Path, *arguments: str) -> None:
+        """`log` gets what it says; `arguments` are further ones of `oncelog registry`."""
+        self._bootstrap = bootstrap_servers
+        self._log = log
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        """For any client of the Confluent registry, once it serves."""
+
+    def __str__(self) -> str:
+        return self.url
+
+    def start(self) -> Self:
+        """Raises RegistryStartError."""
+        command = [sys.executable, "-P", "-m", "oncelog", "registry", "-b", self._bootstrap]
+        command += ["--listen", "127.0.0.1:0", "--stop-at-eof", *self._arguments]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        line = self._first_line()
+        if "http://" not in line:
+            self.kill()
+            raise RegistryStartError(f"the registry does not start: {self._log.read_text(errors='replace').strip()}")
+        self.url = next(word for word in line.split() if word.startswith("http://"))
+        return self
+
+    def kill(self) -> None:
+        """kill -9; returns when it is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """In an orderly way."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(STOP_SECONDS)
+        finally:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _first_line(self) -> str:
+        """Return what it has printed first; less than a line if it ends before, or takes longer than START_SECONDS."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output, text = self._process.stdout.fileno(), b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            deadline = time.monotonic() + START_SECONDS
+            while b"\n" not in text and selector.select(max(0.0, deadline - time.monotonic())):
+                more = os.read(output, 4096)
+                if not more:
+                    break
+                text += more
+        return text.decode()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -1,0 +1,242 @@
+"""The schema registry as users meet it: serializers of confluent-kafka, the REST interface, several registries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from broker_process import BrokerProcess
+from confluent_kafka import DeserializingConsumer, SerializingProducer
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from warm_commands import run_oncelog_text
+
+from oncelog_testing.registry import Registry, RegistryStartError
+
+AVRO = '{"type":"record","name":"Order","fields":[{"name":"id","type":"int"}%s]}'
+MORE = ',{"name":"note","type":"string","default":""}'
+CALL_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def registry(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with Registry(broker.address, tmp_path_factory.mktemp("registry") / "log") as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def client(registry: Registry) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        yield client
+
+
+@pytest.fixture
+def http(registry: Registry) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=registry.url, timeout=CALL_SECONDS) as client:
+        yield client
+
+
+def avro(text: str) -> dict[str, Any]:
+    return {"schema": text}
+
+
+# --- serializers
+
+
+def _avro(client: SchemaRegistryClient) -> tuple[Any, Any, Any]:
+    return AvroSerializer(client, AVRO % MORE), AvroDeserializer(client), {"id": 7, "note": "x"}
+
+
+def _json(client: SchemaRegistryClient) -> tuple[Any, Any, Any]:
+    text = '{"title":"Order","type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}'
+    return JSONSerializer(text, client), JSONDeserializer(text, schema_registry_client=client), {"id": 7}
+
+
+def _protobuf(client: SchemaRegistryClient) -> tuple[Any, Any, Any]:
+    options = {"use.deprecated.format": False}
+    file = FileDescriptorProto(name="order.proto", syntax="proto3")
+    file.message_type.add(name="Order").field.add(name="id", number=1, type=5, label=1)
+    pool = DescriptorPool()
+    pool.Add(file)
+    order = GetMessageClass(pool.FindMessageTypeByName("Order"))
+    return ProtobufSerializer(order, client, options), ProtobufDeserializer(order, options, client), order(id=7)
+
+
+@pytest.mark.parametrize("made", [_avro, _json, _protobuf])
+def test_serializers_of_confluent_kafka(broker: BrokerProcess, client: SchemaRegistryClient, made: Any) -> None:
+    serializer, deserializer, value = made(client)
+    topic = f"values{made.__name__}"
+    producer = SerializingProducer({"bootstrap.servers": broker.address, "value.serializer": serializer})
+    producer.produce(topic, value=value)
+    assert producer.flush(CALL_SECONDS) == 0
+    consumer = DeserializingConsumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "value.deserializer": deserializer,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        message = consumer.poll(CALL_SECONDS)
+        assert message.value() == value
+    finally:
+        consumer.close()
+    assert client.get_latest_version(f"{topic}-value").version == 1
+
+
+def test_a_schema_that_earlier_readers_cannot_use_is_refused(client: SchemaRegistryClient) -> None:
+    first = client.register_schema("evolving", Schema(AVRO % "", "AVRO"))
+    assert client.register_schema("evolving", Schema(AVRO % MORE, "AVRO")) != first
+    assert client.get_versions("evolving") == [1, 2]
+    other = Schema(AVRO % ',{"name":"must","type":"int"}', "AVRO")
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema("evolving", other)
+    assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
+    assert "must" in refused.value.error_message
+    assert not client.test_compatibility("evolving", other)
+    client.set_compatibility("evolving", "NONE")
+    assert client.get_compatibility("evolving") == "NONE"
+    assert client.register_schema("evolving", other) != first
+
+
+def test_references(client: SchemaRegistryClient) -> None:
+    client.register_schema("colour", Schema('{"type":"enum","name":"Colour","symbols":["RED"]}', "AVRO"))
+    used = SchemaReference("Colour", "colour", 1)
+    text = AVRO % ',{"name":"colour","type":"Colour"}'
+    schema_id = client.register_schema("coloured", Schema(text, "AVRO", [used]))
+    assert client.get_schema(schema_id).references == [used]
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.delete_version("colour", 1)
+    assert refused.value.error_code == 42206
+
+
+# --- the interface
+
+
+def test_errors_have_the_codes_of_the_interface(http: httpx.Client) -> None:
+    asked = {
+        ("GET", "/subjects/none/versions", None): (404, 40401),
+        ("GET", "/schemas/ids/99999", None): (404, 40403),
+        ("GET", "/schemas/ids/x", None): (404, 404),
+        ("GET", "/nothing", None): (404, 404),
+        ("PATCH", "/subjects", None): (405, 405),
+        ("POST", "/subjects/s/versions", "{"): (400, 400),
+        ("POST", "/subjects/s/versions", "[]"): (422, 422),
+        ("POST", "/subjects/s/versions", "{}"): (422, 42201),
+        ("POST", "/subjects/s/versions", '{"schema":"{}"}'): (422, 42201),
+        ("POST", "/subjects/s/versions", '{"schema":"true","schemaType":"XML"}'): (422, 42201),
+        ("POST", "/subjects/s/versions", '{"schema":"true","ruleSet":{"domainRules":[]}}'): (422, 422),
+        ("POST", f"/subjects/{'s' * 300}/versions", '{"schema":"\\"int\\""}'): (422, 42208),
+        ("PUT", "/config/s", '{"compatibility":"SOME"}'): (422, 42203),
+        ("GET", "/config/s", None): (404, 40408),
+        ("PUT", "/mode", '{"mode":"OFF"}'): (422, 42204),
+        ("DELETE", "/subjects/s", None): (404, 40401),
+    }
+    told = {}
+    for method, path, body in asked:
+        answer = http.request(method, path, content=body)
+        told[method, path, body] = (answer.status_code, answer.json()["error_code"])
+    assert told == asked
+    http.post("/subjects/s/versions", json=avro('"int"')).raise_for_status()
+    for version in ("0", "x", "²", "4294967296", "-2"):
+        assert http.get(f"/subjects/s/versions/{version}").json()["error_code"] == 42202
+    assert http.get("/subjects/s/versions/-1").json() == http.get("/subjects/s/versions/latest").json()
+    assert http.get("/subjects/s/versions/1/schema").text == '"int"'
+
+
+def test_subjects_may_have_any_name(http: httpx.Client) -> None:
+    for name in ("a/b", "ü-value", "a b", "a%2Fversions"):
+        path = "/subjects/" + httpx.URL(f"http://x/{name}").raw_path.decode()[1:].replace("/", "%2F")
+        http.post(f"{path}/versions", json=avro('"string"')).raise_for_status()
+        assert http.get(f"{path}/versions").json() == [1]
+
+
+def test_pages_of_browsers_are_refused(http: httpx.Client) -> None:
+    for headers in ({"origin": "http://evil.test"}, {"sec-fetch-site": "cross-site"}):
+        assert http.get("/subjects", headers=headers).status_code == 403
+    assert http.get("/subjects", headers={"host": "evil.test"}).status_code == 421
+
+
+def test_a_body_that_is_too_long_is_refused(http: httpx.Client) -> None:
+    assert http.post("/subjects/s", content=b"x" * 3_000_000).status_code == 413
+    long = avro('{"type":"enum","name":"E","symbols":["%s"]}' % ("a" * 1_000_000))
+    assert http.post("/subjects/long/versions", json=long).json()["error_code"] == 42201
+
+
+# --- several registries
+
+
+def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
+    """Each id is of one schema and each version of a subject of one, though both decide at the same time and one of
+    them is killed; the topic tells a third one the same."""
+    given: dict[str, set[int]] = {}
+
+    def register(url: str, number: int) -> None:
+        with httpx.Client(base_url=url, timeout=CALL_SECONDS) as http:
+            for each in range(number, number + 20):
+                text = f'{{"type":"fixed","name":"F","size":{each}}}'
+                answer = http.post("/subjects/shared/versions", json=avro(text))
+                if answer.status_code == 200:
+                    given.setdefault(text, set()).add(answer.json()["id"])
+
+    with Registry(broker.address, tmp_path / "second") as second:
+        httpx.put(f"{second.url}/config/shared", json={"compatibility": "NONE"}).raise_for_status()
+        threads = [
+            threading.Thread(target=register, args=(url, first))
+            for url, first in ((registry.url, 1), (second.url, 1), (registry.url, 11), (second.url, 11))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(given) == 30
+    assert all(len(ids) == 1 for ids in given.values()), "one schema has one id, whoever was asked"
+    assert len(set.union(*given.values())) == 30, "no id is of two schemas"
+    with Registry(broker.address, tmp_path / "third") as third, httpx.Client(base_url=third.url) as http:
+        assert http.get("/subjects/shared/versions").json() == list(range(1, 31))
+        for text, ids in given.items():
+            assert http.get(f"/schemas/ids/{next(iter(ids))}").json()["schema"] == text
+
+
+def test_what_was_answered_outlives_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
+    """A registry that is killed leaves the transaction of its last write open or committed, and the others go on."""
+    other = Registry(broker.address, tmp_path / "killed").start()
+    first = httpx.post(f"{other.url}/subjects/kept/versions", json=avro('"int"'), timeout=CALL_SECONDS).json()["id"]
+    writing = threading.Thread(target=_write_until_gone, args=(other.url,))
+    writing.start()
+    other.kill()
+    writing.join()
+    assert httpx.get(f"{registry.url}/schemas/ids/{first}").json() == {"schema": '"int"'}
+    answer = httpx.post(f"{registry.url}/subjects/kept/versions", json=avro('"long"'), timeout=CALL_SECONDS)
+    assert answer.json()["id"] != first
+
+
+def _write_until_gone(url: str) -> None:
+    try:
+        for number in range(1, 1000):
+            text = f'{{"type":"fixed","name":"G","size":{number}}}'
+            httpx.post(f"{url}/subjects/gone{number}/versions", json=avro(text), timeout=CALL_SECONDS)
+    except httpx.HTTPError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("partitions", "why"), [("2", "has 2 partitions, and a registry needs one"), ("1", r"cleanup\.policy=delete")]
+)
+def test_a_topic_that_would_lose_schemas_is_refused(
+    broker: BrokerProcess, topic: str, tmp_path: Path, partitions: str, why: str
+) -> None:
+    run_oncelog_text("topics", "create", topic, "-b", broker.address, "--partitions", partitions)
+    with pytest.raises(RegistryStartError, match=why):
+        Registry(broker.address, tmp_path / "log", "--topic", topic).start()

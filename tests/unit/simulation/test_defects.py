@@ -1,0 +1,76 @@
+"""The catalogue of seeded defects: each fits the code as it is, and one is hunted down."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from oncelog_broker.replication.high_watermark import replicated_offset
+from oncelog_simulation.defects.catalogue import DEFECTS
+from oncelog_simulation.defects.defect import Defect, DefectIsStale, changed, install, source_of
+from oncelog_simulation.defects.hunt import Found, hunt_all
+from oncelog_simulation.defects.report import BEGIN, END, line_of, table, write_into
+from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.workloads.catalogue import WORKLOADS
+
+FEWEST = 40
+QUICK = "any-sequence-is-next"
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_fits_the_code(name: str) -> None:
+    defect = DEFECTS[name]
+    text = changed(source_of(defect.module), defect)
+    compile(text, defect.module, "exec")
+    assert set(defect.workloads) <= WORKLOADS.keys()
+    assert defect.faults is not None
+    assert set(defect.faults) <= FAULTS.keys()
+    assert defect.seeds > 0
+
+
+def test_there_are_many_defects_all_of_them_different() -> None:
+    assert len(DEFECTS) >= FEWEST
+    assert len({(defect.module, defect.old, defect.new) for defect in DEFECTS.values()}) == len(DEFECTS)
+
+
+@pytest.mark.parametrize("source", ["nothing of that kind", "the line\nthe line\n"])
+def test_a_text_that_is_not_there_once_is_stale(source: str) -> None:
+    with pytest.raises(DefectIsStale, match="not once"):
+        changed(source, Defect("stale", "", "module", "the line\n", "", (), 1))
+
+
+def test_a_module_that_is_imported_already_cannot_be_changed() -> None:
+    with pytest.raises(DefectIsStale, match="imported already"):
+        install(DEFECTS["any-sequence-is-next"]._replace(module="sys"))
+
+
+def test_a_defect_is_in_the_module_that_a_process_imports_and_not_in_its_file() -> None:
+    code = (
+        "from oncelog_simulation.defects.catalogue import DEFECTS\n"
+        "from oncelog_simulation.defects.defect import install\n"
+        "install(DEFECTS['last-follower-counts'])\n"
+        "from oncelog_broker.replication.high_watermark import replicated_offset\n"
+        "print(replicated_offset(9, (3, 7)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "7"
+    assert replicated_offset(9, (3, 7)) == 3
+
+
+def test_a_seed_finds_a_defect() -> None:
+    (found,) = hunt_all([QUICK], jobs=1)
+    assert found.is_found, line_of(found)
+    assert found.judge == "history"
+
+
+def test_the_table_goes_between_the_marks_of_a_page(tmp_path: object) -> None:
+    page = tmp_path / "page.md"  # type: ignore[operator]
+    page.write_text(f"before\n{BEGIN}old\n{END}after\n")
+    results = [Found(QUICK, 2, 2, 3.4, "history", "appended twice"), Found("cut-by-number", 0, 9, 60.0)]
+    write_into(page, results)
+    text = page.read_text()
+    assert text == f"before\n{BEGIN}{table(results)}{END}after\n"
+    assert f"| `{QUICK}` | {DEFECTS[QUICK].what} | 2 | 3 | history |" in text
+    assert "| none of 9 | 60 |" in text

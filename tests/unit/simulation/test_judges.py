@@ -1,0 +1,125 @@
+"""The judges find what they look for, and nothing where all is well."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from oncelog_simulation.judges.committed import Batch, Committed, Prefix
+from oncelog_simulation.judges.histories import Histories
+from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.workloads.notes import Notes
+from oncelog_testing.history.events import Place
+
+LINES = Place("lines")
+
+
+def led(epoch: int, high_watermark: int) -> Any:
+    return SimpleNamespace(
+        topic_id=b"t" * 16,
+        index=0,
+        leader_epoch=epoch,
+        high_watermark=high_watermark,
+        log=SimpleNamespace(name="lines-0"),
+    )
+
+
+class FakeWorld:
+    """Two brokers, each of which leads what the test says."""
+
+    def __init__(self) -> None:
+        self.leading: dict[int, list[Any]] = {1: [], 2: []}
+        self.noted: list[str] = []
+        self.brokers = {f"broker-{number}": self._machine(number) for number in self.leading}
+
+    def _machine(self, number: int) -> Any:
+        replicas = SimpleNamespace(led=lambda: self.leading[number])
+        return SimpleNamespace(
+            number=number,
+            power_cuts=0,
+            broker=SimpleNamespace(parts=SimpleNamespace(replication=SimpleNamespace(replicas=replicas))),
+        )
+
+    def note(self, actor: str, what: str, **details: object) -> None:
+        self.noted.append(f"{actor} {what} {details.get('epoch')}")
+
+    def look(self, judge: Leaders) -> list[str]:
+        return [what for _ in self.leading for what in judge.look(self)]  # type: ignore[arg-type]
+
+
+def test_two_brokers_lead_in_one_epoch() -> None:
+    world, judge = FakeWorld(), Leaders()
+    world.leading[1] = [led(3, 5)]
+    assert world.look(judge) == []
+    world.leading[1], world.leading[2] = [], [led(4, 5)]
+    assert world.look(judge) == []
+    world.leading[2] = [led(3, 5)]
+    assert world.look(judge) == ["lines-0: brokers 1 and 2 led in epoch 3"]
+    assert world.noted == ["broker-1 leads 3", "broker-2 leads 4"]
+
+
+def test_a_high_watermark_goes_back() -> None:
+    world, judge = FakeWorld(), Leaders()
+    world.leading[1] = [led(3, 5)]
+    world.look(judge)
+    world.leading[1] = [led(3, 4)]
+    assert world.look(judge) == ["lines-0: the high watermark went from 5 to 4"]
+    world.leading[1] = [led(4, 2)]  # a new epoch may begin with less
+    assert world.look(judge) == []
+
+
+def test_a_prefix_knows_what_was_shown() -> None:
+    prefix = Prefix()
+    batches = [Batch(0, 2, 0, 11), Batch(2, 3, 0, 12), Batch(3, 9, 1, 13)]
+    prefix.extend(batches, 3, 1)
+    assert (prefix.end, prefix.between(0, 3)) == (3, batches[:2])
+    prefix.extend(batches, 9, 2)
+    assert (prefix.shown_by, prefix.between(2, 9)) == (2, batches[1:])
+    prefix.cut(3)
+    assert (prefix.end, prefix.between(0, 9)) == (3, batches[:2])
+
+
+def test_a_prefix_begins_anew_behind_what_was_deleted_unseen() -> None:
+    prefix = Prefix()
+    prefix.extend([Batch(0, 2, 0, 11)], 2, 1)
+    prefix.extend([Batch(5, 6, 0, 12)], 6, 1)
+    assert (prefix.start, prefix.batches) == (5, [Batch(5, 6, 0, 12)])
+    prefix.extend([], 8, 1)
+    assert (prefix.start, prefix.end, prefix.batches) == (8, 8, [])
+
+
+def histories(notes: Notes) -> Histories:
+    return Histories(notes, Committed())
+
+
+def test_readers_are_given_two_values_at_one_offset() -> None:
+    notes = Notes()
+    for value in (b"a", b"b"):
+        notes.history.acknowledged(notes.history.send("writer", LINES, value))
+    notes.history.reading("first", LINES, is_committed=False).records = [(0, b"a")]
+    notes.history.reading("second", LINES, is_committed=False).records = [(0, b"b")]
+    assert histories(notes)._two_values() == [
+        "TWO VALUES: second in lines-0: b'b' was read at 0, where others read b'a'"
+    ]
+
+
+def test_what_was_to_be_deleted_may_be_there_or_not() -> None:
+    notes = Notes()
+    for offset, value in enumerate((b"deleted", b"kept", b"lost")):
+        notes.history.acknowledged(notes.history.send("writer", LINES, value), offset)
+    notes.trimmed[LINES] = 1
+    notes.history.finally_holds(LINES, [(1, b"kept")])
+    judge = histories(notes)
+    judge._forget_trimmed()
+    assert [each.partition(":")[2] for each in judge._judge()] == [" b'lost' of writer, acknowledged in lines-0"]
+
+
+def test_complaints_are_told_once_and_not_after_a_power_cut_that_took_records() -> None:
+    notes, world = Notes(), FakeWorld()
+    judge = histories(notes)
+    notes.complain(world, "zombie", "a record was accepted")  # type: ignore[arg-type]
+    assert list(judge.look_closely(world)) == ["zombie: a record was accepted"]  # type: ignore[arg-type]
+    assert list(judge.look_closely(world)) == []  # type: ignore[arg-type]
+    judge._committed.excused.add(LINES)
+    notes.complain(world, "zombie", "a record was accepted again")  # type: ignore[arg-type]
+    assert list(judge.look_closely(world)) == []  # type: ignore[arg-type]
