@@ -204,9 +204,9 @@ class _Produce:
     def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
         """Append a batch behind those before it in the request that are for the same partition."""
         where = (topic.name, topic.topic_id, data.index)
-        before: Answer[None] = self._late.get(where) if self._late else None
-        if isinstance(before, Future):
-            late = then(before, lambda _: self._append(topic, data, answer))
+        late: Answer[None]
+        if self._late and where in self._late:
+            late = then(self._late[where], lambda _: self._append(topic, data, answer))
         else:
             late = self._append(topic, data, answer)
         if isinstance(late, Future):
