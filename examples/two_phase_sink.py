@@ -9,7 +9,8 @@ that have it already pass it over.
 
 That takes a source that gives the same records for a checkpoint again: here numbers, in Spark what its log of offsets
 says. A prepared transaction does not outlive its process: the next producer with that transactional id aborts it.
-(Flink resumes it instead, by the producer's id and epoch; KIP-939 is to make that an API.)
+Where the broker has two-phase commit it can be kept instead: see `two_phase_database`. (Flink resumes it by the
+producer's id and epoch, on any Kafka.)
 """
 
 from __future__ import annotations

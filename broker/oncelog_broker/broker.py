@@ -30,8 +30,8 @@ from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.network import Network
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
-from oncelog_broker.upkeep.departure import Departure, Patience
-from oncelog_broker.web.telling import Telling
+from oncelog_broker.upkeep.controlled_shutdown import ControlledShutdown, Patience
+from oncelog_broker.web.http_service import HttpService
 
 __all__ = ["Broker", "BrokerStartError"]
 
@@ -76,7 +76,7 @@ class Broker:
         self.failed = asyncio.Event()
         """Set when the broker can go on no more and must be stopped; the log says why. That ZooKeeper is away is no
         reason: the gate shuts, and opens again when it is back."""
-        self.telling = Telling()
+        self.http_service = HttpService()
 
     @property
     def config(self) -> BrokerConfig:
@@ -108,14 +108,14 @@ class Broker:
 
     async def _start(self) -> Parts:
         """Start each part, and register how to stop it before the next one starts: `stop` goes in reverse order."""
-        settings, host, undo, says = self._settings, self._host, self._undo, self.telling.does
+        settings, host, undo, says = self._settings, self._host, self._undo, self.http_service.report_doing
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))
         sockets = SocketServer(settings, host, is_clustered=opening.kind.is_shared)
         http = config[HTTP_LISTENER]
         if http is not None:
-            await self.telling.listen(http, settings.node_id, host)
-            undo.push_async_callback(self.telling.close)
+            await self.http_service.listen(http, settings.node_id, host)
+            undo.push_async_callback(self.http_service.close)
 
         storage = await Storage.start(settings, opening, host, says)
         undo.push_async_callback(storage.close)
@@ -144,7 +144,7 @@ class Broker:
         undo.callback(coordinators.close)
 
         serving = await Serving.start(
-            settings, storage, membership, replication, coordinators, sockets, self.telling, host
+            settings, storage, membership, replication, coordinators, sockets, self.http_service, host
         )
         return Parts(advertised, storage, membership, replication, coordinators, serving)
 
@@ -154,7 +154,7 @@ class Broker:
         membership, replication = self.parts.membership, self.parts.replication
         if not membership.is_clustered or not await membership.member.is_back(DOUBT_SECONDS):
             return  # nobody else is there, or whoever is takes over anyway
-        self.telling.does("the broker stops: others take over")
+        self.http_service.report_doing("the broker stops: others take over")
         config = self.config
         if config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:
             replication.replicas.leave()
@@ -163,12 +163,12 @@ class Broker:
                 config[leadership_keys.CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS] / 1000,
             )
             ask = replication.controller_calls.controlled_shutdown
-            await Departure(self.node_id, membership.metadata, ask, patience).prepare()
+            await ControlledShutdown(self.node_id, membership.metadata, ask, patience).prepare()
         await membership.give_up_control()
 
     async def stop(self) -> None:
         """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
-        self.telling.stop()
+        self.http_service.stop()
         await self._undo.aclose()
 
     def _on_session(self, state: SessionState) -> None:

@@ -22,7 +22,7 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, flush_logs, set_u
 
 if TYPE_CHECKING:
     from oncelog_broker.broker import Broker
-    from oncelog_broker.fail_control.arrangements import Arrangements
+    from oncelog_broker.fail_control.startup import StartupOptions
 
 logger = logging.getLogger(__name__)
 
@@ -110,17 +110,17 @@ def serve(
     except (InvalidConfig, OSError) as error:
         raise Failure(f"cannot start: {error}") from None
 
-    from oncelog_broker.fail_control.arrangements import Arrangements
+    from oncelog_broker.fail_control.startup import StartupOptions
 
-    arrangements = Arrangements(stops_at_eof=stop_at_eof, fail_control=fail_control)
+    startup_options = StartupOptions(stops_at_eof=stop_at_eof, fail_control=fail_control)
     import uvloop
 
     from oncelog_broker.broker import Broker
 
-    sys.exit(uvloop.run(_run(Broker(config), arrangements)))
+    sys.exit(uvloop.run(_run(Broker(config), startup_options)))
 
 
-async def _run(broker: object, arrangements: Arrangements) -> int:
+async def _run(broker: object, startup_options: StartupOptions) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
@@ -147,7 +147,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    arrangements.begin(stop)
+    startup_options.begin(stop)
     reasons = (
         BrokerStartError, InvalidConfig, MetadataError, MalformedPayload, MetaPropertiesError, BrokerIdInUse,
         EndpointInUse, NoCommonLevel, NoteError, StartRefused,
@@ -169,10 +169,10 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
-    http = "" if broker.telling.listener is None else f", http on {broker.telling.listener.address}"
+    http = "" if broker.http_service.listener is None else f", http on {broker.http_service.listener.address}"
     click.echo(f"oncelog broker {broker.node_id} ready on {addresses} ({metadata}, data in {directories}{http})")
-    if arrangements.line is not None:
-        click.echo(arrangements.line)
+    if startup_options.line is not None:
+        click.echo(startup_options.line)
     sys.stdout.flush()
     failed = loop.create_task(broker.failed.wait())
     await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +181,7 @@ async def _run(broker: object, arrangements: Arrangements) -> int:
         await _leave(broker, failed, loop.create_task(stop_at_once.wait()))
     signalled.cancel()
     failed.cancel()
-    arrangements.end()
+    startup_options.end()
     await broker.stop()
     return code
 

@@ -1,31 +1,31 @@
 """oncelog: an asyncio client for Kafka-protocol clusters.
 
-cli/                        the commands of `oncelog`
-consume_process_produce.py  read, work, write, in transactions
-producer/                   batches, partitioning, sending, transactions
-consumer/                   fetching, positions, groups
-admin/                      topics, configuration, offsets, groups, transactions
-metadata/                   the view of the cluster, and asking leaders and coordinators
-connection/                 one broker connection, version negotiation, the pool
-group_offsets.py            what a group commits, and who commits it
-tracing/                    OpenTelemetry: spans, and the context in headers
-prepared_transaction.py     a transaction that its producer has handed over
-cluster.py                  who leads what
-config.py                   Kafka's keys, types, defaults and bounds
-type_checks.py              whether a value has the type that its option declares
-typed_options.py            the same options as typed keywords, generated of config.py
-names.py                    what may be sent as a name
-escaping.py                 text of others as a terminal may show it
-errors.py                   what may go wrong
-address.py                  where a broker is
-jaas.py                     what stands in sasl.jaas.config
-opened.py                   what an `async with` opens and closes
-cancelling.py               whose cancellation it is
-backoff.py, alarm.py, clock.py
-http_bounds.py              what an HTTP connection of a broker or of the console may take
-fail_points/                where a test can strike
+  cli/                        the commands of `oncelog`
+  consume_process_produce.py  exactly-once loop: consume, process, produce in transactions
+  producer/                   batches, partitioning, sending, transactions
+  consumer/                   fetching, positions, groups
+  admin/                      topics, configuration, offsets, groups, transactions
+  metadata/                   cluster metadata; requests to leaders and coordinators
+  connection/                 one broker connection, version negotiation, the pool
+  group_offsets.py            values for committed offsets and group membership
+  tracing/                    OpenTelemetry: spans, and the context in record headers
+  prepared_transaction.py     a prepared transaction that another process completes
+  cluster.py                  brokers, topics, partition leaders
+  config.py                   Kafka's keys, types, defaults and bounds
+  type_checks.py              checks values against the declared types of options
+  typed_options.py            the same options as typed keywords, generated from config.py
+  names.py                    valid topic and client names
+  escaping.py                 escapes foreign text for a terminal
+  errors.py                   exceptions
+  address.py                  host and port of a broker
+  jaas.py                     parses sasl.jaas.config
+  lifecycle.py                base class of clients used with `async with`
+  cancelling.py               distinguishes the task's own cancellation
+  backoff.py, timer.py, clock.py
+  http_bounds.py              limits of HTTP connections of broker and console
+  fail_points/                fault injection for tests
 
-The names below load at first use, so that `import oncelog` alone costs nothing.
+The names below are imported at first use, so that `import oncelog` costs nothing.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
     value = getattr(import_module(home), name)
-    globals()[name] = value  # the next access finds it without us
+    globals()[name] = value  # the next access does not come here
     return value
 
 

@@ -1,4 +1,4 @@
-"""`python -m oncelog`: the command line, where the console script is not on the path."""
+"""`python -m oncelog`: the command line, if the console script is not on the path."""
 
 from oncelog.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Where a broker is. A module of its own: a broker that talks to others needs it, and nothing else of our settings."""
+"""The address of a broker, in its own module because brokers import it without the client's settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Host and port of a broker."""
 
     host: str
     port: int

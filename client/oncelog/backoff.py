@@ -7,7 +7,7 @@ from typing import Final
 
 JITTER: Final = 0.2
 MAX_DOUBLINGS: Final = 30
-"""2^30 ms are twelve days: beyond that only the number would grow."""
+"""2^30 ms are twelve days; avoids larger integers."""
 
 
 def backoff_s(failures: int, first_ms: int, max_ms: int, rng: random.Random) -> float:

@@ -1,4 +1,4 @@
-"""Who is told CancelledError: the one that waits, or what it waits for."""
+"""Distinguishes a cancellation of the waiting task from one of the awaited future."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 
 def is_being_cancelled() -> bool:
-    """Whether the task that asks is to end. To be asked by whoever is told CancelledError by what it waits for, and
-    makes something else of it: a cancellation that was swallowed is not repeated, and whoever waits for the end of the
-    task waits for ever."""
+    """Whether the current task is being cancelled. Code that catches CancelledError from an awaited future and turns it
+    into something else must check this first: a swallowed cancellation is not repeated, and the canceller would wait
+    for ever."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

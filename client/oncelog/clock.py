@@ -1,4 +1,4 @@
-"""The wall clock of the client, which stamps records. All waiting goes by the event loop's monotonic time."""
+"""The wall clock that stamps records. All waiting uses the event loop's monotonic time."""
 
 from __future__ import annotations
 

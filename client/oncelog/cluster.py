@@ -1,4 +1,4 @@
-"""The cluster as the client last heard of it: brokers, topics, leaders. Immutable; an update makes a new `Cluster`."""
+"""The client's view of the cluster: brokers, topics, leaders. Immutable; an update makes a new `Cluster`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_NODE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 MISSING_SHOWN: Final = 5
-"""Numbers of missing partitions in a message."""
+"""Missing partitions named in one message."""
 NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker and where it listens."""
+    """A broker and its address."""
 
     node_id: int
     host: str
@@ -43,7 +43,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`leader` is NO_NODE while there is none; `leader_epoch` is -1 where the broker does not tell (Metadata < 7)."""
+    """`leader` is NO_NODE while there is none; `leader_epoch` is -1 if unknown (Metadata < 7)."""
 
     index: int
     leader: int
@@ -56,8 +56,8 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its partitions by index; with an `error_code` it has none. `error_message`: more than the code says,
-    None if there is nothing more."""
+    """A topic with its partitions by index; with an `error_code` it has none. `error_message` adds detail, None if
+    there is none."""
 
     name: str
     topic_id: bytes = ZERO_UUID
@@ -69,7 +69,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Brokers by node id, topics by name. `controller_id` is NO_NODE where it is not known."""
+    """Brokers by node id, topics by name. `controller_id` is NO_NODE if unknown."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
@@ -86,11 +86,11 @@ class Cluster:
         return partition.leader if partition is not None and partition.leader in self.brokers else NO_NODE
 
     def updated(self, response: MetadataResponse, *, is_complete: bool = False) -> Cluster:
-        """The cluster after `response`; topics that it does not name stay unless it `is_complete` (names them all).
+        """The cluster after `response`; topics that it does not name stay, unless it `is_complete`.
 
-        Invariant: per topic id the leader epoch of a partition never goes back: an answer from a broker that lags
-        behind must not send us to the old leader again (KIP-320). Only a leader that is not among the brokers is no
-        leader to stay with, whatever its epoch: one senseless answer would hold us to it for ever.
+        Invariant: per topic id, the leader epoch of a partition never decreases: a response of a lagging broker must
+        not direct requests to the old leader again (KIP-320). Exception: a known leader that is not among the brokers
+        is replaced whatever its epoch, so that one wrong response cannot block the partition for ever.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -103,7 +103,7 @@ class Cluster:
             if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
-                # For example LEADER_NOT_AVAILABLE: what we know may still hold.
+                # For example LEADER_NOT_AVAILABLE: what we know may still be valid.
                 unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
                 topics.setdefault(answer.name, unusable)
             else:
@@ -111,7 +111,7 @@ class Cluster:
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
 
     def with_brokers(self, brokers: Iterable[Broker]) -> Cluster:
-        """The cluster with brokers that somebody named on the way: a coordinator, a new leader."""
+        """The cluster with brokers learned from other responses: a coordinator, a new leader."""
         news = {}
         for broker in brokers:
             known = self.brokers.get(broker.node_id)
@@ -120,7 +120,7 @@ class Cluster:
         return replace(self, brokers={**self.brokers, **news}) if news else self
 
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
-        """The cluster after a hint at a new leader (KIP-951); itself if the hint is not news."""
+        """The cluster after a hint at a new leader (KIP-951); unchanged if the hint is not newer."""
         known, partition = self.topics.get(topic), self.partition(topic, index)
         if known is None or partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
             return self
@@ -134,16 +134,16 @@ class Cluster:
 
 
 def error_of(answer: MetadataTopic) -> int:
-    """The error code of a topic in a Metadata answer.
+    """The error code of a topic in a Metadata response.
 
-    LEADER_NOT_AVAILABLE where its partitions are not those from 0 on, each once: there is no such topic, and numbers
-    that lie far apart would have us keep a queue for each number between them.
+    LEADER_NOT_AVAILABLE if its partition numbers are not 0 to n-1, each once: there is no such topic, and sparse
+    numbers would create a queue for each number in between.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 
 
 def fault_of(answer: MetadataTopic) -> str | None:
-    """What is wrong with the numbers of a topic's partitions, None if nothing is."""
+    """What is wrong with the partition numbers of a topic, None if nothing is."""
     numbers = {told.partition_index for told in answer.partitions}
     if not numbers or (len(numbers) == len(answer.partitions) and min(numbers) >= 0 and max(numbers) < len(numbers)):
         return None

@@ -1,10 +1,10 @@
-"""Kafka's client configuration: its keys with underscores, its defaults, refused early when they make no sense.
+"""Kafka's client configuration: its keys with underscores and its defaults; invalid combinations are refused early.
 
-`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Only keys that do something are here.
-Times are in milliseconds, sizes in bytes.
+`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys without effect are left out. Times are in
+milliseconds, sizes in bytes.
 
-The fields below are the one declaration of an option. From their types and bounds `validate` checks values; the
-typed keywords of the clients (typed_options.py) and docs/reference are generated from them (`make reference`).
+The fields below are the only declaration of an option. `validate` checks values by their types and bounds; the typed
+keywords of the clients (typed_options.py) and docs/reference are generated from them (`make reference`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ C = TypeVar("C", bound="ClientConfig")
 
 MAX_INT32: Final = 2**31 - 1
 MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
-"""socket.request.max.bytes, the largest request that a broker reads by default."""
+"""socket.request.max.bytes, a broker's default limit of a request."""
 DEFAULT_PORT: Final = 9092
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
-"""A broker remembers the last five batches of a producer in a partition: an older one it cannot recognise (S8, S14)."""
+"""A broker remembers the last five batches of a producer in a partition, and recognises only those as duplicates (S8,
+S14)."""
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -53,11 +54,11 @@ OFFSET_RESETS: Final = get_args(OffsetReset)
 ISOLATION_LEVELS: Final = get_args(Isolation)
 
 Token = Callable[[], str | Awaitable[str]]
-"""Returns a token of OAUTHBEARER."""
+"""Returns an OAUTHBEARER token."""
 
 
 class TokenProvider(Protocol):
-    """Has a method that returns a token of OAUTHBEARER."""
+    """An object with a method that returns an OAUTHBEARER token."""
 
     def token(self) -> str | Awaitable[str]: ...
 
@@ -71,7 +72,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What producer, consumer and admin have in common."""
+    """The options common to producer, consumer and admin."""
 
     BOUNDS: ClassVar[dict[str, Bounds]] = {
         "request_timeout_ms": Bounds(1),
@@ -87,41 +88,41 @@ class ClientConfig:
     """The keys whose values go to brokers as strings."""
 
     bootstrap_servers: str | Iterable[str]
-    """One "host:port" or several, comma-separated or as a list: any of them leads to the whole cluster."""
+    """One "host:port" or several, comma-separated or as a list; any of them leads to the whole cluster."""
     client_id: str = "oncelog"
     request_timeout_ms: int = 30_000
-    """How long to wait for the answer to a request before the connection counts as dead."""
+    """The wait for a response before the connection counts as dead."""
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     metadata_recovery_strategy: RecoveryStrategy = REBOOTSTRAP
-    """Where none of the brokers that we know of can be reached: "rebootstrap" begins anew with the bootstrap servers
-    (KIP-899), "none" goes on trying those that we know."""
+    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), "none"
+    keeps trying the known brokers."""
     socket_connection_setup_timeout_ms: int = 10_000
     security_protocol: SecurityProtocol = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
-    """In place of what the other ssl_ keys say."""
+    """Used instead of the other ssl_ keys."""
     ssl_check_hostname: bool = True
     ssl_cafile: str | None = None
-    """PEM: the authorities that are trusted; without it those of the system."""
+    """PEM file of the trusted authorities; by default those of the system."""
     ssl_certfile: str | None = None
-    """PEM: what we show, with the chain to an authority; the key may be in the same file."""
+    """PEM file of the client certificate, with the chain to an authority; the key may be in the same file."""
     ssl_keyfile: str | None = None
     ssl_password: str | None = field(default=None, repr=False)
-    """Of the key, if it is encrypted."""
+    """The password of the key, if it is encrypted."""
     sasl_mechanism: SaslMechanism | None = None
     sasl_plain_username: str | None = None
-    """For PLAIN and for SCRAM."""
+    """For PLAIN and SCRAM."""
     sasl_plain_password: str | None = field(default=None, repr=False)
     sasl_oauth_token_provider: Token | TokenProvider | None = field(default=None, repr=False)
-    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`. It is
-    called in a thread."""
+    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
+    method. Called in a thread."""
 
     def validate(self: C) -> C:
-        """Returns itself. Raises ConfigError naming key, value and what is allowed."""
-        cls: Any = type(self)  # mypy takes the class of a frozen dataclass for one that has no hash
+        """Returns itself. Raises ConfigError naming key, value and the allowed values."""
+        cls: Any = type(self)  # mypy considers the class of a frozen dataclass unhashable
         types = declared_types(cls)
         for option in fields(self):
             if option.name in self.BOUNDS:
@@ -146,9 +147,12 @@ class ClientConfig:
         return addresses
 
 
+DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 60_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """How records are gathered into batches, sent and acknowledged."""
+    """The options of a producer."""
 
     BOUNDS: ClassVar[dict[str, Bounds]] = {
         **ClientConfig.BOUNDS,
@@ -166,37 +170,42 @@ class ProducerConfig(ClientConfig):
     NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "transactional_id")
 
     acks: Acks = "all"
-    """"all" (or -1): every in-sync replica has it; 1: the leader has it; 0: it was sent, and no offset is known."""
+    """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
+    without an offset."""
     linger_ms: int = 5
-    """How long a batch waits for more records. 0 sends at once what gathers within one turn of the event loop."""
+    """How long a batch waits for more records. 0 sends the records of one turn of the event loop at once."""
     batch_size: int = 16_384
-    """Bytes before compression. A larger record travels in a batch of its own."""
+    """Bytes before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType = "none"
     buffer_memory: int = 33_554_432
-    """Bytes of all batches not yet acknowledged; `send` waits (max_block_ms at most) when they are used up."""
+    """Bytes of all unacknowledged batches; beyond them `send` waits (max_block_ms at most)."""
     max_block_ms: int = 60_000
     max_request_size: int = 1_048_576
     max_in_flight_requests_per_connection: int = 5
-    """Without idempotence and with more than 1, records may change places when a batch fails and the next does not."""
+    """Without idempotence, more than 1 may reorder records when a batch fails and the next succeeds."""
     retries: int = MAX_INT32
     delivery_timeout_ms: int = 120_000
-    """From `send` to success or failure, with all retries."""
+    """From `send` to success or failure, including all retries."""
     metadata_max_idle_ms: int = 300_000
-    """A topic to which nothing is sent for so long is forgotten until the next record for it: to go on asking for it
-    would have it made again after somebody has deleted it."""
+    """A topic without sends for this long is dropped from the metadata until its next record: further requests would
+    re-create it after its deletion."""
     partitioner_ignore_keys: bool = False
     enable_idempotence: bool | None = None
-    """Whether the broker can tell a retry from a new record: each record is in the log once, and in order, as long as
-    this producer lives (S29). It needs acks="all", retries above 0 and at most 5 requests in flight; None means: where
-    these allow it, so by default it is on (S14)."""
+    """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
+    (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
+    default (S14)."""
     transactional_id: str | None = None
-    """With it, records are sent in transactions; who starts with the same one takes over from whoever had it."""
-    transaction_timeout_ms: int = 60_000
+    """Enables transactions; a new producer with the same id fences the previous one."""
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
     bounds it."""
+    two_phase_commit: bool = False
+    """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
+    broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the
+    transactional id."""
     tracing: Tracing | bool | None = None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of what is sent and of transactions, and W3C trace
-    context in the headers of records. It needs the extra `otel`."""
+    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, for spans of sends and transactions, and W3C trace context
+    in record headers. Needs the extra `otel`."""
 
     def validate(self) -> ProducerConfig:
         super(ProducerConfig, self).validate()
@@ -217,13 +226,20 @@ class ProducerConfig(ClientConfig):
                 raise ConfigError(f"transactional_id={self.transactional_id!r}: must not be empty")
             if self.enable_idempotence is False:
                 raise ConfigError("enable_idempotence=False: transactions (transactional_id) need idempotence")
+        elif self.two_phase_commit:
+            raise ConfigError("two_phase_commit=True: needs a transactional_id")
+        if self.two_phase_commit and self.transaction_timeout_ms != DEFAULT_TRANSACTION_TIMEOUT_MS:
+            raise ConfigError(
+                f"transaction_timeout_ms={self.transaction_timeout_ms}: with two_phase_commit=True transactions have no"
+                " timeout"
+            )
         obstacle = self._obstacle_to_idempotence()
         if obstacle and (self.enable_idempotence or self.transactional_id is not None):
             needed = "transactions need it" if self.transactional_id is not None else "idempotence needs it"
             raise ConfigError(f"{obstacle}, as {needed}")
 
     def _obstacle_to_idempotence(self) -> str | None:
-        """The setting that a broker cannot keep retries apart under (S14)."""
+        """The setting that prevents idempotence (S14); None if there is none."""
         in_flight = self.max_in_flight_requests_per_connection
         if self.required_acks != ACKS["all"]:
             return f"acks={self.acks!r}: must be 'all'"
@@ -240,13 +256,13 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """-1, 0 or 1, as the wire has it."""
+        """-1, 0 or 1, as on the wire."""
         return ACKS[self.acks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """What is fetched at once, and from where a partition without a position starts."""
+    """The options of a consumer."""
 
     BOUNDS: ClassVar[dict[str, Bounds]] = {
         **ClientConfig.BOUNDS,
@@ -266,12 +282,12 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 52_428_800
-    """Bytes of one Fetch answer. A first batch that is larger is sent all the same, or nobody could read it."""
+    """Bytes of one Fetch response. A larger first batch is returned all the same, so that it can be read."""
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
     auto_offset_reset: OffsetReset = "latest"
     isolation_level: Isolation = "read_uncommitted"
-    """"read_committed" returns only what is not in an open or aborted transaction."""
+    """"read_committed" returns only records outside open and aborted transactions."""
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     """Limit of one batch after decompression. A larger batch raises CorruptRecords, and the position stays before it.
     Kafka has no such key: without it, a malicious batch of a few kilobytes could fill the memory."""
@@ -337,14 +353,15 @@ class AdminConfig(ClientConfig):
 
 @cache
 def declared_types(cls: Any) -> dict[str, Any]:
-    """The types that the options of `cls`, a ClientConfig, are declared with. Tracing, which needs OpenTelemetry,
-    counts as any object: `tracing.wanted` checks it."""
+    """The declared types of the options of `cls`, a ClientConfig. Tracing, which needs OpenTelemetry, counts as any
+    object: `tracing.wanted` checks it."""
     types = get_type_hints(cls, localns={"Tracing": object})
     return {option.name: types[option.name] for option in fields(cls)}
 
 
 def load(cls: type[C], bootstrap_servers: str | Iterable[str], options: Mapping[str, Any]) -> C:
-    """`options` as a validated config. Raises ConfigError, for an unknown key with the nearest known one."""
+    """Make a validated config from `options`. Raises ConfigError; for an unknown key with the most similar known
+    one."""
     known = [field.name for field in fields(cls)]
     for key in options:
         if key not in known:

@@ -1,4 +1,4 @@
-"""Consume, process, produce: what was read, what became of it and how far we are, in one transaction (S60, KIP-447)."""
+"""Consume, process, produce: input offsets and output records in one transaction (S60, KIP-447)."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ async def consume_process_produce(
     max_records: int | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Have each record of `consumer` processed exactly once, as far as `process` only sends with `producer`.
+    """Process each record of `consumer` exactly once, as far as `process` only sends with `producer`.
 
-    One poll is one transaction: `process` gets its records, of each partition in order, and sends what comes of them.
-    A transaction that has to be aborted is repeated, if that may help: the consumer goes back to what is committed. So
-    `process` may see a record again, and whatever it does besides sending happens again too (S63).
+    One poll is one transaction: `process` gets its records, in order per partition, and sends the results. A
+    transaction that is aborted is repeated if that may help, from the committed offsets. So `process` may see a record
+    again, and side effects other than sending happen again (S63).
 
-    What is committed is the consumer's position, which is behind markers and aborted records too. A poll that has
-    passed only such is committed by a transaction of its own: the lag of a group that has read all is 0 (S91).
+    The committed offset is the consumer's position, which is past markers and aborted records too. A poll that has
+    passed only those is committed by its own transaction, so that the lag of a group that has read everything is 0
+    (S91).
 
-    Runs until cancelled, until `stop` is set (seen between two transactions), or until `process` raises: then its
-    transaction is aborted, the consumer is where it was before, and the error goes on to the caller.
+    Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises: then its
+    transaction is aborted, the consumer is back at the previous position, and the error propagates.
 
-    Raises ConfigError for a consumer that commits by itself or reads what is not committed; FatalError where another
-    producer has taken over, and what `Consumer.poll` raises.
+    Raises ConfigError for a consumer that commits automatically or reads uncommitted records; FatalError if this
+    producer is fenced; and what `Consumer.poll` raises.
     """
     _check(consumer, producer)
     rng = random.Random()  # noqa: S311 - jitter, not a secret
@@ -54,7 +55,7 @@ async def consume_process_produce(
     stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        # Both as of this poll: a member that its group has lost since must not pass (S46).
+        # Both as of this poll: a member expelled from its group since then must be refused (S46).
         consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
             offsets = await _to_commit(consumer, polled, consumed, stored)
@@ -77,13 +78,12 @@ async def _to_commit(
     consumed: Mapping[TopicPartition, OffsetAndMetadata],
     stored: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions of the partitions that were polled, or else of those that have moved without records since the
-    group has committed them. `stored` is what is committed, as far as it is known; what has been assigned since is
-    looked up."""
+    """The positions of the polled partitions or, without records, of those that have moved since the last commit.
+    `stored` is the known committed offsets; those of newly assigned partitions are looked up."""
     if polled:
         return {partition: consumed[partition] for partition in polled}
     for partition in stored.keys() - consumed.keys():
-        del stored[partition]  # others may have it, and commit it
+        del stored[partition]  # others may own it, and commit it
     new = consumed.keys() - stored.keys()
     if new:
         found = await consumer.committed(new)
@@ -99,7 +99,7 @@ async def _transact(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> None:
-    """Raises what went wrong; the consumer then goes on from what is committed."""
+    """Run one transaction. Raises what went wrong; the consumer then continues from the committed offsets."""
     records = [record for several in polled.values() for record in several]
     is_complete = False
     try:
@@ -113,7 +113,7 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             if not is_complete:
-                raise  # of an earlier transaction, which was left while it committed
+                raise  # an error of an earlier transaction whose commit was left running
             await _commit_at_last(producer)
     except BaseException as error:
         rewind(consumer, polled)
@@ -123,7 +123,7 @@ async def _transact(
 
 
 async def _commit_at_last(producer: Producer) -> None:
-    """The commit takes longer than max.block.ms. Nothing can be said or done before it has ended."""
+    """Wait for a commit that takes longer than max.block.ms: nothing else is possible before it has ended."""
     try:
         await until_known(producer.commit_transaction)
     except AbortableError:
@@ -132,7 +132,7 @@ async def _commit_at_last(producer: Producer) -> None:
 
 
 async def _end_at_last(producer: Producer) -> None:
-    """Cancelled while the transaction was ending: that goes on, and the next one cannot begin before."""
+    """After a cancellation during the commit: wait for its end, as the next transaction cannot start before."""
     try:
         await _commit_at_last(producer)
     except KafkaError as error:
@@ -140,20 +140,20 @@ async def _end_at_last(producer: Producer) -> None:
 
 
 def _may_pass(error: KafkaError) -> bool:
-    """Whether the same records may go through the next time: not where one is too large, or may not be written."""
+    """Whether a repetition may succeed; not if a record is too large, or may not be written."""
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
-        return isinstance(error, AbortableError)  # the coordinator has aborted it; else a call was wrong
+        return isinstance(error, AbortableError)  # the coordinator has aborted it; otherwise a call was wrong
     return error.retriable or rule_of(error.code).is_repeated
 
 
 def rewind(consumer: Consumer, polled: Polled) -> None:
-    """Have `consumer` read again what it got by this poll and did not commit.
+    """Have `consumer` read the records of this poll again.
 
-    To the committed offset: the group may have given the partition to somebody else meanwhile, and who is cancelled in
-    a commit, or gives up waiting for it, does not know whether it counts. The next poll looks it up, once all is
-    decided: so there is nothing here that could fail or be cancelled, and have records passed over or seen twice.
+    From the committed offset: the group may have assigned the partition to another member meanwhile, and after a
+    cancelled or timed-out commit it is unknown whether that took effect. The next poll looks the offset up once all
+    transactions are decided: so nothing here can fail or be cancelled, and skip or repeat records.
     """
     for partition in consumer.assignment().intersection(polled):
         consumer.seek_to_committed(partition, polled[partition][0].offset)

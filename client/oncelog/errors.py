@@ -1,4 +1,4 @@
-"""What can go wrong, by what can be done about it.
+"""The client's exceptions, classified by what the caller can do.
 
     KafkaError                    carries `code` (an ErrorCode) and `message`
     ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
@@ -6,22 +6,22 @@
     │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
     │   └── RequestTimedOut       no answer in time; whether it took effect is not known
     │       ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
-    │       └── EndNotKnown       a commit or abort goes on for longer than max.block.ms: the same call waits on
+    │       └── EndNotKnown       a commit or abort takes longer than max.block.ms: call again to wait on
     ├── FatalError                this client cannot go on
     │   ├── AuthenticationFailed
     │   ├── UnsupportedVersion    broker and client have no version of an API in common
-    │   ├── ProducerFenced        another producer has taken over
-    │   ├── FencedInstance        another consumer has taken over the group.instance.id
-    │   └── ClientClosed          the client was closed before, or while, this was under way
-    ├── AbortableError            the transaction cannot be committed: abort it, then the next one may begin
+    │   ├── ProducerFenced        another producer has fenced this one
+    │   ├── FencedInstance        another consumer uses the group.instance.id
+    │   └── ClientClosed          the client was closed before or during the call
+    ├── AbortableError            the transaction can only be aborted; then the next one may begin
     ├── AuthorizationFailed
     ├── OffsetOutOfRange          and auto.offset.reset is "none"
-    │   └── LogTruncationError    ... because what was read before it is not in the log any more
+    │   └── LogTruncationError    ... because the log was truncated below it
     ├── MessageTooLarge
     ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
     ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
-    │   └── OutcomeUnknown        ... as far as is known: an older try of it may still arrive, so it is not sent again
-    ├── InvalidTransactionState   a call that the state of the producer's transaction does not allow
+    │   └── OutcomeUnknown        ... as far as is known: an earlier attempt may still arrive, so it is not sent again
+    ├── InvalidTransactionState   a call not allowed in this state of the transaction
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
     ├── TopicAlreadyExists
@@ -29,7 +29,7 @@
     ├── PartialFailure            some items of an Admin call failed; `errors` and `results` say which
     └── ConfigError               (also a ValueError) a configuration key has a value that is not allowed
 
-Classes exist for what callers tell apart; the other codes come as RetriableError or plain KafkaError.
+Only errors that callers distinguish have classes; other codes are RetriableError or plain KafkaError.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any, Final
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 NAMED_ITEMS: Final = 5
-"""Of those that share a reason, in the message of a PartialFailure."""
+"""Items with a common reason that a PartialFailure names."""
 
 __all__ = [
     "AbortableError",
@@ -81,29 +81,30 @@ class RetriableError(KafkaError):
 
 
 class StaleMetadata(RetriableError):
-    """The broker asked is not, or no longer, the right one."""
+    """The broker asked is not the leader or coordinator."""
 
 
 class ConnectionFailed(RetriableError):
-    """No connection, or it broke (or carried garbage) before the answer was there."""
+    """No connection could be made, or it broke before the response."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class RequestTimedOut(RetriableError):
-    """No answer in time. What was asked for may have happened all the same."""
+    """No response in time. The request may have taken effect all the same."""
 
 
 class DeliveryTimeout(RequestTimedOut):
-    """A record was not acknowledged within delivery.timeout.ms; it may or may not be in the log."""
+    """A record was not acknowledged within delivery.timeout.ms; it may be in the log."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class EndNotKnown(RequestTimedOut):
-    """The commit or abort of a transaction goes on; calling again waits for it, nothing else goes before (S44)."""
+    """The commit or abort of a transaction is still running; calling again waits for it, and no other call is possible
+    before (S44)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -114,7 +115,7 @@ class FatalError(KafkaError):
 
 
 class AuthenticationFailed(FatalError):
-    """The broker does not accept who we say we are, or we do not accept the broker."""
+    """The broker rejects our credentials, or we reject the broker's certificate."""
 
     @property
     def retriable(self) -> bool:
@@ -126,22 +127,22 @@ class UnsupportedVersion(FatalError):
 
 
 class ProducerFenced(FatalError):
-    """A newer producer has taken this one's place."""
+    """A newer producer with the same transactional id has fenced this one."""
 
 
 class FencedInstance(FatalError):
-    """Another consumer with the same group.instance.id has taken this one's place."""
+    """Another consumer with the same group.instance.id has replaced this one."""
 
 
 class ClientClosed(FatalError):
-    """The client was closed before, or while, this was under way."""
+    """The client was closed before or during the call."""
 
     def __init__(self, message: str) -> None:
         # KAFKA: exceptions that never cross the wire have no code of their own, and -1 stands for them.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
-        return self.message  # no server was asked
+        return self.message  # not from a broker
 
 
 class AbortableError(KafkaError):
@@ -153,15 +154,15 @@ class OutOfOrderSequence(KafkaError):
 
 
 class OutcomeUnknown(OutOfOrderSequence):
-    """A try of this batch was never answered, and the session that it belongs to had to end: to send it again could
-    write it twice. It may or may not be in the log (S27)."""
+    """An attempt to send this batch was never answered, and its producer session had to end: sending it again could
+    write it twice. It may be in the log (S27)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
 
 class InvalidTransactionState(KafkaError):
-    """What was called does not fit the state of the producer's transaction; nothing has changed (S45)."""
+    """The call is not allowed in this state of the transaction; nothing has changed (S45)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_TXN_STATE, message)
@@ -171,11 +172,11 @@ class InvalidTransactionState(KafkaError):
 
 
 class AuthorizationFailed(KafkaError):
-    """We are known, but may not do this."""
+    """Authenticated, but not authorized."""
 
 
 class CommitFailed(KafkaError):
-    """The group has rebalanced since: the offsets are not stored, and others may read these records again."""
+    """The group has rebalanced: the offsets are not committed, and others may read these records again."""
 
 
 class OffsetOutOfRange(KafkaError):
@@ -183,9 +184,9 @@ class OffsetOutOfRange(KafkaError):
 
 
 class LogTruncationError(OffsetOutOfRange):
-    """What was read up to `offset` is no longer what the log of `partition` holds, and auto.offset.reset is "none"
-    (KIP-320; Kafka's LogTruncationException). The log has something else from `divergent_offset` on; None: from where
-    is not known. To seek there loses nothing that the log has, and reads nothing twice."""
+    """Records read up to `offset` are no longer in the log of `partition`, and auto.offset.reset is "none" (KIP-320;
+    Kafka's LogTruncationException). The log differs from `divergent_offset` on (None: unknown). Seeking there skips no
+    record of the log and repeats none."""
 
     def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -202,8 +203,8 @@ class MessageTooLarge(KafkaError):
 
 
 class RejectedWithBatch(KafkaError):
-    """Another record of the batch is at fault, and a batch is appended as a whole or not at all. Nothing is known
-    against this record: it may be sent again (KIP-467)."""
+    """Another record of the batch was invalid, and a batch is appended as a whole or not at all. This record may be
+    sent again (KIP-467)."""
 
     def __init__(self, cause: KafkaError) -> None:
         super().__init__(
@@ -244,7 +245,7 @@ class PartialFailure(KafkaError):
         super().__init__(first.code, "; ".join(message for _, message in self.reasons()))
 
     def reasons(self) -> list[tuple[ErrorCode, str]]:
-        """Each reason once: its code, and a message that names the items, the first of them where they are many."""
+        """Each distinct reason: its code, and a message that names the items, at most NAMED_ITEMS."""
         sharing: dict[tuple[ErrorCode, str], list[tuple[str, str]]] = {}
         for item, error in self.errors.items():
             name = str(item)
@@ -254,7 +255,7 @@ class PartialFailure(KafkaError):
 
 
 def _shared(why: str, items: list[tuple[str, str]]) -> str:
-    """The message of one item, or the reason that several share."""
+    """The message of a single item, or the reason that several items share."""
     if len(items) == 1:
         return items[0][1]
     names = [name for name, _ in items]
@@ -263,7 +264,7 @@ def _shared(why: str, items: list[tuple[str, str]]) -> str:
 
 
 class ConfigError(KafkaError, ValueError):
-    """A configuration key has a value that is not allowed. The message names key, value and what is allowed."""
+    """A configuration key has an invalid value. The message names key, value and the allowed values."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)
@@ -287,8 +288,8 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    # Of a write it may only mean that the coordinator has aborted a transaction that took too long (KIP-588); where it
-    # means more, the transaction requests say so.
+    # In a response to a write it may only mean that the coordinator has aborted a transaction that timed out (KIP-588);
+    # transaction requests handle the other meaning.
     ErrorCode.INVALID_PRODUCER_EPOCH: AbortableError,
     ErrorCode.TRANSACTION_ABORTABLE: AbortableError,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
@@ -307,9 +308,9 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """The exception for an error code of a response; `message` is the broker's own, where it sent one.
+    """The exception for an error code of a response; `message` is the broker's, if it sent one.
 
-    Raises nothing: the caller decides whether to raise, retry or hand it on.
+    Raises nothing: the caller decides whether to raise, retry or pass it on.
     """
     error_code = ErrorCode.of(code)
     if error_code != code:
@@ -318,7 +319,7 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
 
 
 def fatal(error: KafkaError) -> FatalError:
-    """The same error, for a client that cannot go on after it: whoever asks what is to be done asks for FatalError."""
+    """The same error as a FatalError, for a client that cannot go on after it."""
     if isinstance(error, FatalError):
         return error
     ended = FatalError(error.code, error.message)

@@ -1,7 +1,7 @@
-"""(pure) Text that a client chose, as a terminal or a page may show it.
+"""(pure) Escapes text chosen by others for display in a terminal or page.
 
-Names, metadata and messages come from whoever may write to the cluster. Characters that show nothing by themselves, or
-change what stands beside them (control characters of ASCII and of Latin-1, marks of direction, zero-width characters,
+Names, metadata and messages come from anybody who may write to the cluster. Invisible characters, and those that
+affect their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters,
 line breaks), become escapes: `\\x1b`, `\\u202e`.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 
 def visible(text: str, kept: Collection[str] = "") -> str:
-    """`text`, with a Python escape for each character that is not printable; those that are `kept` stay."""
+    """`text` with a Python escape for each unprintable character; those in `kept` stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
@@ -24,9 +24,10 @@ def visible_bytes(data: bytes) -> bytes:
 
 
 def visible_json(document: str) -> str:
-    """A JSON document with JSON's own escapes for the same characters: whoever reads it gets the same values.
+    """A JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
 
-    json.dumps leaves out those above 0x7e without `ensure_ascii`, and 0x7f with it. Line breaks between values stay.
+    json.dumps leaves those above 0x7e as they are without `ensure_ascii`, and 0x7f even with it. Line breaks between
+    values stay.
     """
     if document.isprintable():
         return document
@@ -34,8 +35,7 @@ def visible_json(document: str) -> str:
 
 
 def shell_quoted(text: str) -> str:
-    """`text` as an argument to be copied into a shell: in quotes where it needs them, as bash's `$'...'` where it has
-    characters that are not printable."""
+    """`text` as a shell argument to copy: quoted if needed, and as bash's `$'...'` if it has unprintable characters."""
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(_shell_escape(c) for c in text) + "'"
@@ -48,6 +48,6 @@ def _shell_escape(character: str) -> str:
 
 
 def _json_escape(character: str) -> str:
-    """In UTF-16, as JSON has it."""
+    """As UTF-16 code units, like JSON."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

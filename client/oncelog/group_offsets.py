@@ -1,4 +1,4 @@
-"""What a group commits, and who commits it: the values that consumers and transactions pass to each other."""
+"""Values for committed offsets and group membership that consumers and transactions exchange."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 from oncelog.cluster import NO_LEADER_EPOCH
 
 MAX_OFFSET: Final = 2**63 - 1
-"""What an int64 can say."""
+"""The largest int64."""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """`offset` of the next record to read; `metadata` is the application's own text; `leader_epoch` of the record
-    before `offset`, -1 where it is not known."""
+    """`offset` of the next record to read; `metadata` is the application's text; `leader_epoch` of the record before
+    `offset`, -1 if unknown."""
 
     offset: int
     metadata: str = ""
@@ -20,7 +20,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who a consumer is in its group: what a transaction needs to commit its offsets (KIP-447)."""
+    """A consumer's identity in its group, which a transaction needs to commit its offsets (KIP-447)."""
 
     group_id: str
     generation_id: int
@@ -32,13 +32,13 @@ Offset = int | OffsetAndMetadata
 
 
 def offset_and_metadata(offset: Offset) -> OffsetAndMetadata:
-    """Raises ValueError for one that is negative or above MAX_OFFSET."""
+    """Raises ValueError for an offset that is negative or above MAX_OFFSET."""
     told = OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
     check_offset(told.offset)
     return told
 
 
 def check_offset(offset: int) -> None:
-    """Raises ValueError for one that no record has, and that is not behind one."""
+    """Raises ValueError for an offset that is negative or above MAX_OFFSET."""
     if not 0 <= offset <= MAX_OFFSET:
         raise ValueError(f"offset {offset}: must be from 0 to {MAX_OFFSET}")

@@ -1,11 +1,11 @@
-"""One HTTP connection that cannot harm anybody: there are few of them, their requests are small, and all takes an end.
+"""An HTTP connection with limits on number, request size and duration.
 
-uvicorn parses (with h11) and writes. What it lacks is a bound on how many connections there are, on the head of a
-request that comes whole in one read, and on how long a client may take to send one or to read the answer. The broker's
-HTTP listener and the console add theirs here; nothing else of the client imports this, or needs uvicorn.
+uvicorn parses (with h11) and writes. It has no limit on the number of connections, on the head of a
+request received in a single read, and on the time in which a client sends a request or reads a response. The broker's
+HTTP listener and the console add these; the rest of the client does not import this module or need uvicorn.
 
-- A connection that finds no place takes that of one without a whole request, the one that has waited longest; only
-  where all are being answered, that of the oldest answer. So half-sent requests keep nobody out.
+- A connection above the limit replaces the longest idle one without a complete request; only if all are being
+  answered, the one with the oldest response. So half-sent requests keep nobody out.
 - A head has at most `MAX_HEAD_BYTES`, and one slice: h11 looks only at what is incomplete after a read, so what is read
   is given to it in slices, and what is behind a whole request only when that is answered.
 """
@@ -21,15 +21,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MAX_HEAD_BYTES: Final = 16 * 1024
-"""Of a request, its line and headers. To be given to uvicorn as `h11_max_incomplete_event_size`."""
+"""Limit of a request's line and headers. Pass it to uvicorn as `h11_max_incomplete_event_size`."""
 SLICE_BYTES: Final = 1024
-"""By so much a head may be larger than the bound."""
+"""A head may exceed the limit by this much."""
 
 REQUEST_IS_WHOLE: Final = frozenset({h11.DONE, h11.MUST_CLOSE})
 
 
 class HttpConnections:
-    """Those that are open, the one that has begun to wait for a request longest ago first."""
+    """The open connections, the longest idle first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -39,14 +39,14 @@ class HttpConnections:
         return len(self._open)
 
     def enter(self, connection: BoundedConnection) -> None:
-        """Find it a place, if need be that of another one."""
+        """Add a connection, closing another one at the limit."""
         if len(self._open) >= self._limit:
             oldest = next(iter(self._open))
             next((each for each in self._open if not each.is_answering), oldest).abort()
         self._open[connection] = None
 
     def on_exchange(self, connection: BoundedConnection) -> None:
-        """It has just been answered."""
+        """Note that its response is complete."""
         if self._open.pop(connection, 1) is None:
             self._open[connection] = None
 
@@ -54,13 +54,13 @@ class HttpConnections:
         self._open.pop(connection, None)
 
     def close(self) -> None:
-        """Whoever serves stops."""
+        """Close all connections."""
         for connection in list(self._open):
             connection.abort()
 
 
 class BoundedConnection(H11Protocol):
-    """A connection as the event loop sees it."""
+    """One connection."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class BoundedConnection(H11Protocol):
         super().__init__(config, server_state, app_state or {}, _loop)
         self._all = connections
         self._unparsed = b""
-        """What has come and h11 does not have yet: less than one read of the transport."""
+        """Received data that h11 has not been given yet: less than one read of the transport."""
         self._end: asyncio.TimerHandle | None = None
 
     @property
     def is_answering(self) -> bool:
-        """Whether a whole request is here, and its answer is not complete."""
+        """Whether a complete request is being answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def exchange_seconds(self) -> float:
-        """From when the connection is free until `on_late` is called, unless an answer is complete before."""
+        """Seconds from an idle connection until `on_late` is called, unless a response is complete before."""
         raise NotImplementedError
 
     def on_late(self) -> None:
-        """The time is over."""
+        """The time of the exchange is over."""
         self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,7 +105,7 @@ class BoundedConnection(H11Protocol):
         self._parse()
 
     def _parse(self) -> None:
-        while self._unparsed and not self.transport.is_closing():  # it closes where a request was refused
+        while self._unparsed and not self.transport.is_closing():  # a refused request closes the connection
             if self.conn.their_state in REQUEST_IS_WHOLE:
                 self.flow.pause_reading()  # until it is answered
                 return
@@ -120,13 +120,13 @@ class BoundedConnection(H11Protocol):
         self._parse()
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once."""
         self._disarm()
         self._all.leave(self)
         self.transport.abort()
 
     def arm(self) -> None:
-        """Begin the time of the next exchange."""
+        """Start the time of the next exchange."""
         self._disarm()
         self._end = self.loop.call_later(self.exchange_seconds(), self.on_late)
 

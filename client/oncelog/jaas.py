@@ -1,4 +1,4 @@
-"""`sasl.jaas.config`: `<login module> required <option>="<value>" ...;`, as Kafka has it. Pure."""
+"""Parses `sasl.jaas.config`: `<login module> required <option>="<value>" ...;`, as in Kafka. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _OPTION: Final = re.compile(
 
 
 def jaas_module(text: str) -> str:
-    """The name of the login module. Raises ValueError, which repeats nothing of the text."""
+    """The name of the login module. Raises ValueError, without the text."""
     return _head(text)["module"]
 
 
 def jaas_options(text: str) -> dict[str, str]:
-    """Raises ValueError, which repeats nothing of what there is."""
+    """The options. Raises ValueError, without their values."""
     head = _head(text)
     options = {}
     position = head.end()

@@ -1,7 +1,7 @@
-"""Names that go to brokers: of topics, groups, transactional ids, clients.
+"""Validity of names sent to brokers: topics, groups, transactional ids, client ids.
 
-What cannot be sent is refused before it is kept: a topic that every refresh of the metadata asked for in vain would
-keep all the others from being asked for.
+An invalid name is refused before it is stored: a topic that cannot be requested would make every metadata refresh fail,
+for other topics too.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, InvalidTopic
 
 MAX_TOPIC_NAME: Final = 249
-"""Characters: the name and a partition number must fit a directory name."""
+"""In characters: the name and a partition number must fit a directory name."""
 MAX_STRING_BYTES: Final = 2**15 - 1
-"""Of UTF-8: what the int16 before a string can say."""
+"""In bytes of UTF-8: the limit of the int16 length prefix."""
 MAX_PARTITION: Final = 2**31 - 1
 
 
 def why_not_a_string(value: Any) -> str | None:
-    """Why `value` cannot be sent as a string; None if it can be."""
+    """Why `value` cannot be sent as a string; None if it can."""
     if not isinstance(value, str):
         return "must be a str"
     try:
@@ -30,12 +30,12 @@ def why_not_a_string(value: Any) -> str | None:
 
 
 def is_topic_name(name: Any) -> bool:
-    """Whether a broker can be asked for it. Which names are legal is for the broker to say."""
+    """Whether a broker can be asked for the topic. The broker decides which names are legal."""
     return why_not_a_string(name) is None and 0 < len(name) <= MAX_TOPIC_NAME
 
 
 def check_topic(name: Any) -> None:
-    """Raises InvalidTopic for what no broker can be asked for."""
+    """Raises InvalidTopic for a name that cannot be sent."""
     if not is_topic_name(name):
         raise InvalidTopic(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -44,7 +44,7 @@ def check_topic(name: Any) -> None:
 
 
 def check_partition(partition: TopicPartition) -> TopicPartition:
-    """Returns it. Raises InvalidTopic, ValueError for a number that no partition has."""
+    """Returns it. Raises InvalidTopic, ValueError for an invalid partition number."""
     check_topic(partition.topic)
     if not 0 <= partition.partition <= MAX_PARTITION:
         raise ValueError(f"{partition!r}: a partition has a number from 0 to {MAX_PARTITION}")

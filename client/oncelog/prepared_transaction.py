@@ -1,7 +1,8 @@
-"""A transaction that its producer has handed over: whoever knows these four values can end it. Pure.
+"""A transaction that its producer has handed over: a process that knows these four values can end it. Pure.
 
 EndTxn carries a transactional id, a producer id and an epoch, and nothing of the connection that wrote the records. So
-one process may write and another, later or elsewhere, decide: as two-phase commit does (KIP-939), on any Kafka.
+one process may write and another, later or elsewhere, decide, on any Kafka. Where the broker has two-phase commit
+(KIP-939, S120, S121), the transaction has no timeout, and the next owner of its transactional id keeps it open.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
+FIRST_INIT_WITH_TWO_PHASE_COMMIT: Final = 6
+"""InitProducerId from this version on can keep an open transaction (KIP-939)."""
 LAST_END_TXN_BEFORE_V2: Final = 4
-"""EndTxn above this version means transactions V2 (T6): a transaction ends as it was begun (T7)."""
+"""EndTxn above this version implies transactions V2 (T6); a transaction must end in the version in which it began
+(T7)."""
 
 
 class PreparedTransaction(NamedTuple):
-    """All records of it are written, and it is open: until somebody ends it, or its timeout does.
+    """An open transaction whose records are all written. It stays open until a process ends it or its timeout is over.
 
-    `is_v2`: it was begun under transactions V2 (KIP-890). What `Producer.prepare_transaction` returns and
-    `admin.transactions.end` takes; pickled and written as JSON by whoever hands it on.
+    `is_v2`: it was begun under transactions V2 (KIP-890). `Producer.prepare_transaction` returns it;
+    `Producer.complete_transaction` and `admin.transactions.end` take it. Store it as JSON (a list of four values) or
+    pickle it.
     """
 
     transactional_id: str
@@ -28,9 +34,14 @@ class PreparedTransaction(NamedTuple):
     epoch: int
     is_v2: bool
 
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        """Producer id and epoch of its records, by which the coordinator knows the transaction."""
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
+
 
 class Ended(Enum):
-    """What an answer to EndTxn says about a prepared transaction."""
+    """The meaning of an EndTxn response for a prepared transaction."""
 
     AS_ASKED = auto()
     OTHERWISE = auto()
@@ -46,17 +57,17 @@ _COMMITS: Final[Mapping[ErrorCode, Ended]] = {
 _ABORTS: Final[Mapping[ErrorCode, Ended]] = {
     ErrorCode.NONE: Ended.AS_ASKED,
     ErrorCode.INVALID_TXN_STATE: Ended.OTHERWISE,
-    # Whoever raised the epoch (a timeout, a producer with the same id, `fence`) has aborted what was open.
+    # Whoever raised the epoch (a timeout, a producer with the same id, `fence`) has aborted the open transaction.
     ErrorCode.PRODUCER_FENCED: Ended.AS_ASKED,
     ErrorCode.INVALID_PRODUCER_EPOCH: Ended.AS_ASKED,
 }
 
 
 def outcome(code: ErrorCode, *, commits: bool) -> Ended:
-    """What the answer to EndTxn means, once it is none that may pass by itself (S38, T7, T8).
+    """The meaning of a non-retriable EndTxn response (S38, T7, T8).
 
-    NONE is also the answer where it was ended that way before: under V2 to the epoch before the current one, under V1
-    by the state alone. NOT_KNOWN: above all INVALID_PRODUCER_ID_MAPPING, where the transactional id has expired
-    (`transactional.id.expiration.ms`, S43) and nobody remembers.
+    NONE is also the response if the transaction was ended that way before: under V2 to the epoch before the current
+    one, under V1 by its state. NOT_KNOWN: mostly INVALID_PRODUCER_ID_MAPPING, when the transactional id has expired
+    (`transactional.id.expiration.ms`, S43).
     """
     return (_COMMITS if commits else _ABORTS).get(code, Ended.NOT_KNOWN)

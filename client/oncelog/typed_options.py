@@ -26,89 +26,94 @@ if TYPE_CHECKING:
 
 
 class ClientOptions(TypedDict, total=False):
-    """What producer, consumer and admin have in common."""
+    """The options common to producer, consumer and admin."""
 
     client_id: str
     request_timeout_ms: int
-    """How long to wait for the answer to a request before the connection counts as dead."""
+    """The wait for a response before the connection counts as dead."""
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     metadata_max_age_ms: int
     metadata_recovery_strategy: RecoveryStrategy
-    """Where none of the brokers that we know of can be reached: "rebootstrap" begins anew with the bootstrap servers
-    (KIP-899), "none" goes on trying those that we know."""
+    """What to do when no known broker can be reached: "rebootstrap" uses the bootstrap servers again (KIP-899), "none"
+    keeps trying the known brokers."""
     socket_connection_setup_timeout_ms: int
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
-    """In place of what the other ssl_ keys say."""
+    """Used instead of the other ssl_ keys."""
     ssl_check_hostname: bool
     ssl_cafile: str | None
-    """PEM: the authorities that are trusted; without it those of the system."""
+    """PEM file of the trusted authorities; by default those of the system."""
     ssl_certfile: str | None
-    """PEM: what we show, with the chain to an authority; the key may be in the same file."""
+    """PEM file of the client certificate, with the chain to an authority; the key may be in the same file."""
     ssl_keyfile: str | None
     ssl_password: str | None
-    """Of the key, if it is encrypted."""
+    """The password of the key, if it is encrypted."""
     sasl_mechanism: SaslMechanism | None
     sasl_plain_username: str | None
-    """For PLAIN and for SCRAM."""
+    """For PLAIN and SCRAM."""
     sasl_plain_password: str | None
     sasl_oauth_token_provider: Token | TokenProvider | None
-    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`. It is
-    called in a thread."""
+    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
+    method. Called in a thread."""
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """How records are gathered into batches, sent and acknowledged."""
+    """The options of a producer."""
 
     acks: Acks
-    """"all" (or -1): every in-sync replica has it; 1: the leader has it; 0: it was sent, and no offset is known."""
+    """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
+    without an offset."""
     linger_ms: int
-    """How long a batch waits for more records. 0 sends at once what gathers within one turn of the event loop."""
+    """How long a batch waits for more records. 0 sends the records of one turn of the event loop at once."""
     batch_size: int
-    """Bytes before compression. A larger record travels in a batch of its own."""
+    """Bytes before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType
     buffer_memory: int
-    """Bytes of all batches not yet acknowledged; `send` waits (max_block_ms at most) when they are used up."""
+    """Bytes of all unacknowledged batches; beyond them `send` waits (max_block_ms at most)."""
     max_block_ms: int
     max_request_size: int
     max_in_flight_requests_per_connection: int
-    """Without idempotence and with more than 1, records may change places when a batch fails and the next does not."""
+    """Without idempotence, more than 1 may reorder records when a batch fails and the next succeeds."""
     retries: int
     delivery_timeout_ms: int
-    """From `send` to success or failure, with all retries."""
+    """From `send` to success or failure, including all retries."""
     metadata_max_idle_ms: int
-    """A topic to which nothing is sent for so long is forgotten until the next record for it: to go on asking for it
-    would have it made again after somebody has deleted it."""
+    """A topic without sends for this long is dropped from the metadata until its next record: further requests would
+    re-create it after its deletion."""
     partitioner_ignore_keys: bool
     enable_idempotence: bool | None
-    """Whether the broker can tell a retry from a new record: each record is in the log once, and in order, as long as
-    this producer lives (S29). It needs acks="all", retries above 0 and at most 5 requests in flight; None means: where
-    these allow it, so by default it is on (S14)."""
+    """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
+    (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
+    default (S14)."""
     transactional_id: str | None
-    """With it, records are sent in transactions; who starts with the same one takes over from whoever had it."""
+    """Enables transactions; a new producer with the same id fences the previous one."""
     transaction_timeout_ms: int
     """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
     bounds it."""
+    two_phase_commit: bool
+    """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
+    broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the
+    transactional id."""
     tracing: Tracing | bool | None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of what is sent and of transactions, and W3C trace
-    context in the headers of records. It needs the extra `otel`."""
+    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, for spans of sends and transactions, and W3C trace context
+    in record headers. Needs the extra `otel`."""
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """What is fetched at once, and from where a partition without a position starts."""
+    """The options of a consumer."""
 
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
-    """Bytes of one Fetch answer. A first batch that is larger is sent all the same, or nobody could read it."""
+    """Bytes of one Fetch response. A larger first batch is returned all the same, so that it can be read."""
     max_partition_fetch_bytes: int
     max_poll_records: int
     auto_offset_reset: OffsetReset
     isolation_level: Isolation
-    """"read_committed" returns only what is not in an open or aborted transaction."""
+    """"read_committed" returns only records outside open and aborted transactions."""
     max_decompressed_bytes: int
     """Limit of one batch after decompression. A larger batch raises CorruptRecords, and the position stays before it.
     Kafka has no such key: without it, a malicious batch of a few kilobytes could fill the memory."""

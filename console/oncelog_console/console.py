@@ -11,8 +11,8 @@ from typing import Any, Final
 from oncelog_console.guard import Token
 from oncelog_console.limits import MAX_PAGES
 from oncelog_console.link import Link, Shared
-from oncelog_console.looks.lag_history import LagHistory
-from oncelog_console.looks.query_history import QueryHistories
+from oncelog_console.lookups.lag_history import LagHistory
+from oncelog_console.lookups.query_history import QueryHistories
 
 MAX_NOTICES: Final = 32
 

@@ -23,7 +23,7 @@ from oncelog.errors import (
     KafkaError,
     RequestTimedOut,
 )
-from oncelog_console.shown import byte_count, bytes_shown, finalized, number, plural, short
+from oncelog_console.visible_text import byte_count, bytes_shown, finalized, number, plural, short
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from docs_site.reference.markdown import table
-from oncelog_broker.server.served import SERVED, Served
+from oncelog_broker.server.served import SERVED, Served, highest_version
 from oncelog_protocol.api import ApiKey
 
 INTRODUCTION: Final = f"""\
@@ -44,4 +44,6 @@ def _row(served: Served) -> list[str]:
     remark = "brokers only" if served.is_for_brokers else ""
     if served.advertised_low != low:
         remark = f"versions from {served.advertised_low} on are advertised, those below {low} are refused"
+    if highest_version(served, two_phase_commit=False) != high:
+        remark = f"version {high} only with `transaction.two.phase.commit.enable=true`"
     return [served.key.message_name, str(int(served.key)), str(low) if low == high else f"{low} to {high}", remark]

@@ -12,24 +12,24 @@ from itertools import product
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a literal name: every resource of its type. As a host: every host."""
+"""As a literal name: every resource of its type; as a host: every host."""
 EVERYBODY: Final = "User:*"
-"""As a principal."""
+"""The principal of an ACL for everybody."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of type CLUSTER."""
 
 
 class _Named(IntEnum):
-    """Kafka writes the names in camel case."""
+    """An enum whose names Kafka writes in camel case."""
 
     @property
     def shown(self) -> str:
-        """`IdempotentWrite`."""
+        """The camel-case name: `IdempotentWrite`."""
         return self.name.title().replace("_", "")
 
 
 class ResourceType(_Named):
-    """What an ACL is about. ANY stands in filters only."""
+    """The type of an ACL's resource. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,8 +42,8 @@ class ResourceType(_Named):
 
 
 class PatternType(_Named):
-    """How the name of a pattern stands for names of resources. ANY and MATCH stand in filters only: any type of
-    pattern, and those patterns that hold for the resource that the filter names."""
+    """How a pattern's name matches resource names. ANY and MATCH occur in filters only: any type of pattern, and the
+    patterns that match the resource named by the filter."""
 
     UNKNOWN = 0
     ANY = 1
@@ -53,7 +53,7 @@ class PatternType(_Named):
 
 
 class AclOperation(_Named):
-    """What is done. ANY stands in filters only."""
+    """An operation. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -70,10 +70,11 @@ class AclOperation(_Named):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class AclPermission(_Named):
-    """ANY stands in filters only."""
+    """Allow or deny. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -82,7 +83,7 @@ class AclPermission(_Named):
 
 
 RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
-"""Those that an ACL may be about."""
+"""The types that an ACL can have."""
 OPERATIONS: Final = tuple(operation for operation in AclOperation if operation > AclOperation.ANY)
 
 _O = AclOperation
@@ -94,15 +95,15 @@ SUPPORTED_OPERATIONS: Final = {
     ResourceType.CLUSTER: (
         _O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE),
+    ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE, _O.TWO_PHASE_COMMIT),
     ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
     ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
 }  # fmt: skip
-"""What there is to do with a resource of a type, as authorized operations count it (KIP-430)."""
+"""Resource type -> the operations that exist for it, as authorized operations report them (KIP-430)."""
 
 
 class AclEntry(NamedTuple):
-    """Who may or may not do what. `principal` is `User:alice`, or EVERYBODY; `host` an address, or WILDCARD."""
+    """The subject of an ACL. `principal` is `User:alice`, or EVERYBODY; `host` an address, or WILDCARD."""
 
     principal: str
     host: str
@@ -111,21 +112,21 @@ class AclEntry(NamedTuple):
 
 
 class ResourcePattern(NamedTuple):
-    """Of which resources."""
+    """The resources of an ACL."""
 
     type: ResourceType
     name: str
     pattern: PatternType
 
     def covers(self, name: str) -> bool:
-        """Whether it holds for the resource of that name."""
+        """Whether the pattern matches the resource of that name."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
 
 class AclBinding(NamedTuple):
-    """One ACL."""
+    """One ACL: a pattern and an entry."""
 
     pattern: ResourcePattern
     entry: AclEntry
@@ -138,7 +139,7 @@ class AclBinding(NamedTuple):
 
 
 class PatternFilter(NamedTuple):
-    """Which patterns; `name` None: whatever they are called."""
+    """Matches patterns; `name` None: any name."""
 
     type: ResourceType
     name: str | None
@@ -146,7 +147,7 @@ class PatternFilter(NamedTuple):
 
     @property
     def names_one(self) -> bool:
-        """Whether it can match one pattern only, which may be looked up."""
+        """Whether it can match one pattern only, which can be looked up directly."""
         return (
             self.type > ResourceType.ANY
             and self.name is not None
@@ -164,7 +165,7 @@ class PatternFilter(NamedTuple):
 
 
 class EntryFilter(NamedTuple):
-    """Which entries; None: any principal or host."""
+    """Matches entries; None: any principal or host."""
 
     principal: str | None
     host: str | None
@@ -181,8 +182,8 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Every filter that matches the entry, the most particular one first: so that very many filters can be held against
-    very many entries."""
+    """Every filter that matches the entry, the most specific first, so that very many filters can be compared with very
+    many entries."""
     for principal, host, operation, permission in product(
         (entry.principal, None),
         (entry.host, None),
@@ -193,7 +194,7 @@ def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs."""
+    """Matches ACLs by pattern and entry."""
 
     pattern: PatternFilter
     entry: EntryFilter

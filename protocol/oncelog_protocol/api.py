@@ -1,9 +1,9 @@
-"""API keys, and the way from a key to its messages without importing what is not used.
+"""API keys, and the lookup from a key to its messages without importing unused ones.
 
-The messages of a key live in `messages/<its name in lower case>.py` as `<Name>Request` and `<Name>Response`. Importing
-all of them costs a start-up 0.1 s and more, so they come in when the first request needs them. For the same reason the
-versions of the headers, which depend on the first flexible version, are known here; the tests compare that with the
-declarations. Which keys and versions a broker serves is its own business.
+The messages of a key are `<Name>Request` and `<Name>Response` in `messages/<name in lower case>.py`. Importing all of
+them takes 0.1 s and more, so each is imported with its first use. For the same reason the header versions, which depend
+on the first flexible version, are listed here; tests compare them with the declarations. The broker decides which keys
+and versions it serves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from oncelog_protocol.versions import MAX_VERSION
 
 NEVER: Final = MAX_VERSION + 1
-"""The first flexible version of an API that has none."""
+"""The first flexible version of an API without one."""
 
 
 class ApiKey(IntEnum):
@@ -103,13 +103,13 @@ class ApiKey(IntEnum):
 
 @cache
 def request_type(key: ApiKey) -> type[Any]:
-    """The class of the requests of `key`. Raises ModuleNotFoundError for one whose messages are not declared yet."""
+    """The request class of `key`. Raises ModuleNotFoundError if its messages are not declared yet."""
     return _message_type(key, "Request")
 
 
 @cache
 def response_type(key: ApiKey) -> type[Any]:
-    """As `request_type`, for the responses."""
+    """The response class of `key`, as `request_type`."""
     return _message_type(key, "Response")
 
 

@@ -3,4 +3,4 @@
 from typing import Final
 
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
-"""Not asked for, or not known."""
+"""Not requested, or unknown."""

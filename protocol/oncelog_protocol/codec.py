@@ -217,7 +217,7 @@ def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireT
 
 
 def default_value(field: FieldSchema) -> Any:
-    """The default of a field; a list is made anew, so that no two messages share one."""
+    """The default of a field; lists are copied, so that no two messages share one."""
     return list(field.default) if isinstance(field.default, list) else field.default
 
 
@@ -230,7 +230,7 @@ def _default_expression(emit: Emitter, field: FieldSchema) -> str:
 def _runs(
     fields: list[tuple[FieldSchema, WireType]],
 ) -> list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]]:
-    """Fields in order, neighbours of fixed size gathered into lists."""
+    """Fields in order, with neighbours of fixed size grouped into lists."""
     runs: list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]] = []
     for pair in fields:
         if pair[1].format is None:
@@ -269,7 +269,7 @@ class MessageCodec(Generic[M]):
         return self.decode_from(data, position, max_elements=max_elements)[0]
 
     def decode_from(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:
-        """The message and the position behind it."""
+        """The message and the end position."""
         reader = WireReader(memoryview(data), position, max_elements)
         try:
             return self._parse(reader, None, None), reader.position
@@ -279,7 +279,7 @@ class MessageCodec(Generic[M]):
     def decode_steps(
         self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS
     ) -> Generator[None, None, M]:
-        """As `decode`, for a message of many elements: yields before each element of an array."""
+        """`decode` for a message of many elements: yields before each element of an array."""
         if self._parse_steps is None:
             self._parse_steps = self._entity.steps(parses=True)
         try:
@@ -311,9 +311,9 @@ class MessageCodec(Generic[M]):
         return writer.parts
 
     def encode_steps(self, message: M, parts: list[Buffer]) -> Generator[None, None, None]:
-        """As `encode_parts`, for a message of many elements: yields before each element of an array.
+        """`encode_parts` for a message of many elements: yields before each element of an array.
 
-        Meanwhile the parts that are there may be joined, in `parts` itself.
+        In between, the caller may join the existing parts in `parts` itself.
         """
         if self._build_steps is None:
             self._build_steps = self._entity.steps(parses=False)
@@ -333,7 +333,7 @@ _codecs: Final[dict[tuple[type, int], MessageCodec[Any]]] = {}
 
 
 def codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """The compiled codec, made at its first use. Raises ValueError for a version that the message does not have."""
+    """The compiled codec, created at its first use. Raises ValueError for a version that the message does not have."""
     found = _codecs.get((cls, version))
     if found is None:
         found = _codecs[cls, version] = MessageCodec(cls, version, compiled=True)

@@ -1,7 +1,7 @@
-"""What consumers tell one another through the coordinator, which does not read it: subscriptions and assignments.
+"""The metadata that consumers exchange through the coordinator, which does not read it: subscriptions and assignments.
 
-Each is an int16 version and the message in that version. Every version only adds fields at the end, so whoever meets a
-newer one than it knows reads the newest that it knows.
+Each is an int16 version and the message in that version. Newer versions only append fields, so a reader decodes an
+unknown version as the newest that it knows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from oncelog_protocol.wire_writers import Buffer
 M = TypeVar("M")
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of groups of consumers."""
+"""The protocol type of consumer groups."""
 
 VERSION: Final = Struct(">h")
 
 
 @message(versions="0-3", flexible=None)
 class ConsumerProtocolSubscription:
-    """What a member wants to read; its metadata in JoinGroup.
+    """The topics that a member subscribes to; its metadata in JoinGroup.
 
     v1: owned_partitions (KIP-429).
     v2: generation_id, by which a leader finds out that ownership is out of date.
@@ -45,7 +45,7 @@ class ConsumerProtocolSubscription:
 
 @message(versions="0-3", flexible=None)
 class ConsumerProtocolAssignment:
-    """What a member is to read; its assignment in SyncGroup. All versions are the same."""
+    """The partitions assigned to a member; its assignment in SyncGroup. All versions are the same."""
 
     assigned_partitions: list[TopicPartition] = array()
     user_data: bytes | None = bytes_(nullable="0+", default=None)
@@ -58,7 +58,7 @@ class ConsumerProtocolAssignment:
 
 @message(versions="0-1", flexible=None)
 class StickyAssignorUserData:
-    """The user data of the eager sticky assignor: what a member had before it gave everything up. No version in front.
+    """User data of the eager sticky assignor: the partitions owned before they were revoked. Without a version prefix.
 
     v1: generation.
     """
@@ -80,7 +80,7 @@ class CooperativeStickyUserData:
 
 
 def encode_versioned(data: M, version: int) -> bytes:
-    """The version, and the message in it."""
+    """The version, then the message."""
     return VERSION.pack(version) + codec(type(data), version).encode(data)
 
 

@@ -1,7 +1,7 @@
-"""CRC-32C, of the package `crc32c`, without what that imports beside it.
+"""CRC-32C from the package `crc32c`, without the rest of that package's imports.
 
-It reads its own version with importlib.metadata, which brings email, zipfile and some thirty modules more: a tenth of
-what a broker takes to start.
+The package reads its own version with importlib.metadata, which imports email, zipfile and about thirty more modules: a
+tenth of a broker's startup time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
 
     try:
         crc32c = _of_the_extension()
-    except (ImportError, AttributeError):  # a release that is made up of other parts
+    except (ImportError, AttributeError):  # a release with other modules
         from crc32c import crc32c
 
 __all__ = ["crc32c"]

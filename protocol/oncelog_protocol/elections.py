@@ -1,4 +1,4 @@
-"""The kinds of elections that a client may ask for (KIP-460)."""
+"""The kinds of elections that a client may request (KIP-460)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import IntEnum
 
 
 class ElectionType(IntEnum):
-    """What ElectLeaders carries."""
+    """The election type in ElectLeaders."""
 
     PREFERRED = 0
-    """The first replica of the assignment leads."""
+    """Elect the preferred replica, the first of the assignment."""
     UNCLEAN = 1
-    """Where nobody in sync is left, one leads that may lack records."""
+    """Unclean election: if no in-sync replica is alive, elect one that may lack records."""

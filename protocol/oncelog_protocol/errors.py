@@ -170,13 +170,13 @@ class ErrorCode(IntEnum):
 
 
 MAX_MESSAGE_CHARS: Final = 2000
-"""Messages quote text of clients, and an old response carries at most 32767 bytes of a string."""
+"""Messages quote text from clients, and an old response carries at most 32767 bytes of a string."""
 
 
 class KafkaError(Exception):
-    """A fault with its Kafka error code: raised where it is found, answered at the edge.
+    """An error with its Kafka error code: raised where it is detected, answered where the response is written.
 
-    `code` goes into the response, `message` into its error_message field (where the version has one) or the log.
+    `code` goes into the response, `message` into its error_message field (if the version has one) or the log.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -189,8 +189,8 @@ class KafkaError(Exception):
         return self.code.retriable
 
     def as_value(self) -> Self:
-        """This error, to be kept or handed on and not to be raised: without its traceback, whose frames hold whatever
-        was at hand where it was raised, and with it often the error itself."""
+        """This error, to be stored or passed on instead of raised: without its traceback, whose frames keep their
+        locals alive, often including the error itself."""
         self.__traceback__ = self.__context__ = None
         return self
 
@@ -206,12 +206,13 @@ def _restored(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str
 
 
 class MalformedMessage(ValueError):
-    """Bytes that are no message of the declared shape: the one error of every decoder, whatever the bytes."""
+    """The bytes are no message of the declared format: the only error of every decoder, whatever the bytes."""
 
 
 class TooManyElements(MalformedMessage):
-    """More array elements than the decoder was allowed, or than the bytes can hold. Nothing is allocated for them."""
+    """More array elements than the decoder allows, or than the bytes can hold. Nothing is allocated for them."""
 
 
 class UnencodableMessage(ValueError):
-    """A value that the declared shape cannot carry (a string too long, an integer out of range, None in the way)."""
+    """A value that the declared format cannot carry (a string too long, an integer out of range, an unexpected
+    None)."""

@@ -1,4 +1,4 @@
-"""Features that brokers finalise for a whole cluster (KIP-584): what their levels mean."""
+"""The levels of features that brokers finalise for a whole cluster (KIP-584)."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from typing import Final
 
 TRANSACTIONS_V1: Final = 0
 TRANSACTIONS_V2: Final = 2
-"""Levels of `transaction.version`: from V2 on every transaction has an epoch of its own (KIP-890)."""
+"""Level of `transaction.version` from which on every transaction has its own producer epoch (KIP-890)."""

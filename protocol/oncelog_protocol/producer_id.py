@@ -1,4 +1,4 @@
-"""Who a producer is to the brokers: its producer id, and the epoch that tells its sessions apart."""
+"""A producer id with the epoch that distinguishes its sessions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ MAX_EPOCH: Final = 2**15 - 1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What InitProducerId gives; each batch carries it."""
+    """The result of InitProducerId; each batch carries it."""
 
     producer_id: int
     epoch: int
 
     @property
     def is_last(self) -> bool:
-        """Whether no epoch is left after this one: the next session needs a new producer id (S27)."""
+        """Whether the epochs are exhausted: the next session needs a new producer id (S27)."""
         return self.epoch >= MAX_EPOCH
 
     def bumped(self) -> ProducerIdAndEpoch:

@@ -1,4 +1,4 @@
-"""Quotas: whom they are set for, and what they limit (KIP-13, KIP-124, KIP-599, KIP-612)."""
+"""Quota entities and the kinds of quotas (KIP-13, KIP-124, KIP-599, KIP-612)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """In the place of a name, which may be any text: all those who have no quota of their own."""
+    """Stands in place of a name, which may be any text: the default quota for entities without their own."""
 
     ENTITY = "<default>"
 
@@ -18,7 +18,7 @@ Name: TypeAlias = str | Default | None
 
 
 class QuotaEntity(NamedTuple):
-    """Whom a quota is set for: a user, a client id, both together, or an address."""
+    """The entity of a quota: a user, a client id, both, or an address."""
 
     user: Name = None
     client_id: Name = None
@@ -26,24 +26,24 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaKey(StrEnum):
-    """What is limited, by Kafka's names."""
+    """The kinds of quotas, by Kafka's names."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
-    """Of one processor's time; the broker has one, as its requests are served by one thread."""
+    """Percent of one processor's time; requests are served by one thread."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    """Partitions that are created and deleted, each second."""
+    """Partitions created and deleted per second."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
-    """Of an address, each second."""
+    """New connections per second from an address."""
 
 
 OF_ADDRESSES: Final = frozenset({QuotaKey.CONNECTION_CREATION_RATE})
 OF_CLIENTS: Final = frozenset(QuotaKey) - OF_ADDRESSES
 FRACTIONS: Final = frozenset({QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE})
-"""The values of the others are whole numbers."""
+"""Quotas that may have fractions; the others are integers."""
 
 
 def keys_of(entity: QuotaEntity) -> frozenset[QuotaKey]:
-    """What may be limited."""
+    """The kinds of quotas that the entity can have."""
     return OF_CLIENTS if entity.ip is None else OF_ADDRESSES

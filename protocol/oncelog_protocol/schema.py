@@ -173,7 +173,7 @@ def bytes_(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Decoded as `bytes` of its own, which outlive the frame."""
+    """Decoded as `bytes` that are copied from the frame."""
     return _field("bytes", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
 
 
@@ -247,8 +247,8 @@ def nested(
     ),
 )
 def struct(cls: type[T]) -> type[T]:
-    """A part of a message: a slotted dataclass whose fields were made with the functions above."""
-    # What dataclasses would generate for each of a hundred classes is here once: half of what it takes to import them.
+    """A part of a message: a slotted dataclass with fields made by the functions above."""
+    # Methods that dataclasses would generate for each of a hundred classes are shared: this halves the import time.
     cls.__eq__ = _are_equal  # type: ignore[method-assign]
     cls.__hash__ = None  # type: ignore[assignment]
     cls.__repr__ = _shown  # type: ignore[method-assign]

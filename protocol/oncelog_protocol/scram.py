@@ -13,14 +13,14 @@ from oncelog_protocol.errors import MalformedMessage
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""As Kafka has them: more is refused, by clients too, since it is they who compute them."""
+"""As in Kafka; clients refuse more too, since they compute them."""
 GS2_HEADER: Final = "n,,"
 """No channel binding, no other authorization id."""
 CHANNEL_BINDING: Final = base64.b64encode(GS2_HEADER.encode()).decode()
 
 
 class ScramMechanism(Enum):
-    """The value is Kafka's code for it (DescribeUserScramCredentials)."""
+    """The value is Kafka's code (DescribeUserScramCredentials)."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -39,7 +39,7 @@ class ScramMechanism(Enum):
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The only expensive step: some milliseconds for each 4096 iterations."""
+    """The only expensive step: some milliseconds per 4096 iterations."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -52,7 +52,7 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """Of a client key: what a server keeps, from which no client key can be had."""
+    """The server's verifier of a client key, from which the client key cannot be derived."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 
@@ -80,8 +80,8 @@ def unescaped_name(text: str) -> str:
 
 
 def attributes(message: str, *names: str) -> list[str]:
-    """The values of exactly these attributes at the front of `message`, in this order. Further ones are passed over,
-    but for `m`: it announces an extension that must be understood, of which there is none. Raises MalformedMessage."""
+    """The values of exactly these attributes at the start of `message`, in this order. Further attributes are ignored,
+    except `m`, which announces a mandatory extension: none is supported. Raises MalformedMessage."""
     parts = message.split(",")
     if any(part.startswith("m=") for part in parts):
         raise MalformedMessage("SCRAM: a mandatory extension (m=) is not supported")

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 MAX_VERSION: Final = 32767
-"""What "+" stands for: versions are int16 on the wire."""
+"""The upper end of "+": versions are int16 on the wire."""
 
 
 class VersionRange(NamedTuple):

@@ -51,7 +51,8 @@ from oncelog_protocol.wire_writers import (
 
 
 class WireReader:
-    """The stream that parsing reads: a buffer, where we are and where it ends, the array elements still granted."""
+    """The input of a decoder: a buffer, the present position and the end, and how many array elements may still be
+    decoded."""
 
     __slots__ = ("budget", "buffer", "end", "position")
 
@@ -63,7 +64,7 @@ class WireReader:
 
 
 class WireWriter:
-    """The stream that building writes: parts in order, record data among them as it came (never copied)."""
+    """The output of an encoder: parts in order, with record data as given (never copied)."""
 
     __slots__ = ("parts",)
 
@@ -105,7 +106,7 @@ class Emitter:
         self._depth -= 1
 
     def name(self, stem: str) -> str:
-        """A local name that is not used yet."""
+        """A new local name."""
         self._names += 1
         return f"{stem}{self._names}"
 
@@ -116,7 +117,7 @@ class Emitter:
         return name
 
     def function(self, value: Any) -> str:
-        """As `constant`, for a function, under its own name."""
+        """`constant` for a function, under its own name."""
         name: str = value.__name__
         self.constants[name] = value
         return name

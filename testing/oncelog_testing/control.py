@@ -1,4 +1,4 @@
-"""Telling a broker what shall go wrong, and asking how often it did."""
+"""HttpService a broker what shall go wrong, and asking how often it did."""
 
 from __future__ import annotations
 

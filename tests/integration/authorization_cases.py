@@ -265,6 +265,18 @@ CASES = (
     _refused(rules.DELETE_RECORDS),
     _refused(rules.INIT_FOR_ANY_TOPIC, extra={"transactional_id": None, "producer_id": -1, "producer_epoch": -1}),
     _refused(rules.INIT_TRANSACTION, extra={"producer_id": -1, "producer_epoch": -1}),
+    _refused(
+        rules.INIT_TWO_PHASE_COMMIT,
+        low=6,
+        extra={
+            "transactional_id": ALLOWED_TRANSACTION,
+            "producer_id": -1,
+            "producer_epoch": -1,
+            "enable2_pc": True,
+            "keep_prepared_txn": False,
+        },
+        is_like_absent=False,
+    ),
     _refused(rules.OFFSET_FOR_LEADER_EPOCH),
     _refused(rules.ADD_PARTITIONS, extra={"verify_only": False}),
     _refused(

@@ -37,6 +37,8 @@ ROWS = 30
 """Of each task."""
 SECONDS = 60
 V1 = "ONCELOG_TEST_TRANSACTIONS_V1"
+TASK_TIMEOUT = "ONCELOG_TEST_TASK_TIMEOUT_MS"
+"""The variable for the timeout of the tasks' transactions, here and in the processes that are killed."""
 
 
 class Task(NamedTuple):
@@ -99,7 +101,8 @@ def _die_at(point: str, wanted: str) -> None:
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
     """Raises what the step raises."""
-    cluster = DyingCluster(address, task_timeout_ms=10 * SECONDS * 1000, settings={"retry_backoff_ms": 20})
+    timeout_ms = int(os.environ.get(TASK_TIMEOUT, 10 * SECONDS * 1000))
+    cluster = DyingCluster(address, task_timeout_ms=timeout_ms, settings={"retry_backoff_ms": 20})
     cluster.point = point
     async with asyncio.timeout(SECONDS), cluster:
         if isinstance(step, Commit):

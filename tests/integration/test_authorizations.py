@@ -38,7 +38,11 @@ from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
 
-AUTHORIZER = {"authorizer.class.name": "StandardAuthorizer", "auto.create.topics.enable": "true"}
+AUTHORIZER = {
+    "authorizer.class.name": "StandardAuthorizer",
+    "auto.create.topics.enable": "true",
+    "transaction.two.phase.commit.enable": "true",
+}
 PRIVILEGED, UNPRIVILEGED = "127.0.0.1", "127.0.0.2"
 """Everybody is User:ANONYMOUS here, so that hosts make the difference."""
 REFUSALS = frozenset(rules.REFUSAL.values())

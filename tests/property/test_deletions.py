@@ -20,8 +20,8 @@ from tests.support.replication_machine import BROKER, BROKERS, LAG_SECONDS, Repl
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.replication import isr
 from oncelog_broker.replication import partition as partition_module
+from oncelog_broker.replication.fetch_response import position_of
 from oncelog_broker.replication.follower_progress import FetchPosition
-from oncelog_broker.replication.following import position_of
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.records.batch import batches
 

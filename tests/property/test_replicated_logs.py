@@ -26,10 +26,10 @@ from tests.support.replication_machine import (
 from oncelog_broker.controller import election
 from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
 from oncelog_broker.controller.election import Decision
-from oncelog_broker.replication import following, high_watermark, isr, replica
+from oncelog_broker.replication import fetch_response, high_watermark, isr, replica
 from oncelog_broker.replication import partition as partition_module
+from oncelog_broker.replication.fetch_response import position_of
 from oncelog_broker.replication.follower_progress import FetchPosition
-from oncelog_broker.replication.following import position_of
 from oncelog_broker.replication.partition import Partition
 
 TestReplication = ReplicationMachine.TestCase
@@ -217,7 +217,7 @@ def a_late_answer_is_taken() -> Breaks:
     def at_the_same_offset(here: Partition, asked: FetchPosition) -> bool:
         return not here.leads and position_of(here).offset == asked.offset
 
-    return [(following, "is_still_at", at_the_same_offset)]
+    return [(fetch_response, "is_still_at", at_the_same_offset)]
 
 
 def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iterator[None]:

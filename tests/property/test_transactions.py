@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.examples import examples
 from tests.support.transactions import P0, P1, TIMEOUT_MS, TXN, V1, V2, TransactionDriver, legal_history
 
+from oncelog_broker.coordinator.transaction.machine import Granted
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     FENCING_EPOCH,
@@ -54,6 +55,19 @@ class Transactions(RuleBasedStateMachine):
             assert answer.epoch <= EXHAUSTED_EPOCH, "the last epoch is for fencing alone"
             assert self.granted.setdefault(answer, client) == client, "two producers with one id and epoch"
             self.clients[client] = answer
+
+    @rule(client=CLIENTS, two_phase=st.booleans())
+    def keep(self, client: int, two_phase: bool) -> None:
+        """An open transaction is taken over as it is (S120)."""
+        before = self.driver.machine.transactions.get(TXN)
+        granted = self.driver.init_two_phase(two_phase=two_phase)
+        if not isinstance(granted, Granted):
+            return
+        assert granted.producer.epoch <= EXHAUSTED_EPOCH, "the last epoch is for fencing alone"
+        assert self.granted.setdefault(granted.producer, client) == client, "two producers with one id and epoch"
+        is_open = before is not None and before.state is TransactionState.ONGOING
+        assert granted.kept_open == (before.producer if is_open and before is not None else None)
+        self.clients[client] = granted.producer
 
     @rule(client=CLIENTS, partitions=PARTITIONS, noise=EPOCH_NOISE)
     def add(self, client: int, partitions: Any, noise: int) -> None:

@@ -16,6 +16,8 @@ from broker_process import BrokerFactory
 from driver_process import Application, dies, succeeds
 from dying import has_died
 from foreign_clients import eventually
+from raw_client import RawClient
+from raw_transactions import RawTransactions
 from replicated_cluster import ReplicatedCluster
 from reviving import reviving
 from standalone_cluster import StandaloneCluster
@@ -85,6 +87,27 @@ def test_k14_what_was_decided_has_timed_out(stream: Stream, died: Path) -> None:
     assert has_died(died) == 1
     eventually(lambda: not open_transactions(stream.address), "transactions time out")
     assert not committed_values(stream.address, stream.target)
+    succeeds(Application(stream))
+    check(stream)
+
+
+def test_s123_k27_away_for_longer_than_the_timeout(
+    broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path
+) -> None:
+    """The broker has two-phase commit: what was decided is still open, and the next driver commits it."""
+    broker = broker_factory({"transaction.two.phase.commit.enable": "true"}).start()
+    stream = made(broker.address, topic, checkpoint)
+    timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
+    dies(Application(dying(timed, died, dieAt="decided", dieHow="driver")))
+    assert has_died(died) == 1
+    kept = open_transactions(stream.address)
+    assert kept
+    with RawClient(broker.port) as client:
+        later = RawTransactions(client, f"{topic}-later")
+        later.take_over(timeout_ms=31_000)
+        assert later.add(topic) == 0
+        eventually(lambda: later.transactional_id not in open_transactions(stream.address), "a later one times out")
+    assert open_transactions(stream.address) == kept
     succeeds(Application(stream))
     check(stream)
 

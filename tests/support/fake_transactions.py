@@ -22,6 +22,7 @@ from oncelog_protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from oncelog_protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -109,6 +110,9 @@ class Transaction:
     producer_id: int
     epoch: int = -1
     last_epoch: int = -1
+    owner_epoch: int | None = None
+    """Of the producer that has kept the open transaction, and alone may end it (KIP-939)."""
+    has_timeout: bool = True
     state: str = "Empty"
     partitions: set[Place] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
@@ -136,7 +140,7 @@ class FakeCoordinator:
             broker.finalized["transaction.version"] = 2
         for kind in (FindCoordinatorRequest, InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest):
             broker.handlers[kind] = self._handle
-        for kind in (TxnOffsetCommitRequest, EndTxnRequest, ProduceRequest):
+        for kind in (TxnOffsetCommitRequest, EndTxnRequest, ProduceRequest, DescribeTransactionsRequest):
             broker.handlers[kind] = self._handle
 
     def transaction(self, transactional_id: str = "t") -> Transaction:
@@ -193,9 +197,19 @@ class FakeCoordinator:
             shown = (-1, -1)  # of an id that it does not know, Apache Kafka believes whatever it is shown
         if shown != (-1, -1) and shown not in ((found.producer_id, found.epoch), (found.producer_id, found.last_epoch)):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_epoch=-1)
+        found.has_timeout = not request.enable2_pc
+        if found.state == "Ongoing" and request.keep_prepared_txn:
+            found.owner_epoch = (found.epoch if found.owner_epoch is None else found.owner_epoch) + 1
+            return InitProducerIdResponse(
+                error_code=0,
+                producer_id=found.producer_id,
+                producer_epoch=found.owner_epoch,
+                ongoing_txn_producer_id=found.producer_id,
+                ongoing_txn_producer_epoch=found.epoch,
+            )
         if found.state == "Ongoing":
             found.last_epoch = found.epoch if shown != (-1, -1) else -1
-            found.epoch += 1
+            found.epoch, found.owner_epoch = (found.owner_epoch or found.epoch) + 1, None
             self._end(found, commits=False, epoch=found.epoch)
             return InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_epoch=-1)
         if shown == (-1, -1) or shown[1] == found.epoch:
@@ -267,6 +281,22 @@ class FakeCoordinator:
         )
 
     @answer.register
+    def _(self, request: DescribeTransactionsRequest, version: int, refusal: ErrorCode | None = None) -> Any:
+        (transactional_id,) = request.transactional_ids
+        found = self.transactions.get(transactional_id, Transaction(-1))
+        state = DescribeTransactionsResponse.TransactionState(
+            error_code=0 if transactional_id in self.transactions else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            transactional_id=transactional_id,
+            transaction_state=found.state,
+            transaction_timeout_ms=60_000 if found.has_timeout else 2**31 - 1,
+            transaction_start_time_ms=0,
+            producer_id=found.producer_id,
+            producer_epoch=found.epoch,
+            topics=[],
+        )
+        return DescribeTransactionsResponse(transaction_states=[state])
+
+    @answer.register
     def _(self, request: EndTxnRequest, version: int, refusal: ErrorCode | None = None) -> Any:
         found = self.transactions.get(request.transactional_id)
         if refusal is not None or found is None or request.producer_id != found.producer_id:
@@ -275,8 +305,12 @@ class FakeCoordinator:
         is_v2 = version >= V2_END
         if is_v2 and request.producer_epoch == found.epoch - 1 and found.state in ("CompleteCommit", "CompleteAbort"):
             code = ErrorCode.NONE if found.state == wanted else ErrorCode.INVALID_TXN_STATE
-        elif request.producer_epoch != found.epoch:
+        elif request.producer_epoch != (found.epoch if found.owner_epoch is None else found.owner_epoch):
             code = ErrorCode.PRODUCER_FENCED
+        elif found.owner_epoch is not None:
+            code = ErrorCode.NONE
+            self._end(found, commits=request.committed, epoch=found.epoch + 1)
+            found.epoch, found.owner_epoch = found.owner_epoch + 1, None
         elif found.state == "Ongoing" or (is_v2 and not request.committed):
             code = ErrorCode.NONE
             found.epoch += is_v2

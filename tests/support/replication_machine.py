@@ -39,9 +39,9 @@ from oncelog_broker.metadata.model import payloads
 from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
 from oncelog_broker.metadata.model.payloads import ReplicaAssignment, TopicAssignment
 from oncelog_broker.metadata.model.reader import PartitionKey
-from oncelog_broker.replication import following
+from oncelog_broker.replication import fetch_response
+from oncelog_broker.replication.fetch_response import PartitionAnswer, cut, position_of, take
 from oncelog_broker.replication.follower_progress import FetchPosition
-from oncelog_broker.replication.following import PartitionAnswer, cut, position_of, take
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.roles import Follow, Lead, role_of
 from oncelog_broker.runtime.clock import ManualClock
@@ -273,7 +273,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         follower = self.alive(answer.fetch.follower)
         if follower is None or answer.fetch.broker_epoch != self.incarnations[answer.fetch.follower]:
             return
-        if not following.is_still_at(follower, answer.fetch.position):
+        if not fetch_response.is_still_at(follower, answer.fetch.position):
             return
         try:
             wanted = take(follower, answer.fetch.position, answer.content)

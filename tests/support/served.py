@@ -19,13 +19,14 @@ from oncelog_broker.config.broker_keys import (
     GROUP_METADATA_MAX_BYTES,
     INTER_BROKER_LISTENER_NAME,
     REPLICA_SELECTOR_CLASS,
+    TRANSACTION_TWO_PHASE_COMMIT_ENABLE,
 )
 from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.purgatory import DelayedFetch, NewsPace
 from oncelog_broker.replication.throttle import Throttles
-from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
@@ -209,7 +210,7 @@ class Served:
         self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
         self.joining: list[Partition] = []
         """Those whose ISR a follower might have joined."""
-        self.waiting_followers: list[WaitingFetch] = []
+        self.waiting_followers: list[DelayedFetch] = []
         self.hears_leader = True
         """As a follower, of those that it does not lead."""
         self.transactions: Any = SimpleNamespace(verifies=True)
@@ -224,6 +225,7 @@ class Served:
             config={
                 FETCH_MAX_BYTES: 1 << 20,
                 GROUP_METADATA_MAX_BYTES: 1 << 20,
+                TRANSACTION_TWO_PHASE_COMMIT_ENABLE: False,
                 INTER_BROKER_LISTENER_NAME: None,
                 SECURITY_INTER_BROKER_PROTOCOL: None,
                 REPLICA_SELECTOR_CLASS: None,
@@ -259,7 +261,7 @@ class Served:
     led_by_name = leader
     led_by_id = leader_by_id
 
-    def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
+    def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
         assert broker_id == FOLLOWER
         self.waiting_followers.append(fetch)
 

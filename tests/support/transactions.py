@@ -13,7 +13,7 @@ from typing import Any
 
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
+from oncelog_broker.coordinator.transaction.machine import Granted, TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     NeedsProducerId,
@@ -47,7 +47,7 @@ class TransactionDriver:
     """Requests in, answers out: a ProducerIdAndEpoch, ErrorCode.NONE, or the ErrorCode of an error. The id is TXN."""
 
     def __init__(self, config: TransactionConfig | None = None) -> None:
-        self.config = config or TransactionConfig()
+        self.config = config or TransactionConfig(two_phase_commit_enable=True)
         self.seconds = 0.0
         self.wall_offset_ms = 0
         self.producer_ids = count(1000)
@@ -117,7 +117,19 @@ class TransactionDriver:
         return answer.response.code if isinstance(answer.response, KafkaError) else answer.response
 
     def init(self, shown: ProducerIdAndEpoch | None = None, timeout_ms: int = TIMEOUT_MS, name: str = TXN) -> Any:
-        return self._call(lambda spare, waiter: self.machine.init_producer_id(name, timeout_ms, shown, spare, waiter))
+        answer = self._call(lambda spare, waiter: self.machine.init_producer_id(name, timeout_ms, shown, spare, waiter))
+        if not isinstance(answer, Granted):
+            return answer
+        assert answer.kept_open is None
+        return answer.producer
+
+    def init_two_phase(self, shown: ProducerIdAndEpoch | None = None, *, two_phase: bool = True) -> Any:
+        """InitProducerId that keeps an open transaction: Granted, or an ErrorCode."""
+        return self._call(
+            lambda spare, waiter: self.machine.init_producer_id(
+                TXN, TIMEOUT_MS, shown, spare, waiter, two_phase=two_phase, keeps_open=True
+            )
+        )
 
     def add(self, asking: ProducerIdAndEpoch, *partitions: TopicPartition, version: int = V1, name: str = TXN) -> Any:
         return self._call(

@@ -23,10 +23,10 @@ from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
 from oncelog_broker.replication.isr_keeper import IsrKeeper
+from oncelog_broker.replication.offline_log_recovery import OfflineLogRecovery
 from oncelog_broker.replication.peers import BrokerPeers
 from oncelog_broker.replication.replicas import MakeFetching, Replicas
-from oncelog_broker.replication.returning_logs import ReturningLogs
-from oncelog_broker.replication.strays import set_strays_aside
+from oncelog_broker.replication.stray_logs import set_strays_aside
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.security.securities import Securities
 from oncelog_broker.server.replicas.controller_calls import ControllerCalls
@@ -88,7 +88,7 @@ class Replication:
                 host,
             )
             isr_keeper.start()
-            ReturningLogs(replicas, isr_keeper.ask_for_new_epochs, host).start()
+            OfflineLogRecovery(replicas, isr_keeper.ask_for_new_epochs, host).start()
             undo.callback(replicas.close)
             _follow(metadata, replicas)
             membership.log_end_calls.begin(peers, replicas)

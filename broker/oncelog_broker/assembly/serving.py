@@ -23,7 +23,7 @@ from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.server.topics.topic_creation import TopicCreation
-from oncelog_broker.web.telling import Telling
+from oncelog_broker.web.http_service import HttpService
 
 
 class Serving:
@@ -88,7 +88,7 @@ class Serving:
         replication: Replication,
         coordinators: Coordinators,
         socket_server: SocketServer,
-        telling: Telling,
+        http_service: HttpService,
         host: Host,
     ) -> Serving:
         """Begin to accept connections. Raises InvalidConfig, OSError."""
@@ -99,11 +99,11 @@ class Serving:
         services = made._services
         metadata.subscribe(made._on_image)
         warn_of_weak_settings(services.config, storage.store_file(metadata.image))
-        dispatcher = Dispatcher(services, telling.times)
-        throttling = Throttling(services.config, host.clock, is_observed=telling.times is not None)
+        dispatcher = Dispatcher(services, http_service.times)
+        throttling = Throttling(services.config, host.clock, is_observed=http_service.times is not None)
         follow_quotas(metadata, throttling, dispatcher, socket_server.connections)
         await socket_server.serve(dispatcher)
-        telling.begin(services, socket_server.connections, dispatcher)
+        http_service.begin(services, socket_server.connections, dispatcher)
         return made
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:

@@ -149,7 +149,7 @@ class Storage:
         try:
             await asyncio.to_thread(self.logs.checkpoint_high_watermarks, high_watermarks)
         except OSError as error:
-            logger.error("high watermarks could not be written down", extra={"reason": error})
+            logger.error("high watermark checkpoint could not be written", extra={"reason": error})
 
     async def close(self) -> None:
         """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store. What

@@ -1,12 +1,11 @@
 """Kafka's configuration keys, each declared once: type, default, range, meaning.
 
-`declared` is the machinery; the declarations are `broker_keys`, with `zookeeper_keys`, `leadership_keys` and
-`topic_defaults` (the broker keys that topics inherit), `topic_keys` and `inert_topic_keys` (of Kafka's, without
-effect), `effectless_keys` (those of Kafka's brokers; `effectless_warnings` names them in the log), `throttle_keys` (of
-brokers and of topics), `quota_keys`, `security_keys`, which single listeners may have of
-their own (`overrides`; `listener_config` says which value holds), `authorizer_keys` and `http_keys`. `secret` is the
-value of a password, `references` gets values from files and the environment. `load` reads them at start-up from file,
-environment and command line into a `broker_config`, `resolve` says which value holds and where it came from, `stored`
-what holds in the place of a value in the metadata store that cannot be read, `alter` checks changes, `listeners` reads
-the addresses.
+`declared` defines what a key is. The declarations are in `broker_keys`, `zookeeper_keys`, `leadership_keys`,
+`topic_defaults` (broker keys that topics inherit), `topic_keys`, `inert_topic_keys` (Kafka's topic keys without effect
+here), `effectless_keys` (Kafka's broker keys without effect; `effectless_warnings` logs them), `throttle_keys` (of
+brokers and topics), `quota_keys`, `security_keys` (which listeners may override: `overrides` parses the names,
+`listener_config` resolves the values), `authorizer_keys` and `http_keys`. `secret` is the value of a password key,
+`references` resolves `${...}` values. `load` reads file, environment and command line into a `broker_config`, `resolve`
+finds the effective value and its source, `stored` replaces unreadable values of the metadata store, `alter` checks
+changes, `listeners` parses addresses.
 """

@@ -1,6 +1,6 @@
-"""Checks of changed settings: CreateTopics, AlterConfigs, IncrementalAlterConfigs. Pure: overrides in, overrides out.
+"""Checks changes of settings: CreateTopics, AlterConfigs, IncrementalAlterConfigs. Pure: overrides in, overrides out.
 
-Overrides are kept as text, in the form that `ConfigKey.format` gives, as Kafka keeps them.
+Overrides are text in the form that `ConfigKey.format` returns, as in Kafka.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""By key. However many there are: those that we know are few, and the first other name that is to be set ends it."""
+"""Key -> change. The number is not limited: an unknown name ends the processing when it is reached."""
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The settings of CreateTopics, which are all that a topic then has.
+    """Check the settings of CreateTopics, the complete overrides of the topic.
 
     Raises KafkaError(INVALID_CONFIG).
     """
@@ -52,23 +52,23 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
 
 
 def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those settings of another broker's topic that we have too; each of the others is named in the log."""
+    """The settings of another broker's topic that this broker supports; each of the others is logged."""
     valid: dict[str, str] = {}
     for name, value in overrides.items():
         try:
             valid = check_topic_overrides({**valid, name: value})
         except KafkaError as error:
-            logger.warning("a setting is not taken over", extra={"topic": topic, "reason": error.message})
+            logger.warning("unsupported topic setting skipped", extra={"topic": topic, "reason": error.message})
     return valid
 
 
 def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The overrides of a topic after `changes`: all of them or, by a KafkaError, none.
+    """The overrides of a topic after all `changes`; a KafkaError if one is invalid.
 
-    APPEND and SUBTRACT start from the default where the topic has no value of its own, as in Kafka. DELETE of a key
-    that is not set, or that nobody knows, changes nothing: tools for Kafka delete what they might have set. Raises
-    KafkaError: INVALID_CONFIG for an unknown key, a bad value, or a list operation on what is no list; INVALID_REQUEST
-    for an operation that does not exist.
+    APPEND and SUBTRACT start from the default if the topic has no value, as in Kafka. DELETE of an unset or unknown key
+    changes nothing, since tools for Kafka delete keys that they may have set. Raises KafkaError: INVALID_CONFIG for an
+    unknown key, an invalid value, or a list operation on a key that is not a list; INVALID_REQUEST for an unknown
+    operation.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -83,8 +83,7 @@ def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[
 def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError as above.
 
-    A key that cannot change while the broker runs is INVALID_REQUEST, as in Kafka. A key of Kafka's that changes
-    nothing here is kept, where Kafka would let it change.
+    A read-only key is INVALID_REQUEST, as in Kafka. A dynamic key of Kafka without effect here is stored.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -99,7 +98,7 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
 
 
 def _effectless_key(name: str, value: str | None) -> ConfigKey[Any]:
-    """A key of Kafka's without effect here. Raises KafkaError for every other name."""
+    """A dynamic key of Kafka without effect here. Raises KafkaError for any other name."""
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(name, value)
@@ -125,9 +124,8 @@ def _topic_key(name: str) -> ConfigKey[Any]:
 
 
 def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
-    """To those of the same request. Raises KafkaError(INVALID_REQUEST) for what is wrong whatever the resource is, and
-    whether there is one: a key that comes twice, or a value that is missing.
-    """
+    """Add a change to those of the same request. Raises KafkaError(INVALID_REQUEST) for errors that do not depend on
+    the resource: a duplicate key, or a missing value."""
     if change.name in changes:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
     if change.value is None and change.operation != AlterOperation.DELETE:
@@ -150,9 +148,11 @@ def _apply(overrides: dict[str, str], key: ConfigKey[Any], change: ConfigChange)
 def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange) -> str:
     operation = AlterOperation(change.operation)
     if key.type is not ConfigType.LIST:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{operation.name} is for lists, configuration {key.name} is none")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{operation.name} requires a list, configuration {key.name} is none"
+        )
     items = list(_parsed(key, current) or ())
-    if operation is AlterOperation.SUBTRACT:  # of an element that is not there, or cannot be, nothing is taken away
+    if operation is AlterOperation.SUBTRACT:  # subtracting a missing or invalid element changes nothing
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):
@@ -162,7 +162,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
 
 
 def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
-    """The present value of a key; its default where it has none, or none that can be read."""
+    """The present value of a key; its default if it is unset or unreadable."""
     try:
         return key.default if current is None else key.parse(current)
     except InvalidConfig:
@@ -170,7 +170,7 @@ def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
 
 
 def _checked(key: ConfigKey[Any], value: str | None) -> str:
-    """`value` in the form in which it is kept."""
+    """`value` in its stored form."""
     if value is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has no value: expected {key.expected}")
     try:
@@ -186,7 +186,7 @@ def _text(key: ConfigKey[Any], value: object) -> str:
 
 
 def _check_together(overrides: Mapping[str, str]) -> None:
-    """Rules over more than one key of a topic. What cannot be read in the store, and is not changed, breaks none."""
+    """Check rules over several keys of a topic. Unreadable stored values that are not changed break no rule."""
     overrides = readable_topic_overrides(overrides)
 
     def value(name: str) -> Any:

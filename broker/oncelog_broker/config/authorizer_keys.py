@@ -1,4 +1,4 @@
-"""The broker's keys about who may do what. `BROKER_KEYS` in `broker_keys` holds them, too."""
+"""The broker's authorization keys. `BROKER_KEYS` in `broker_keys` includes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STANDARD_AUTHORIZERS: Final = (
     "kafka.security.authorizer.AclAuthorizer",
     "StandardAuthorizer",
 )
-"""Names of Kafka's own authorizers, which all stand for ours."""
+"""The names of Kafka's authorizers; each selects ours."""
 
 
 def _are_principals(value: object) -> bool:
@@ -23,8 +23,8 @@ AUTHORIZER_CLASS_NAME = ConfigKey[str](
     "authorizer.class.name",
     ConfigType.STRING,
     "",
-    "StandardAuthorizer, also by the names of Kafka's classes: ACLs decide who may do what. Empty: everybody may do "
-    "everything.",
+    "StandardAuthorizer, or the names of Kafka's classes: requests are authorized by ACLs. Empty: every request is "
+    "allowed.",
     one_of("", *STANDARD_AUTHORIZERS),
     Importance.LOW,
 )
@@ -32,13 +32,13 @@ SUPER_USERS = ConfigKey[str](
     "super.users",
     ConfigType.STRING,
     "",
-    "Who may do everything, whatever the ACLs say: User:admin;User:CN=broker,O=x, separated by semicolons. Brokers are "
-    "to be among them, or to have ClusterAction.",
+    "Principals that may do everything, whatever the ACLs say: User:admin;User:CN=broker,O=x, separated by "
+    "semicolons. Brokers must be among them, or have an ACL for ClusterAction.",
     Allowed("User:name;User:name", _are_principals),
 )
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = ConfigKey[bool](
     "allow.everyone.if.no.acl.found",
     ConfigType.BOOLEAN,
     False,
-    "Whether everybody may do everything with what has no ACL at all.",
+    "Whether everything is allowed on a resource without any ACL.",
 )

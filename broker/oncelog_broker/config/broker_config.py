@@ -1,6 +1,6 @@
-"""The configuration of one broker: typed values, and for each where it comes from.
+"""The configuration of one broker: typed values with their sources.
 
-Immutable. A dynamic change makes a new one (`with_dynamic`), so whoever holds a BrokerConfig sees one moment.
+Immutable. A dynamic change makes a new one (`with_dynamic`), so that a holder sees a consistent state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class BrokerConfig:
-    """`config[NUM_PARTITIONS]` is the value that holds, `settings(key)` all that were given, the first one holding."""
+    """`config[NUM_PARTITIONS]` is the effective value, `settings(key)` all given values, the effective one first."""
 
     __slots__ = ("_layers", "_values", "overrides")
 
@@ -31,8 +31,8 @@ class BrokerConfig:
         dynamic_default: Mapping[str, object] = _NOTHING,
         overrides: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """Typed values by key name: `static` from start-up, `dynamic` for this broker, `dynamic_default` for all,
-        `overrides` for single listeners, by their whole names."""
+        """Typed values by key name: `static` from startup, `dynamic` for this broker, `dynamic_default` for all
+        brokers, `overrides` for single listeners, by full name."""
         self.overrides = overrides
         self._layers: tuple[tuple[ConfigSource, Mapping[str, object]], ...] = (
             (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic),
@@ -47,7 +47,7 @@ class BrokerConfig:
 
     @classmethod
     def of(cls, texts: Mapping[str, str] = MappingProxyType({})) -> BrokerConfig:
-        """From static settings as text. Raises InvalidConfig."""
+        """Parse static settings. Raises InvalidConfig."""
         static: dict[str, object] = {}
         overrides: dict[str, object] = {}
         for name, text in texts.items():
@@ -65,12 +65,12 @@ class BrokerConfig:
         return cast(T, self._values[key.name])
 
     def with_dynamic(self, dynamic: Mapping[str, object], dynamic_default: Mapping[str, object]) -> BrokerConfig:
-        """The same start-up settings below these dynamic ones (typed values)."""
+        """This startup configuration with other dynamic settings (typed values)."""
         static = self._layers[-1][1]
         return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default, overrides=self.overrides)
 
     def settings(self, key: ConfigKey[Any]) -> Iterator[tuple[ConfigSource, object]]:
-        """Every value given for `key` with its source, the one that holds first, the default last if there is one."""
+        """Every value given for `key` with its source, the effective one first, the default last if there is one."""
         for source, layer in self._layers:
             if key.name in layer:
                 yield source, layer[key.name]
@@ -78,12 +78,12 @@ class BrokerConfig:
             yield ConfigSource.DEFAULT_CONFIG, key.default
 
     def is_set(self, key: ConfigKey[Any]) -> bool:
-        """Whether anyone gave `key` a value that is not its default."""
+        """Whether a value other than the default is set for `key`."""
         return any(key.name in layer for _, layer in self._layers)
 
     @property
     def node_id(self) -> int:
-        """`node.id`, or `broker.id` where only that is set."""
+        """`node.id`, or `broker.id` if only that is set."""
         broker_id = self[BROKER_ID]
         return broker_id if broker_id is not None and not self.is_set(NODE_ID) else self[NODE_ID]
 

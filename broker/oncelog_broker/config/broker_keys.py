@@ -1,10 +1,8 @@
-"""The broker's configuration keys: the ones that it honours, with Kafka's names and, unless the doc says so, defaults.
+"""The broker's configuration keys that have an effect, with Kafka's names and, unless the doc says so, defaults.
 
-The keys that topics inherit are in `topic_defaults`, those about ZooKeeper in `zookeeper_keys`, those about who leads
-in `leadership_keys`, those about who may connect in `security_keys`, those about who may do what in `authorizer_keys`,
-that of the HTTP listener in `http_keys`;
-`BROKER_KEYS` here holds those, too.
-Deviations from Kafka's defaults are limits that Kafka leaves open, so that no client can take all memory or files.
+Further keys: `topic_defaults` (inherited by topics), `zookeeper_keys`, `leadership_keys`, `security_keys`,
+`authorizer_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's defaults are limits that Kafka
+leaves open, so that no client can exhaust memory or file descriptors.
 """
 
 from __future__ import annotations
@@ -50,12 +48,14 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 NODE_ID = ConfigKey[int](
     "node.id", INT, 1, "The id of this broker, unique in the cluster. Kafka has no default.", at_least(0), HIGH
 )
-BROKER_ID = ConfigKey[int | None]("broker.id", INT, None, "Older name of node.id, which goes first.", at_least(0), HIGH)
+BROKER_ID = ConfigKey[int | None](
+    "broker.id", INT, None, "Older name of node.id, which takes precedence.", at_least(0), HIGH
+)
 RACK = ConfigKey[str | None](
     "broker.rack",
     STRING,
     None,
-    "Where this broker stands: replicas of new partitions are spread over racks, if every broker has one (KIP-36).",
+    "The rack of this broker: replicas of new partitions are spread over racks, if every broker has one (KIP-36).",
     not_empty(),
     LOW,
 )
@@ -63,8 +63,8 @@ LISTENERS = ConfigKey[tuple[str, ...]](
     "listeners",
     LIST,
     ("PLAINTEXT://127.0.0.1:9092",),
-    "Where to listen: NAME://host:port. An empty host or 0.0.0.0 is every interface, port 0 any free port. "
-    "Kafka's default is every interface; ours is loopback, since nobody has logged in yet.",
+    "Addresses to listen on: NAME://host:port. An empty host or 0.0.0.0 is every interface, port 0 any free port. "
+    "Kafka's default is every interface; ours is loopback, since the default listener has no authentication.",
     not_empty(),
     HIGH,
 )
@@ -72,8 +72,8 @@ ADVERTISED_LISTENERS = ConfigKey[tuple[str, ...] | None](
     "advertised.listeners",
     LIST,
     None,
-    "Where clients are told to connect, per listener name. Not set: the listeners, with the name of this host in place "
-    "of 'every interface'. Port 0 is the port that was bound.",
+    "Addresses that clients connect to, by listener name. Not set: the listeners, with the name of this host in place"
+    " of 'every interface'. Port 0 is the port that was bound.",
     not_empty(),
     HIGH,
 )
@@ -89,8 +89,8 @@ INTER_BROKER_LISTENER_NAME = ConfigKey[str | None](
     "inter.broker.listener.name",
     STRING,
     None,
-    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first one where none is called so. "
-    "Where it is set and there are others, those refuse what brokers alone may ask (WriteTxnMarkers, say).",
+    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first listener if there is none of "
+    "that name. If it is set, other listeners refuse requests that only brokers may send (such as WriteTxnMarkers).",
 )
 
 # --- Connections and requests
@@ -107,7 +107,7 @@ SOCKET_SEND_BUFFER_BYTES = ConfigKey[int](
     "socket.send.buffer.bytes",
     INT,
     -1,
-    "SO_SNDBUF of client connections; -1: what the system gives and adapts. Kafka's default is 102400.",
+    "SO_SNDBUF of client connections; -1: chosen and adapted by the system. Kafka's default is 102400.",
     at_least(-1),
     HIGH,
 )
@@ -115,7 +115,7 @@ SOCKET_RECEIVE_BUFFER_BYTES = ConfigKey[int](
     "socket.receive.buffer.bytes",
     INT,
     -1,
-    "SO_RCVBUF of client connections; -1: what the system gives and adapts. Kafka's default is 102400.",
+    "SO_RCVBUF of client connections; -1: chosen and adapted by the system. Kafka's default is 102400.",
     at_least(-1),
     HIGH,
 )
@@ -123,8 +123,8 @@ QUEUED_MAX_REQUESTS = ConfigKey[int](
     "queued.max.requests",
     INT,
     500,
-    "Requests at work at once that take more than one step (creating a topic, say); further ones wait, and what their "
-    "connections send behind them is not read.",
+    "Concurrent requests that take more than one step (such as creating a topic); further ones wait, and their "
+    "connections are not read meanwhile.",
     at_least(1),
     HIGH,
 )
@@ -132,26 +132,26 @@ QUEUED_MAX_REQUEST_BYTES = ConfigKey[int](
     "queued.max.request.bytes",
     LONG,
     256 * 1024**2,
-    "Bytes of requests received and held at once before connections are no longer read, but for one that may complete "
-    "its request; -1: no limit, Kafka's default.",
+    "Bytes of received requests from which on connections are no longer read, except one that may complete its "
+    "request (back-pressure); -1: no limit, Kafka's default.",
     at_least(-1),
 )
 QUEUED_MAX_RESPONSE_BYTES = ConfigKey[int](
     "queued.max.response.bytes",
     LONG,
     128 * 1024**2,
-    "Bytes of answers on the heap that clients have not read yet, from which on further requests wait and clients that "
-    "do not read are cut off; -1: no limit. No key of Kafka's. Records in answers are not on the heap, but for few.",
+    "Bytes of unread responses on the heap from which on further requests wait, and clients that do not read are "
+    "disconnected; -1: no limit. Not a key of Kafka's. Few records in responses are on the heap.",
     at_least(-1),
 )
 MAX_CONNECTIONS = ConfigKey[int](
-    "max.connections", INT, 10_000, "Connections at once. Kafka's default is no limit.", at_least(0)
+    "max.connections", INT, 10_000, "Concurrent connections. Kafka's default is no limit.", at_least(0)
 )
 MAX_CONNECTIONS_PER_IP = ConfigKey[int](
     "max.connections.per.ip",
     INT,
     1_000,
-    "Connections at once from one address. Kafka's default is no limit.",
+    "Concurrent connections from one address. Kafka's default is no limit.",
     at_least(0),
 )
 CONNECTIONS_MAX_IDLE_MS = ConfigKey[int](
@@ -161,24 +161,26 @@ FETCH_MAX_BYTES = ConfigKey[int](
     "fetch.max.bytes",
     INT,
     55 * 1024**2,
-    "The most bytes of records in one Fetch answer, whatever the client asks.",
+    "The most bytes of records in one Fetch response, whatever the client requests.",
     at_least(1024),
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = ConfigKey[int](
-    "max.incremental.fetch.session.cache.slots", INT, 1_000, "Incremental fetch sessions kept at once.", at_least(0)
+    "max.incremental.fetch.session.cache.slots", INT, 1_000, "Incremental fetch sessions in the cache.", at_least(0)
 )
 
 # --- Topics
 
-NUM_PARTITIONS = ConfigKey[int]("num.partitions", INT, 1, "Partitions of a topic that does not say.", at_least(1))
+NUM_PARTITIONS = ConfigKey[int](
+    "num.partitions", INT, 1, "Partitions of a topic created without a number of partitions.", at_least(1)
+)
 DEFAULT_REPLICATION_FACTOR = ConfigKey[int](
-    "default.replication.factor", INT, 1, "Replicas of a topic that does not say.", at_least(1)
+    "default.replication.factor", INT, 1, "Replication factor of a topic created without one.", at_least(1)
 )
 AUTO_CREATE_TOPICS_ENABLE = ConfigKey[bool](
     "auto.create.topics.enable",
     BOOLEAN,
     True,
-    "Whether asking for the metadata of a topic creates it.",
+    "Whether a Metadata request for a missing topic creates it.",
     importance=HIGH,
 )
 DELETE_TOPIC_ENABLE = ConfigKey[bool](
@@ -199,7 +201,8 @@ OFFSETS_TOPIC_REPLICATION_FACTOR = ConfigKey[int](
     "offsets.topic.replication.factor",
     SHORT,
     3,
-    "Replicas of __consumer_offsets, which is created when so many brokers live; without ZooKeeper, one.",
+    "Replication factor of __consumer_offsets, which is created when that many brokers are alive; without ZooKeeper, "
+    "one.",
     at_least(1),
     HIGH,
 )
@@ -215,7 +218,7 @@ OFFSETS_COMMIT_TIMEOUT_MS = ConfigKey[int](
     "offsets.commit.timeout.ms",
     INT,
     5_000,
-    "How long the answer of a group coordinator waits until the replicas in sync have what it says; then it is "
+    "How long a group coordinator waits until the in-sync replicas have its record; then it answers "
     "COORDINATOR_NOT_AVAILABLE.",
     at_least(1),
     HIGH,
@@ -235,13 +238,17 @@ OFFSETS_RETENTION_MINUTES = ConfigKey[int](
     "offsets.retention.minutes",
     INT,
     7 * 24 * 60,
-    "Committed offsets go this long after their group became empty; those of a group that never had members, or of a "
-    "topic that its members read no longer, this long after the last commit (KIP-211).",
+    "Committed offsets expire this long after their group became empty; those of a group that never had members, or "
+    "of a topic that its members no longer subscribe to, this long after the last commit (KIP-211).",
     at_least(1),
     HIGH,
 )
 OFFSETS_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
-    "offsets.retention.check.interval.ms", LONG, 600_000, "How often offsets are looked at for expiry.", at_least(1)
+    "offsets.retention.check.interval.ms",
+    LONG,
+    600_000,
+    "How often committed offsets are checked for expiry.",
+    at_least(1),
 )
 GROUP_INITIAL_REBALANCE_DELAY_MS = ConfigKey[int](
     "group.initial.rebalance.delay.ms",
@@ -272,23 +279,24 @@ GROUP_MEMBER_METADATA_MAX_BYTES = ConfigKey[int](
     "group.member.metadata.max.bytes",
     INT,
     1024 * 1024,
-    "The most that one member of a group may say of itself when it joins: its protocols with their metadata, which is "
-    "subscribed topics, partitions owned and the like. More is refused with MESSAGE_TOO_LARGE. Kafka has no limit.",
+    "The most bytes of metadata in one member's JoinGroup: its protocols with subscribed topics, owned partitions and"
+    " user data. More is refused with MESSAGE_TOO_LARGE. Kafka has no limit.",
     at_least(1024),
 )
 GROUP_METADATA_MAX_BYTES = ConfigKey[int](
     "group.metadata.max.bytes",
     INT,
     16 * 1024 * 1024,
-    "The same for all members of one group. Who would exceed it is refused with GROUP_MAX_SIZE_REACHED.",
+    "The most bytes of metadata of all members of one group. A member beyond it is refused with "
+    "GROUP_MAX_SIZE_REACHED.",
     at_least(1024),
 )
 GROUP_COORDINATOR_METADATA_MAX_BYTES = ConfigKey[int](
     "group.coordinator.metadata.max.bytes",
     LONG,
     128 * 1024 * 1024,
-    "The same for all groups of one broker. Who would exceed it is refused with COORDINATOR_NOT_AVAILABLE, which "
-    "clients retry.",
+    "The most bytes of metadata of all groups of one broker. A member beyond it is refused with "
+    "COORDINATOR_NOT_AVAILABLE, which clients retry.",
     at_least(1024),
 )
 
@@ -298,24 +306,24 @@ LOG_DIR = ConfigKey[tuple[str, ...]](
     "log.dir",
     LIST,
     ("data",),
-    "Where the log is kept, if log.dirs does not say. Kafka's default is /tmp/kafka-logs.",
+    "The data directory, if log.dirs is not set. Kafka's default is /tmp/kafka-logs.",
     not_empty(),
     HIGH,
 )
 LOG_DIRS = ConfigKey[tuple[str, ...] | None](
-    "log.dirs", LIST, None, "The directories in which the log is kept; not set: log.dir.", not_empty(), HIGH
+    "log.dirs", LIST, None, "The data directories; not set: log.dir.", not_empty(), HIGH
 )
 START_ACCEPT = ConfigKey[tuple[str, ...]](
     "start.accept",
     LIST,
     (),
-    "What a start goes on with although its data directories and its metadata store are not what they were: "
-    "kind:digest, as the message of the refused start says. An entry accepts that one state and no other, so that it "
-    "may stay. No key of Kafka's.",
+    "Differences between the data directories and the metadata store that a start accepts: kind:digest, as in the "
+    "message of the refused start. An entry accepts one particular difference and no later one, so it may stay. Not a"
+    " key of Kafka's.",
     importance=LOW,
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
-    "log.retention.check.interval.ms", LONG, 300_000, "How often segments are looked at for deletion.", at_least(1)
+    "log.retention.check.interval.ms", LONG, 300_000, "How often segments are checked for deletion.", at_least(1)
 )
 LOG_CLEANER_ENABLE = ConfigKey[bool](
     "log.cleaner.enable", BOOLEAN, True, "Whether topics with cleanup.policy=compact are compacted."
@@ -332,7 +340,7 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey[float](
     "log.cleaner.io.max.bytes.per.second",
     DOUBLE,
     sys.float_info.max,
-    "The most bytes that the cleaner reads and writes in a second, on average over a log.",
+    "The most bytes that the cleaner reads and writes per second, on average over a log.",
     at_least(1),
     update_mode=UpdateMode.CLUSTER_WIDE,
 )
@@ -340,8 +348,8 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey[int](
     "log.cleaner.dedupe.buffer.size",
     LONG,
     128 * 1024**2,
-    "The most memory for the keys of a cleaning. With more keys than fit (216 bytes each, Kafka: 24), a log is "
-    "compacted in several rounds.",
+    "The most memory for the offset map of a compaction. With more keys than fit (216 bytes each, Kafka: 24), a log "
+    "is compacted in several rounds.",
     at_least(1),
     update_mode=UpdateMode.CLUSTER_WIDE,
 )
@@ -349,7 +357,7 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     "log.flush.offset.checkpoint.interval.ms",
     INT,
     60_000,
-    "How often the recovery points are written.",
+    "How often the recovery points are checkpointed.",
     at_least(0),
     HIGH,
 )
@@ -357,7 +365,7 @@ LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     "log.flush.start.offset.checkpoint.interval.ms",
     INT,
     60_000,
-    "How often the log start offsets are written.",
+    "How often the log start offsets are checkpointed.",
     at_least(0),
     HIGH,
 )
@@ -365,7 +373,7 @@ REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = ConfigKey[int](
     "replica.high.watermark.checkpoint.interval.ms",
     LONG,
     5_000,
-    "How often the high watermarks are written.",
+    "How often the high watermarks are checkpointed.",
     importance=HIGH,
 )
 
@@ -375,7 +383,8 @@ REPLICA_LAG_TIME_MAX_MS = ConfigKey[int](
     "replica.lag.time.max.ms",
     LONG,
     30_000,
-    "A follower that has not caught up with its leader for so long leaves the in-sync replicas.",
+    "A follower that has not caught up with its leader for this long is removed from the in-sync replicas (ISR "
+    "shrink).",
     at_least(1),
     HIGH,
 )
@@ -387,39 +396,43 @@ REPLICA_SELECTOR_CLASS = ConfigKey[str | None](
     "replica.selector.class",
     STRING,
     None,
-    "Whom consumers read from: RackAwareReplicaSelector sends one that says its rack (client.rack) to a replica there, "
-    "and lets followers answer it (KIP-392). Not set: the leader alone.",
+    "The replica that consumers read from: RackAwareReplicaSelector directs a consumer with client.rack to a replica "
+    "in that rack, which may be a follower (KIP-392). Not set: the leader.",
     one_of(*RACK_AWARE_SELECTORS),
 )
 REPLICA_FETCH_MAX_BYTES = ConfigKey[int](
     "replica.fetch.max.bytes",
     INT,
     1_048_576,
-    "How much a follower asks of one partition at a time. The first batch of an answer may be larger.",
+    "The most bytes that a follower fetches of one partition at a time. The first batch of a response may be larger.",
     at_least(0),
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = ConfigKey[int](
     "replica.fetch.response.max.bytes",
     INT,
     10_485_760,
-    "How much a follower asks for at a time, of all partitions that it follows from one leader.",
+    "The most bytes that a follower fetches at a time, over all partitions of one leader.",
     at_least(0),
 )
 REPLICA_FETCH_MIN_BYTES = ConfigKey[int](
-    "replica.fetch.min.bytes", INT, 1, "How much a leader waits for before it answers a follower.", importance=HIGH
+    "replica.fetch.min.bytes",
+    INT,
+    1,
+    "The bytes that a leader waits for before it answers a follower.",
+    importance=HIGH,
 )
 REPLICA_FETCH_WAIT_MAX_MS = ConfigKey[int](
     "replica.fetch.wait.max.ms",
     INT,
     500,
-    "How long a leader waits for that at most: less than replica.lag.time.max.ms.",
+    "The longest that a leader waits for replica.fetch.min.bytes; less than replica.lag.time.max.ms.",
     importance=HIGH,
 )
 REPLICA_FETCH_BACKOFF_MS = ConfigKey[int](
     "replica.fetch.backoff.ms",
     INT,
     1000,
-    "How long a follower rests after an error that comes again and again; less after the first ones.",
+    "The longest back-off of a follower after repeated errors.",
     at_least(0),
 )
 
@@ -429,7 +442,8 @@ PRODUCER_ID_EXPIRATION_MS = ConfigKey[int](
     "producer.id.expiration.ms",
     INT,
     86_400_000,
-    "A partition forgets a producer that has written nothing into it for so long, unless it has a transaction open.",
+    "A partition expires a producer id that has written nothing to it for this long, unless it has an open "
+    "transaction.",
     at_least(1),
     LOW,
     UpdateMode.CLUSTER_WIDE,
@@ -438,7 +452,7 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = ConfigKey[int](
     "producer.id.expiration.check.interval.ms",
     INT,
     600_000,
-    "How often partitions look for producers to forget.",
+    "How often producer ids are checked for expiry.",
     at_least(1),
     LOW,
 )
@@ -446,8 +460,8 @@ IDEMPOTENCE_DUPLICATE_CLASSIFICATION = ConfigKey[str](
     "idempotence.duplicate.classification",
     STRING,
     "strict",
-    "How a batch is answered that is in the log already, but not among its producer's last five. strict: with "
-    "DUPLICATE_SEQUENCE_NUMBER, which clients take for success. kafka: with OUT_OF_ORDER_SEQUENCE_NUMBER, as a gap is; "
+    "The answer to a batch that is in the log already, but not among its producer's last five. strict: "
+    "DUPLICATE_SEQUENCE_NUMBER, which clients treat as success. kafka: OUT_OF_ORDER_SEQUENCE_NUMBER, as for a gap; "
     "producers then take a new epoch and send the records again.",
     one_of("strict", "kafka"),
     LOW,
@@ -456,8 +470,8 @@ IDEMPOTENCE_UNKNOWN_PRODUCER = ConfigKey[str](
     "idempotence.unknown.producer",
     STRING,
     "accept",
-    "How a batch is answered whose producer is not known and whose sequence is not 0. accept: it is appended. "
-    "legacy-2.0: UNKNOWN_PRODUCER_ID, as by Kafka 2.0, for testing clients.",
+    "The answer to a batch of an unknown producer id whose sequence is not 0. accept: it is appended. legacy-2.0: "
+    "UNKNOWN_PRODUCER_ID, as by Kafka 2.0, for testing clients.",
     one_of("accept", "legacy-2.0"),
     LOW,
 )
@@ -466,9 +480,9 @@ MESSAGE_MAX_DECOMPRESSED_BYTES = ConfigKey[int](
     "message.max.decompressed.bytes",
     INT,
     64 * 1024**2,
-    "The most bytes of one batch after decompression where the broker must look into it: for a compacted topic, for "
-    "record.validation=full, or for an offset by timestamp. A batch with more is refused (MESSAGE_TOO_LARGE) or, if it "
-    "is in the log, not looked into. Where the broker need not look, this does not matter.",
+    "The most bytes of a decompressed batch, where the broker must decompress it: for a compacted topic, for "
+    "record.validation=full, or for an offset by timestamp. A larger batch is refused (MESSAGE_TOO_LARGE) or, if it "
+    "is in the log already, not decompressed.",
     at_least(1024 * 1024),
     LOW,
 )
@@ -479,7 +493,7 @@ TRANSACTION_MAX_TIMEOUT_MS = ConfigKey[int](
     "transaction.max.timeout.ms",
     INT,
     900_000,
-    "The longest transaction.timeout.ms that a producer may ask for.",
+    "The longest transaction.timeout.ms that a producer may request.",
     at_least(1),
     HIGH,
 )
@@ -487,7 +501,7 @@ TRANSACTIONAL_ID_EXPIRATION_MS = ConfigKey[int](
     "transactional.id.expiration.ms",
     INT,
     604_800_000,
-    "A transactional id without a transaction is forgotten when it was idle for this long.",
+    "A transactional id without a transaction expires when it was idle for this long.",
     at_least(1),
     HIGH,
 )
@@ -503,7 +517,8 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR = ConfigKey[int](
     "transaction.state.log.replication.factor",
     SHORT,
     3,
-    "Replicas of __transaction_state, which is created when so many brokers live; without ZooKeeper, one.",
+    "Replication factor of __transaction_state, which is created when that many brokers are alive; without ZooKeeper,"
+    " one.",
     at_least(1),
     HIGH,
 )
@@ -527,7 +542,7 @@ TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS = ConfigKey[int](
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     INT,
     10_000,
-    "How often transactions are looked at that are open for longer than their timeout.",
+    "How often transactions are checked for their timeout.",
     at_least(1),
     LOW,
 )
@@ -535,7 +550,7 @@ TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS = ConfigKey[int](
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     INT,
     3_600_000,
-    "How often transactional ids are looked at that were idle for transactional.id.expiration.ms.",
+    "How often transactional ids are checked for transactional.id.expiration.ms.",
     at_least(1),
     LOW,
 )
@@ -543,8 +558,18 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
     "transaction.partition.verification.enable",
     BOOLEAN,
     True,
-    "Whether records of a transaction are refused in partitions that its coordinator does not know to be in it "
-    "(KIP-890). Without it, a late Produce can stop the last stable offset for good.",
+    "Whether a leader verifies with the coordinator that a partition belongs to a transaction before it appends the "
+    "transaction's records (KIP-890). Without it, a late Produce can stop the last stable offset for good (a hanging "
+    "transaction).",
+    importance=LOW,
+)
+TRANSACTION_TWO_PHASE_COMMIT_ENABLE = ConfigKey[bool](
+    "transaction.two.phase.commit.enable",
+    BOOLEAN,
+    False,
+    "Whether producers with the right TWO_PHASE_COMMIT may have transactions without a timeout, and whether a producer "
+    "may take over an open transaction and end it (KIP-939). Set it on all brokers, when all have a release that knows "
+    "it. Readers with read_committed wait until somebody ends such a transaction: `oncelog txns list` shows them.",
     importance=LOW,
 )
 
@@ -564,11 +589,11 @@ BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }
-"""Every key declared above and in the modules beside this one, by name."""
+"""Every key declared above and in KEY_MODULES, by name."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "node.id": (BROKER_ID,),
     "log.dirs": (LOG_DIR,),
     "advertised.listeners": (LISTENERS,),
 }
-"""For keys that fall back to others: these, in order."""
+"""Key -> the keys that it falls back to, in order."""

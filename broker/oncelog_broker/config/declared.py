@@ -1,7 +1,8 @@
-"""What a configuration key is: name, type, default, allowed values, meaning; and text <-> typed value.
+"""A configuration key: name, type, default, allowed values, meaning; and the conversion between text and typed value.
 
-`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int to the type checker, too.
-Small values here are named tuples: every start makes these classes, and a dataclass takes eight times as long to make.
+`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int to the type checker. Small
+values here are named tuples, since each start creates these classes, and creating a dataclass takes eight times as
+long.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from oncelog_broker.config.secret import HIDDEN, Secret
 T_co = TypeVar("T_co", covariant=True)
 
 NO_EFFECT: Final = "a key of Apache Kafka's was set that changes nothing here"
-"""What the log says of it."""
+"""The log message for such a key."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
@@ -36,7 +37,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with the codes of DescribeConfigs; a smaller code goes before a larger one."""
+    """The source of a value, with the codes of DescribeConfigs; a smaller code takes precedence."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -60,24 +61,24 @@ class UpdateMode(IntEnum):
 
 
 class InvalidConfig(ValueError):
-    """A key or a value that is not allowed. The message names both, and what is allowed."""
+    """An invalid key or value. The message names both, and the allowed values."""
 
 
 def unknown_key(name: str, known: Iterable[str]) -> str:
-    """The message for a key that does not exist, with the nearest that does."""
+    """The message for an unknown key, with the most similar known key."""
     near = resembles(name, known)
     return f"Unknown configuration {name}" + (f": did you mean {near}?" if near else "")
 
 
 def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The key that `name` is most like; None if it is like none. `likeness` is from 0 to 1, of difflib."""
+    """The known key most similar to `name`; None if there is none. `likeness` is from 0 to 1, as in difflib."""
     from difflib import get_close_matches  # needed for mistakes only
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 
 class Allowed(NamedTuple):
-    """The values that a key takes beyond its type: a check, and the words for it ("at least 1")."""
+    """The values that a key allows beyond its type: a check, and its description ("at least 1")."""
 
     words: str
     check: Callable[[object], bool]
@@ -121,9 +122,9 @@ _TYPE_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)  # no slots: in Python 3.11 those do not go with frozen and Generic
+@dataclass(frozen=True, eq=False)  # no slots: in Python 3.11 they do not combine with frozen and Generic
 class ConfigKey(Generic[T_co]):
-    """One key of Kafka's. A `default` of None means: not set. Lists are tuples of strings, passwords are secrets."""
+    """A configuration key. A `default` of None means not set. Lists are tuples of strings, passwords are secrets."""
 
     name: str
     type: ConfigType
@@ -135,16 +136,16 @@ class ConfigKey(Generic[T_co]):
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value must never be shown (DescribeConfigs, logs, error messages)."""
+        """Whether the value must not be shown (DescribeConfigs, logs, error messages)."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def expected(self) -> str:
-        """The values that this key takes, in words."""
+        """A description of the allowed values."""
         return ", ".join(filter(None, (_TYPE_WORDS.get(self.type, "a string"), self.allowed.words)))
 
     def parse(self, text: str) -> T_co:
-        """The typed value of `text`. Raises InvalidConfig with key, value and what is allowed."""
+        """Parse `text`. Raises InvalidConfig with key, value and the allowed values."""
         text = text.strip()
         try:
             value = _parse(self.type, text)
@@ -156,7 +157,7 @@ class ConfigKey(Generic[T_co]):
         return cast(T_co, value)
 
     def format(self, value: object) -> str | None:
-        """`value` as DescribeConfigs shows it; None for what is not set and for what must not be shown."""
+        """`value` as DescribeConfigs shows it; None for an unset or sensitive value."""
         if value is None or self.is_sensitive:
             return None
         if isinstance(value, bool):
@@ -167,11 +168,11 @@ class ConfigKey(Generic[T_co]):
 
 
 def _parse(config_type: ConfigType, text: str) -> object:
-    """Raises ValueError for text that is not of that type."""
+    """Raises ValueError for text that is not of the type."""
     if config_type is ConfigType.BOOLEAN:
         return {"true": True, "false": False}.get(text.lower())
     if "_" in text and config_type in (*_INTEGER_BITS, ConfigType.DOUBLE):
-        return None  # 1_000 is a number to Python only
+        return None  # 1_000 is a number in Python only
     if config_type in _INTEGER_BITS:
         number = int(text)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)

@@ -1,15 +1,15 @@
-"""Broker keys of Apache Kafka 4.3 that this broker knows by name and that change nothing here.
+"""Broker keys of Apache Kafka 4.3 without effect here.
 
-Tools and infrastructure code for Kafka set usual sets of keys and end at the first refusal, so a key that does nothing
-here is taken, with a warning in the log. Three cases:
+Tools and infrastructure code for Kafka set common sets of keys and stop at the first refusal, so a key without effect
+here is accepted, with a warning in the log. Three kinds:
 
-- Dynamic: may change while the broker runs. It is stored, described where it is set, and its value must be of its type.
-- Static: Kafka reads it at the start alone. It is taken at the start, and refused while the broker runs, as in Kafka.
-- Refused: whoever sets it relies on what this broker does not do, such as a policy or a plug-in that decides who may do
-  what. It is refused with the reason.
+- Dynamic: may change while the broker runs. The value must be of the key's type; it is stored and described.
+- Static: Kafka reads it at startup only. Accepted at startup, refused while the broker runs, as in Kafka.
+- Refused: its user relies on something that this broker does not do, such as a policy or plug-in for authorization.
+  Refused with the reason.
 
-A name that Kafka does not have either is in none of them: it is mistyped, and refused. This module is imported when
-somebody names a key that is not in `BROKER_KEYS`, so that a start does not pay for it.
+A name that Kafka does not have either is a typing error, and refused. The module is imported when a key is not in
+`BROKER_KEYS`, so that most starts do not pay for it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,6 @@ _REFUSED: Final = {
 }
 _REFUSED_UNLESS_FALSE: Final = {
     "remote.log.storage.system.enable": "there is no tiered storage",
-    "transaction.two.phase.commit.enable": "a transaction ends by its timeout, however it was prepared",
 }
 _KRAFT_PREFIX: Final = "controller.quorum."
 
@@ -141,7 +140,7 @@ DOCUMENTATION: Final = "No effect: a key of Apache Kafka's that changes nothing 
 
 @cache
 def dynamic_keys() -> dict[str, ConfigKey[Any]]:
-    """The keys that are taken and stored while the broker runs, by name."""
+    """The dynamic keys, by name."""
     return {
         name: ConfigKey[Any](name, type_, None, DOCUMENTATION, update_mode=UpdateMode.CLUSTER_WIDE)
         for type_, names in _DYNAMIC.items()
@@ -151,17 +150,17 @@ def dynamic_keys() -> dict[str, ConfigKey[Any]]:
 
 @cache
 def static_names() -> frozenset[str]:
-    """The keys that are taken at a start alone."""
+    """The static keys."""
     return frozenset(_STATIC.split())
 
 
 def is_effectless(name: str) -> bool:
-    """Whether the key is Kafka's, is taken at a start, and changes nothing."""
+    """Whether the key is Kafka's, is accepted at startup, and has no effect."""
     return name in static_names() or name in dynamic_keys() or name in _REFUSED_UNLESS_FALSE
 
 
 def reason_to_refuse(name: str, text: str | None) -> str | None:
-    """Why a key of Kafka's is not taken with this value. None: it is not one that is refused."""
+    """Why a key of Kafka is refused with this value; None if it is not refused."""
     if name in _REFUSED_UNLESS_FALSE:
         return None if text is not None and text.strip().lower() == "false" else _REFUSED_UNLESS_FALSE[name]
     return _NO_KRAFT if name.startswith(_KRAFT_PREFIX) else _REFUSED.get(name)

@@ -1,4 +1,4 @@
-"""Warns once of each key of Kafka's that is set and has no effect here."""
+"""Logs once for each of Kafka's keys that is set and has no effect here."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _OF_TOPICS: Final = frozenset(key.name for key in INERT_TOPIC_KEYS)
 
 
 class EffectlessWarnings:
-    """Of one broker process. At most one line for each key of Kafka's, however many topics set it."""
+    """The warnings of one broker process: at most one line per key, however many topics set it."""
 
     def __init__(self) -> None:
         self._named: set[str] = set()
 
     def of_topic(self, names: Iterable[str]) -> None:
-        """Warn of keys in the settings of a topic."""
+        """Warn about keys in the settings of a topic."""
         self._warn("topic", [name for name in names if name in _OF_TOPICS])
 
     def of_broker(self, names: Iterable[str]) -> None:
-        """Warn of keys in the dynamic settings of this broker or of all brokers."""
+        """Warn about keys in the dynamic settings of this broker or of all brokers."""
         unread = [name for name in names if name not in BROKER_KEYS]
         if unread:
             from oncelog_broker.config.effectless_keys import is_effectless

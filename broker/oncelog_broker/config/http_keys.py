@@ -1,6 +1,6 @@
-"""The key of the HTTP listener, which is no listener of Kafka's protocol, and its address from text to values.
+"""The key of the HTTP listener, which does not speak Kafka's protocol, and the parsing of its address.
 
-`BROKER_KEYS` in `broker_keys` holds it, too.
+`BROKER_KEYS` in `broker_keys` includes it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ HTTP_LISTENER = ConfigKey[str | None](
     "http.listener",
     ConfigType.STRING,
     None,
-    "Where metrics (/metrics) and health (/health/live, /health/ready) are told over HTTP: host:port, or a port alone, "
-    "which is then one of 127.0.0.1; port 0 is any free port, 0.0.0.0 every interface. Nobody logs in there, and "
-    "nothing is encrypted. Not set: nowhere. No key of Kafka's.",
+    "The address of the HTTP listener for metrics (/metrics) and health checks (/health/live, /health/ready): "
+    "host:port, or a port on 127.0.0.1; port 0 is any free port, 0.0.0.0 every interface. It has no authentication "
+    "and no encryption. Not set: no listener. Not a key of Kafka's.",
     not_empty(),
     Importance.MEDIUM,
 )
@@ -28,7 +28,7 @@ _ADDRESS: Final = re.compile(r"(?:(?:\[(?P<ipv6>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[
 
 
 class HttpAddress(NamedTuple):
-    """Where to listen, and as what it is written in a URL."""
+    """A host and port; `str` gives the form used in a URL."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class HttpAddress(NamedTuple):
 
 
 def http_address(text: str) -> HttpAddress:
-    """`8080`, `:8080`, `0.0.0.0:8080`, `[::1]:8080`. Raises InvalidConfig."""
+    """Parse `8080`, `:8080`, `0.0.0.0:8080` or `[::1]:8080`. Raises InvalidConfig."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > MAX_PORT:
         raise InvalidConfig(f"{HTTP_LISTENER.name}: {text!r} is no host:port, nor a port")

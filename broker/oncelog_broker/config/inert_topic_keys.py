@@ -1,9 +1,8 @@
-"""Topic keys of Kafka's that change nothing here, declared so that what was written for Kafka goes through.
+"""Kafka's topic keys without effect here, declared so that scripts written for Kafka work.
 
-A key stands here if scripts set it and if the values that it takes promise nothing that we do not keep: they concern
-what does not happen here (recompression, tiered storage). A value that would promise
-something is refused, as a broker of Kafka's without tiered storage refuses `remote.storage.enable=true`. Defaults and
-allowed values are Kafka's.
+A key is declared here if scripts set it and its allowed values promise nothing that this broker does not keep: they
+concern features that it lacks (recompression, tiered storage). Other values are refused, as a Kafka broker without
+tiered storage refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations

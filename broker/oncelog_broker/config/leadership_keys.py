@@ -1,6 +1,6 @@
-"""The broker's keys about who leads: what a broker that stops does, and when preferred replicas lead again.
+"""The broker's keys about leadership: controlled shutdown, and elections of preferred leaders.
 
-`BROKER_KEYS` in `broker_keys` holds them, too.
+`BROKER_KEYS` in `broker_keys` includes them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ CONTROLLED_SHUTDOWN_ENABLE = ConfigKey[bool](
     "controlled.shutdown.enable",
     ConfigType.BOOLEAN,
     True,
-    "Whether a broker that is told to stop first lets others lead what it leads. With ZooKeeper alone: a broker with "
-    "metadata of its own has no others.",
+    "Whether a stopping broker first moves its leadership to other brokers (controlled shutdown). No effect without "
+    "ZooKeeper, as there are no other brokers.",
     importance=Importance.MEDIUM,
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES = ConfigKey[int](
     "controlled.shutdown.max.retries",
     ConfigType.INT,
     3,
-    "How often the controller is asked for that; then the broker stops all the same.",
+    "Attempts at a controlled shutdown; then the broker stops all the same.",
     at_least(1),
     Importance.MEDIUM,
 )
@@ -27,8 +27,8 @@ CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = ConfigKey[int](
     "controlled.shutdown.retry.backoff.ms",
     ConfigType.LONG,
     5000,
-    "How long the broker waits for what others cannot lead yet, or for another controller, before it asks again; less "
-    "where it sees that they can.",
+    "The wait before a further attempt, for a replica that is in sync or for another controller; shorter if the "
+    "metadata shows one earlier.",
     at_least(0),
     Importance.MEDIUM,
 )
@@ -36,14 +36,14 @@ AUTO_LEADER_REBALANCE_ENABLE = ConfigKey[bool](
     "auto.leader.rebalance.enable",
     ConfigType.BOOLEAN,
     True,
-    "Whether the controller lets preferred replicas lead again, when they are back in sync.",
+    "Whether the controller elects preferred leaders when they are back in sync.",
     importance=Importance.HIGH,
 )
 LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = ConfigKey[int](
     "leader.imbalance.check.interval.seconds",
     ConfigType.LONG,
     300,
-    "How often it looks for that.",
+    "How often the controller checks for that.",
     at_least(1),
     Importance.HIGH,
 )
@@ -51,7 +51,8 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = ConfigKey[int](
     "leader.imbalance.per.broker.percentage",
     ConfigType.INT,
     10,
-    "It does so for brokers of whose partitions (those that prefer them) others lead more than this part.",
+    "The percentage of partitions preferring a broker that other brokers may lead before the controller elects "
+    "preferred leaders for that broker.",
     at_least(0),
     Importance.HIGH,
 )

@@ -1,6 +1,5 @@
-"""What holds for one listener, and one of its SASL mechanisms: a value is looked for among the mechanism's own
-(`overrides`), then among the listener's, then under the key itself.
-"""
+"""The effective settings of one listener and one of its SASL mechanisms: the mechanism's own value (`overrides`), else
+the listener's, else that of the plain key."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ T = TypeVar("T")
 
 
 class ListenerConfig:
-    """`of_listener[SSL_CLIENT_AUTH]` is what holds for one listener, and one of its mechanisms."""
+    """`of_listener[SSL_CLIENT_AUTH]` is the effective value for one listener, and one of its mechanisms."""
 
     def __init__(self, config: BrokerConfig, listener: str, mechanism: str | None = None) -> None:
         self._config = config
@@ -24,7 +23,7 @@ class ListenerConfig:
             self._prefixes.insert(0, f"{self._prefixes[0]}{mechanism.lower()}.")
 
     def name_of(self, key: ConfigKey[Any]) -> str:
-        """Under which name the value that holds was given; for messages."""
+        """The full name under which the effective value was given; for messages."""
         names = [prefix + key.name for prefix in self._prefixes]
         return next((name for name in names if name in self._config.overrides), key.name)
 

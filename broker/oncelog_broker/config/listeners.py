@@ -1,7 +1,7 @@
-"""Addresses: `listeners`, `advertised.listeners` and `listener.security.protocol.map`, from text to values and checked.
+"""Parses and checks `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
 
-Traps: the classic "connects, then cannot reach the broker" comes from advertising an address that only means something
-on the broker's own host (T24), so what every interface means is replaced by a name, and port 0 by the port bound.
+Trap: a client "connects, then cannot reach the broker" if the broker advertises an address that only means something on
+its own host (T24). So the wildcard address is replaced by a host name, and port 0 by the bound port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENDPOINT: Final = re.compile(
 
 
 class SecurityProtocol(StrEnum):
-    """How connections of a listener are protected."""
+    """The security protocol of a listener."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -58,7 +58,7 @@ class Listener(NamedTuple):
 
 
 def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
-    """Where to listen. Raises InvalidConfig."""
+    """The addresses to bind. Raises InvalidConfig."""
     parsed = _parse_all(LISTENERS.name, config[LISTENERS], _protocols(config))
     ports = [(listener.host, listener.port) for listener in parsed if listener.port]
     if len(set(ports)) < len(ports):
@@ -67,9 +67,9 @@ def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
 
 
 def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Listener, ...]:
-    """What clients are told, one for each listener that they may use; `local_hostname` stands for every interface.
+    """The addresses that clients get, one for each advertised listener; `local_hostname` replaces the wildcard address.
 
-    Raises InvalidConfig. Where ports were 0, `with_bound_ports` puts in the real ones.
+    Raises InvalidConfig. `with_bound_ports` replaces port 0.
     """
     listening = listeners(config)
     texts = config[ADVERTISED_LISTENERS]
@@ -91,14 +91,15 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 
 
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
-    """`advertised` with port 0 replaced by the port that was bound for that listener name (`bound`)."""
+    """`advertised` with each port 0 replaced by the port bound for that listener name (`bound`)."""
     return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
     """The name of the listener that other brokers connect to.
 
-    Raises InvalidConfig where none of that name is advertised, since they learn its address from the registration.
+    Raises InvalidConfig if no listener of that name is advertised, since brokers learn its address from the
+    registration.
     """
     advertised = advertised_listeners(config, "")
     wanted, by_protocol = config[INTER_BROKER_LISTENER_NAME], config[SECURITY_INTER_BROKER_PROTOCOL]
@@ -125,7 +126,7 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 
 def has_brokers_only_listener(config: BrokerConfig) -> bool:
-    """Whether brokers have a listener of their own, so that what comes through another one is from strangers."""
+    """Whether brokers have a listener of their own, so that connections to the others come from clients."""
     is_named = config[INTER_BROKER_LISTENER_NAME] is not None or config[SECURITY_INTER_BROKER_PROTOCOL] is not None
     return is_named and len(listeners(config)) > 1
 

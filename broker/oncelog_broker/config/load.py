@@ -1,18 +1,18 @@
-"""The configuration at start-up: command line before environment before file before default.
+"""Loads the configuration at startup; the command line takes precedence over environment, file and default.
 
 - Command line: `--set num.partitions=3`.
-- Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores for dots. `KAFKA_NUM_PARTITIONS`, as
-  Kafka's container image has it, is read too, after ONCELOG_; other KAFKA_ variables (KAFKA_OPTS) mean nothing to us.
-- File: Java properties (`server.properties`), or TOML where the name ends in `.toml`; nested tables join with dots, so
-  that `[log.retention]` and `hours = 24` say `log.retention.hours`.
+- Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores for dots. `KAFKA_NUM_PARTITIONS`, as in
+  Kafka's container image, is read too, with lower precedence; other KAFKA_ variables (KAFKA_OPTS) are ignored.
+- File: Java properties (`server.properties`), or TOML if the name ends in `.toml`; nested tables are joined with dots,
+  so that `[log.retention]` and `hours = 24` set `log.retention.hours`.
 
-A variable with our prefix that names no key is refused where it looks like a misspelt one. Others are passed over, with
-a warning: the prefix is not ours alone. Kubernetes sets variables for each service of the namespace, and who calls one
-`oncelog` has ONCELOG_PORT.
+A variable with our prefix that names no key is refused if it resembles a key. Others are ignored with a warning, since
+the prefix is not ours alone: Kubernetes sets variables for each service of a namespace, such as ONCELOG_PORT for a
+service `oncelog`.
 
-A key of Kafka's that changes nothing here is taken with a warning (`effectless_keys`).
+One of Kafka's keys without effect here is accepted with a warning (`effectless_keys`).
 
-All mistakes are reported at once, each with the key, the value, where it stands and what is allowed.
+All mistakes are reported together, each with key, value, source and the allowed values.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ KAFKA_ENVIRONMENT_PREFIX: Final = "KAFKA_"
 OTHER_VARIABLES: Final = frozenset(
     {"ONCELOG_BOOTSTRAP_SERVER", "ONCELOG_COMMAND_CONFIG", "ONCELOG_FAIL_POINTS", "ONCELOG_ZOOKEEPER_CLASSPATH"}
 )
-"""No settings of a broker: a shell where the other commands' variables are set must still be able to start one."""
+"""Variables of other commands, not settings of a broker: a shell with these set must be able to start one."""
 SERVICE_VARIABLE: Final = re.compile(
     r"ONCELOG(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
-"""What Kubernetes sets for a service whose name begins with `oncelog`."""
+"""The variables that Kubernetes sets for a service whose name begins with `oncelog`."""
 
 MISSPELT: Final = 0.8
-"""How like a key a variable must be to count as a misspelt one; in a file, which holds nothing else, less is enough."""
+"""The similarity from which a variable counts as a misspelt key. In a file, where every name should be a key, less is
+enough."""
 
 _NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 
 
 class Setting(NamedTuple):
-    """A setting as somebody wrote it, and where (for messages)."""
+    """A setting as written, and its source for messages."""
 
     name: str
     text: str
@@ -61,7 +62,7 @@ class Setting(NamedTuple):
 def load_broker_config(
     file: Path | None = None, environment: Mapping[str, str] | None = None, assignments: Iterable[str] = ()
 ) -> BrokerConfig:
-    """Read `file`, take in `environment` (os.environ) and `assignments` ("key=value", from --set).
+    """Load `file`, `environment` (os.environ) and `assignments` ("key=value", from --set).
 
     Raises InvalidConfig with one line for each mistake; OSError if the file cannot be read.
     """
@@ -72,8 +73,8 @@ def load_broker_config(
 
 
 def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = _NO_ENVIRONMENT) -> BrokerConfig:
-    """The configuration of `settings`, of which a later one replaces an earlier one. `environment` is what
-    `${env:NAME}` asks. Raises InvalidConfig."""
+    """Parse `settings`, of which a later one replaces an earlier one. `environment` resolves `${env:NAME}`. Raises
+    InvalidConfig."""
     static: dict[str, object] = {}
     overrides: dict[str, object] = {}
     mistakes = []
@@ -95,7 +96,7 @@ def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = 
 
 
 def _take_without_effect(setting: Setting) -> None:
-    """A key that we do not have, if it is one of Kafka's that changes nothing here. Raises InvalidConfig for others."""
+    """Accept one of Kafka's keys without effect here, with a warning. Raises InvalidConfig for any other."""
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(setting.name, setting.text)
@@ -107,7 +108,7 @@ def _take_without_effect(setting: Setting) -> None:
 
 
 def file_settings(file_name: str, content: bytes) -> list[Setting]:
-    """The settings in a file with this content. Raises InvalidConfig if it is not properties or TOML."""
+    """Parse the settings of a file with this content. Raises InvalidConfig if it is not properties or TOML."""
     try:
         if file_name.endswith(".toml"):
             import tomllib
@@ -123,7 +124,7 @@ def file_settings(file_name: str, content: bytes) -> list[Setting]:
 
 
 def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
-    """The settings in environment variables: Kafka's form first, so that our own goes before it."""
+    """The settings in environment variables: Kafka's form first, so that our own form replaces it."""
     settings = []
     for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
         for variable, text in environment.items():
@@ -139,7 +140,7 @@ def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
 
 
 def _is_meant(variable: str) -> bool:
-    """Whether an ONCELOG_ variable that names no key is a misspelt one; a warning where it is not."""
+    """Whether an ONCELOG_ variable that names no key is a misspelt key; otherwise a warning is logged."""
     if not SERVICE_VARIABLE.fullmatch(variable):
         if resembles(_name_of(variable.removeprefix(ENVIRONMENT_PREFIX)), BROKER_KEYS, MISSPELT):
             return True
@@ -148,7 +149,7 @@ def _is_meant(variable: str) -> bool:
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a broker that is to take no settings from it."""
+    """The environment for a broker that must take no settings from it."""
     prefixes = (ENVIRONMENT_PREFIX, KAFKA_ENVIRONMENT_PREFIX)
     return {
         name: text for name, text in environment.items() if name in OTHER_VARIABLES or not name.startswith(prefixes)

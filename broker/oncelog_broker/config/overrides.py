@@ -1,6 +1,5 @@
-"""Names of settings of one listener: `listener.name.<name>.<key>`, or of one of its mechanisms,
-`...<name>.<mechanism>.<key>`. `listener_config` says which of the values holds.
-"""
+"""Parses the names of settings of one listener, `listener.name.<name>.<key>`, or of one of its mechanisms,
+`...<name>.<mechanism>.<key>`. `listener_config` resolves the effective value."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ PREFIX: Final = "listener.name."
 
 
 def override_key(name: str) -> ConfigKey[Any] | None:
-    """The key of a setting of one listener, under its whole name; None if `name` is none."""
+    """The key of a listener's setting, under its full name; None if `name` is not such a setting."""
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name[len(PREFIX) :].partition(".")

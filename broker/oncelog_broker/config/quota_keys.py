@@ -1,7 +1,7 @@
-"""The keys about quotas: how long a pause may be made up for, and how many connections may be made.
+"""The quota keys: the window of the token buckets, and the rates of new connections.
 
-What quotas clients have is no configuration: AlterClientQuotas sets them (`oncelog quotas`). `BROKER_KEYS` in
-`broker_keys` holds these, too. Names, defaults and allowed values are Kafka's.
+Quotas of clients are not configuration: AlterClientQuotas sets them (`oncelog quotas`). `BROKER_KEYS` in `broker_keys`
+includes these keys. Names, defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUOTA_WINDOW_NUM = ConfigKey[int](
     "quota.window.num",
     ConfigType.INT,
     11,
-    "A client that used less than its quota may make up for that within so many windows, less one.",
+    "One more than the number of windows of unused quota that a client may use in a burst.",
     at_least(1),
     Importance.LOW,
 )
@@ -24,7 +24,8 @@ QUOTA_WINDOW_SIZE_SECONDS = ConfigKey[int](
     "quota.window.size.seconds",
     ConfigType.INT,
     1,
-    "How long such a window is. It is also the longest that a client waits for one request beyond request_percentage.",
+    "The length of a window of quota.window.num. Also the longest that a client waits for one request beyond "
+    "request_percentage.",
     at_least(1),
     Importance.LOW,
 )
@@ -32,7 +33,7 @@ CONTROLLER_QUOTA_WINDOW_NUM = ConfigKey[int](
     "controller.quota.window.num",
     ConfigType.INT,
     11,
-    "As quota.window.num, for controller_mutation_rate: after a pause so many windows' worth may be done at once.",
+    "quota.window.num for controller_mutation_rate: the windows of quota that may be used at once after a pause.",
     at_least(1),
     Importance.LOW,
 )
@@ -40,7 +41,7 @@ CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = ConfigKey[int](
     "controller.quota.window.size.seconds",
     ConfigType.INT,
     1,
-    "How long a window of controller.quota.window.num is.",
+    "The length of a window of controller.quota.window.num.",
     at_least(1),
     Importance.LOW,
 )
@@ -48,8 +49,8 @@ MAX_CONNECTION_CREATION_RATE = ConfigKey[int](
     "max.connection.creation.rate",
     ConfigType.INT,
     UNLIMITED_RATE,
-    "New connections a second; those beyond wait to be accepted. Also for one listener alone, "
-    "listener.name.<name>.max.connection.creation.rate. The inter-broker listener has only that of its own.",
+    "New connections per second; further ones wait to be accepted. May be set for one listener, "
+    "listener.name.<name>.max.connection.creation.rate. The inter-broker listener has only its own limit.",
     at_least(1),
     Importance.MEDIUM,
 )

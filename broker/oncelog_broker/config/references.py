@@ -1,7 +1,8 @@
-"""Settings that name where their value is: `${env:NAME}`, `${file:PATH}` and `${file:PATH:KEY}`, as Kafka's providers.
+"""Resolves references in settings: `${env:NAME}`, `${file:PATH}` and `${file:PATH:KEY}`, as Kafka's config providers
+do.
 
-`${file:PATH}` is all of a file but the line break at its end (what container platforms mount for a secret), and
-`${file:PATH:KEY}` the value of a key in a properties file. Both need no `config.providers`.
+`${file:PATH}` is the content of a file without its final line break (the form in which container platforms mount a
+secret), and `${file:PATH:KEY}` the value of a key in a properties file. Neither needs `config.providers`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 def resolved(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with each reference replaced by what it stands for. Raises InvalidConfig, whose message has no values."""
+    """`text` with each reference replaced by its value. Raises InvalidConfig, whose message contains no values."""
 
     def value(match: re.Match[str]) -> str:
         provider, what = match["provider"], match["what"]

@@ -1,7 +1,7 @@
-"""Which value of a topic or broker key holds, and where it comes from: what the log uses and DescribeConfigs shows.
+"""The effective value of a topic or broker key and its source, for the log and for DescribeConfigs.
 
-A topic's value is the topic's own, else that of the first broker key that is set (`topic_keys`), each from the first
-of: this broker's dynamic settings, the cluster's dynamic settings, the start-up settings, the default (T23).
+A topic's value is its own, else that of the first broker key that is set (`topic_keys`), taken from the first of:
+dynamic settings of this broker, dynamic settings of the cluster, startup settings, default (T23).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 
 class ConfigSynonym(NamedTuple):
-    """One value given for a key, under the name by which it was given. Value None: hidden."""
+    """A value given for a key, under the name used to set it. Value None: hidden."""
 
     name: str
     value: str | None
@@ -26,7 +26,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """A line of DescribeConfigs: the value that holds, and all that were given (the first of them holds)."""
+    """An entry of DescribeConfigs: the effective value, and all given values (the first is effective)."""
 
     key: ConfigKey[Any]
     value: str | None
@@ -44,8 +44,8 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """The typed value of every topic key for a topic with these `overrides` on this broker. Of those that cannot be
-    read, `stored` says what holds instead."""
+    """The typed value of every topic key for a topic with these `overrides` on this broker. `stored` replaces
+    unreadable values."""
     overrides = readable_topic_overrides(overrides)
     return {
         name: topic_key.key.parse(overrides[name]) if name in overrides else _inherited(topic_key, broker)[0]
@@ -77,7 +77,7 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
 
 
 def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> list[DescribedConfig]:
-    """The keys of Kafka's that change nothing here, among the dynamic settings of one broker and of all brokers."""
+    """Kafka's keys without effect here that are among the dynamic settings of this broker or of all brokers."""
     given: dict[str, list[ConfigSynonym]] = {}
     for settings, source in (
         (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -95,7 +95,7 @@ def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> li
             dynamic_keys()[name], synonyms[0].value, synonyms[0].source, tuple(synonyms), is_read_only=False
         )
         for name, synonyms in given.items()
-        if name in dynamic_keys()  # a broker of another version may know more
+        if name in dynamic_keys()  # a broker of another release may know more
     ]
 
 
@@ -110,7 +110,7 @@ def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broke
 
 
 def _inherited(topic_key: TopicKey, broker: BrokerConfig) -> tuple[object, ConfigSource]:
-    """What the broker's settings make of a topic key, and where that comes from."""
+    """The value of a topic key that the broker's settings give, and its source."""
     if not topic_key.synonyms:
         return topic_key.key.default, ConfigSource.DEFAULT_CONFIG
     for synonym in topic_key.synonyms:

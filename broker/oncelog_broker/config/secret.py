@@ -1,4 +1,4 @@
-"""A value that is never shown: what a password-typed key holds."""
+"""A value that is never shown: the value of a password key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HIDDEN: Final = "[hidden]"
 
 
 class Secret:
-    """A text that only `reveal` gives away: formatting, repr and log lines show HIDDEN."""
+    """A text that only `reveal` returns: formatting, repr and log lines show HIDDEN."""
 
     __slots__ = ("_text",)
 
@@ -17,7 +17,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for whoever needs it now. It is not to be kept elsewhere."""
+        """The text itself, for immediate use. Do not store it."""
         return self._text
 
     def __repr__(self) -> str:

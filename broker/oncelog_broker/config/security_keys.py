@@ -1,7 +1,7 @@
-"""The keys about who may connect and how that is proved: TLS, SASL and what brokers use among each other.
+"""The authentication keys: TLS, SASL and the security between brokers.
 
-Those in `OF_LISTENERS` may be set for one listener alone, `listener.name.<name>.<key>`, those in `OF_MECHANISMS` also
-for one of its mechanisms, `listener.name.<name>.<mechanism>.<key>` (`overrides`).
+The keys in `OF_LISTENERS` may be set for one listener, `listener.name.<name>.<key>`, those in `OF_MECHANISMS` also for
+one of its mechanisms, `listener.name.<name>.<mechanism>.<key>` (`overrides`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ SECURITY_INTER_BROKER_PROTOCOL = ConfigKey[str | None](
     "security.inter.broker.protocol",
     STRING,
     None,
-    "The listener that the other brokers connect to, by its protocol, whose name it has. Only one of this and "
-    "inter.broker.listener.name may be set. Kafka's default is PLAINTEXT.",
+    "The listener that the other brokers connect to, given by its security protocol, for a listener of that name. "
+    "Only one of this and inter.broker.listener.name may be set. Kafka's default is PLAINTEXT.",
     one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
 )
 SASL_MECHANISM_INTER_BROKER_PROTOCOL = ConfigKey[str](
@@ -62,22 +62,27 @@ SSL_KEYSTORE_TYPE = ConfigKey[str](
     "ssl.keystore.type",
     STRING,
     "PEM",
-    "Kafka's default is JKS, which is not served: keytool -importkeystore -deststoretype PKCS12 converts one.",
+    "PEM or PKCS12. Kafka's default is JKS, which is not supported: keytool -importkeystore -deststoretype PKCS12 "
+    "converts one.",
     one_of(*STORE_TYPES),
 )
 SSL_KEYSTORE_LOCATION = ConfigKey[str | None](
     "ssl.keystore.location",
     STRING,
     None,
-    "The private key and its certificate chain. Read again when the file changes.",
+    "The file with the private key and its certificate chain. Reloaded when it changes.",
     not_empty(),
     HIGH,
 )
 SSL_KEYSTORE_PASSWORD = ConfigKey[Secret | None](
-    "ssl.keystore.password", PASSWORD, None, "Of a PKCS12 key store.", importance=HIGH
+    "ssl.keystore.password", PASSWORD, None, "The password of a PKCS12 key store.", importance=HIGH
 )
 SSL_KEY_PASSWORD = ConfigKey[Secret | None](
-    "ssl.key.password", PASSWORD, None, "Of the private key in a PEM key store, if it is encrypted.", importance=HIGH
+    "ssl.key.password",
+    PASSWORD,
+    None,
+    "The password of the private key in a PEM key store, if it is encrypted.",
+    importance=HIGH,
 )
 SSL_KEYSTORE_KEY = ConfigKey[Secret | None](
     "ssl.keystore.key", PASSWORD, None, "The private key itself, as PEM (PKCS#8).", importance=HIGH
@@ -90,20 +95,24 @@ SSL_KEYSTORE_CERTIFICATE_CHAIN = ConfigKey[Secret | None](
     importance=HIGH,
 )
 SSL_TRUSTSTORE_TYPE = ConfigKey[str](
-    "ssl.truststore.type", STRING, "PEM", "Kafka's default is JKS, which is not served.", one_of(*STORE_TYPES)
+    "ssl.truststore.type",
+    STRING,
+    "PEM",
+    "PEM or PKCS12. Kafka's default is JKS, which is not supported.",
+    one_of(*STORE_TYPES),
 )
 SSL_TRUSTSTORE_LOCATION = ConfigKey[str | None](
     "ssl.truststore.location",
     STRING,
     None,
-    "The certificates of the authorities that are trusted. Read again when the file changes. Not set, with nothing in "
-    "ssl.truststore.certificates: those of the system for this broker's own connections. With ssl.client.auth it must "
-    "be set, as the system trusts everybody who has a domain.",
+    "The file with the certificates of trusted authorities. Reloaded when it changes. If neither this nor "
+    "ssl.truststore.certificates is set, this broker's own connections trust the system's authorities. With "
+    "ssl.client.auth it must be set, as the system's authorities certify anybody with a domain.",
     not_empty(),
     HIGH,
 )
 SSL_TRUSTSTORE_PASSWORD = ConfigKey[Secret | None](
-    "ssl.truststore.password", PASSWORD, None, "Of a PKCS12 trust store.", importance=HIGH
+    "ssl.truststore.password", PASSWORD, None, "The password of a PKCS12 trust store.", importance=HIGH
 )
 SSL_TRUSTSTORE_CERTIFICATES = ConfigKey[Secret | None](
     "ssl.truststore.certificates", PASSWORD, None, "The trusted certificates themselves, as PEM.", importance=HIGH
@@ -112,21 +121,22 @@ SSL_CLIENT_AUTH = ConfigKey[str](
     "ssl.client.auth",
     STRING,
     "none",
-    "Whether clients show a certificate: none, requested (whoever shows none is User:ANONYMOUS) or required.",
+    "Whether clients must present a certificate: none, requested (a client without one is User:ANONYMOUS) or required.",
     one_of("none", "requested", "required"),
 )
 SSL_ENABLED_PROTOCOLS = ConfigKey[tuple[str, ...]](
     "ssl.enabled.protocols",
     LIST,
     ("TLSv1.2", "TLSv1.3"),
-    "Older versions of TLS are not served.",
+    "The enabled versions of TLS. Older versions are not supported.",
     each_of("TLSv1.2", "TLSv1.3"),
 )
 SSL_CIPHER_SUITES = ConfigKey[tuple[str, ...]](
     "ssl.cipher.suites",
     LIST,
     (),
-    "Cipher suites of TLSv1.2, with Java's names or OpenSSL's. Empty: the good ones. Those of TLSv1.3 are always on.",
+    "Cipher suites of TLSv1.2, with Java's or OpenSSL's names. Empty: OpenSSL's secure defaults. Those of TLSv1.3 are"
+    " always enabled.",
     importance=LOW,
 )
 SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = ConfigKey[str](
@@ -141,8 +151,8 @@ SSL_PRINCIPAL_MAPPING_RULES = ConfigKey[str](
     "ssl.principal.mapping.rules",
     STRING,
     "DEFAULT",
-    "From the distinguished name in a client's certificate to the name of the principal: the first of these that "
-    "matches. RULE:pattern/replacement/[LU], or DEFAULT for the name as it is.",
+    "Rules that map the distinguished name in a client's certificate to the principal's name; the first match "
+    "applies. RULE:pattern/replacement/[LU], or DEFAULT for the name unchanged.",
     importance=LOW,
 )
 
@@ -152,7 +162,7 @@ SASL_ENABLED_MECHANISMS = ConfigKey[tuple[str, ...]](
     "sasl.enabled.mechanisms",
     LIST,
     (),
-    "How clients of a SASL listener log in. Kafka's default is GSSAPI, which is not served.",
+    "The SASL mechanisms that clients may use. Kafka's default is GSSAPI, which is not supported.",
     each_of(*MECHANISMS),
     HIGH,
 )
@@ -161,7 +171,7 @@ SASL_JAAS_CONFIG = ConfigKey[Secret | None](
     PASSWORD,
     None,
     'In Kafka\'s form, for one mechanism of a listener. PLAIN: user_<name>="<password>" for each user; username and '
-    "password are what this broker logs in with to others.",
+    "password are this broker's own login to other brokers.",
 )
 SASL_SERVER_MAX_RECEIVE_SIZE = ConfigKey[int](
     "sasl.server.max.receive.size",
@@ -174,15 +184,15 @@ CONNECTIONS_MAX_REAUTH_MS = ConfigKey[int](
     "connections.max.reauth.ms",
     LONG,
     0,
-    "After this time a client must log in again on the same connection (KIP-368), or it is cut off with its next "
-    "request; 0: never.",
+    "After this time a client must authenticate again on the same connection (KIP-368), otherwise its next request "
+    "closes the connection; 0: never.",
     at_least(0),
 )
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = ConfigKey[int](
     "connection.failed.authentication.delay.ms",
     INT,
     100,
-    "How long the answer to a login that failed waits.",
+    "The delay of the response to a failed login.",
     at_least(0),
     LOW,
 )
@@ -190,32 +200,40 @@ SCRAM_FIRST_USERS = ConfigKey[Secret | None](
     "sasl.scram.first.users",
     PASSWORD,
     None,
-    "name=password,...: users that are made at the start where there are none of that name, so that somebody can log "
-    "in for the first time. Whoever exists stays as they are. No key of Kafka's.",
+    "name=password,...: users created at startup if there are none of that name, so that the first login is possible."
+    " Existing users stay unchanged. Not a key of Kafka's.",
 )
 OAUTHBEARER_JWKS_ENDPOINT_URL = ConfigKey[str | None](
     "sasl.oauthbearer.jwks.endpoint.url",
     STRING,
     None,
-    "Where the keys are that tokens are signed with, an https or file URL; http for loopback addresses alone.",
+    "The https or file URL of the keys that verify tokens; http for loopback addresses only.",
     not_empty(),
 )
 OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = ConfigKey[int](
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     LONG,
     3_600_000,
-    "How often the keys are read again; they also are when a token names one that is not known.",
+    "How often the keys are read again; they are also read when a token names an unknown key.",
     at_least(1000),
     LOW,
 )
 OAUTHBEARER_EXPECTED_AUDIENCE = ConfigKey[tuple[str, ...]](
-    "sasl.oauthbearer.expected.audience", LIST, (), "Of whom a token's aud must name one. Empty: not looked at."
+    "sasl.oauthbearer.expected.audience",
+    LIST,
+    (),
+    "Audiences of which a token's aud must name one. Empty: not checked.",
 )
 OAUTHBEARER_EXPECTED_ISSUER = ConfigKey[str | None](
-    "sasl.oauthbearer.expected.issuer", STRING, None, "What a token's iss must be. Not set: not looked at."
+    "sasl.oauthbearer.expected.issuer", STRING, None, "The required iss of a token. Not set: not checked."
 )
 OAUTHBEARER_CLOCK_SKEW_SECONDS = ConfigKey[int](
-    "sasl.oauthbearer.clock.skew.seconds", INT, 30, "By how much clocks may differ.", at_least(0), LOW
+    "sasl.oauthbearer.clock.skew.seconds",
+    INT,
+    30,
+    "The clock difference allowed when the times of a token are checked.",
+    at_least(0),
+    LOW,
 )
 OAUTHBEARER_SUB_CLAIM_NAME = ConfigKey[str](
     "sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim with the principal's name.", not_empty(), LOW
@@ -224,8 +242,8 @@ OAUTHBEARER_ALLOW_UNSECURED = ConfigKey[bool](
     "sasl.oauthbearer.allow.unsecured.tokens",
     BOOLEAN,
     False,
-    "Whether tokens without a signature are believed: for tests alone, as anybody can be anybody. Kafka does so where "
-    "nothing else is configured; this is no key of Kafka's.",
+    "Whether unsigned tokens are accepted: for tests only, as they authenticate nobody. Kafka accepts them if nothing"
+    " else is configured; this is not a key of Kafka's.",
     importance=LOW,
 )
 
@@ -243,7 +261,7 @@ OF_MECHANISMS: Final[Mapping[str, ConfigKey[Any]]] = {
         OAUTHBEARER_ALLOW_UNSECURED,
     )
 }
-"""What one mechanism of one listener may have of its own."""
+"""The keys that may be set for one mechanism of one listener."""
 
 OF_LISTENERS: Final[Mapping[str, ConfigKey[Any]]] = {
     **OF_MECHANISMS,
@@ -262,4 +280,4 @@ OF_LISTENERS: Final[Mapping[str, ConfigKey[Any]]] = {
         )
     },
 }
-"""What one listener may have of its own."""
+"""The keys that may be set for one listener."""

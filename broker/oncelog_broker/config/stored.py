@@ -1,8 +1,8 @@
-"""Settings as they lie in the metadata store, where not every value needs to be one that this release can read: a newer
-release may have written it, or a tool. Pure.
+"""Settings in the metadata store that this release may not be able to read, because a newer release or a tool wrote
+them. Pure.
 
-What cannot be read costs that setting alone (S76): the value holds that would hold without it. Where that value might
-delete records which the unreadable one was to keep, all of them are kept instead, until somebody sets it right.
+An unreadable value affects that setting only (S76): it is treated as not set. If that might delete records which the
+unreadable value was to keep, all records are kept instead, until the setting is corrected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
 }
-"""By key: the value that replaces an unreadable one. It deletes and compacts nothing."""
+"""Topic key -> the replacement of an unreadable value, which deletes and compacts nothing."""
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
 """Replaces all settings of a topic if its node cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
@@ -30,33 +30,32 @@ UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
 
 
 class Unreadable(NamedTuple):
-    """A setting whose value cannot be read."""
+    """A setting whose value is unreadable."""
 
     name: str
     reason: str
     instead: str | None
-    """The value that holds in its place; None: the one that would hold without the setting."""
+    """The replacement; None: the setting is treated as not set."""
 
 
 def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The overrides of a topic that can be read, and what holds in the place of the others. Unknown keys stay."""
+    """The overrides of a topic with unreadable values replaced. Unknown keys stay."""
     return _readable(overrides, {fault.name: fault for fault in unreadable_topic_overrides(overrides)})
 
 
 def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """Return the settings of a topic that cannot be read."""
+    """The unreadable settings of a topic."""
     return list(_faults(overrides, _topic_key))
 
 
 def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]:
-    """The typed values of a broker's dynamic settings. Left out is what this release does not know, or takes at its
-    start only."""
+    """The typed values of a broker's dynamic settings, without unknown and read-only keys."""
     readable = _readable(overrides, {fault.name: fault for fault in unreadable_broker_overrides(overrides)})
     return {name: BROKER_KEYS[name].parse(text) for name, text in readable.items() if _broker_key(name) is not None}
 
 
 def unreadable_broker_overrides(overrides: Mapping[str, str]) -> list[Unreadable]:
-    """Those of a broker, or of all brokers, that cannot be read, or that brokers take at their start only."""
+    """The settings of a broker, or of all brokers, that are unreadable or read-only."""
     fixed = [name for name in overrides if name in BROKER_KEYS and _broker_key(name) is None]
     return [
         *_faults(overrides, _broker_key),

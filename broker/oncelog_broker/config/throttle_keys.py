@@ -1,6 +1,6 @@
-"""The keys that throttle replication while partitions move (KIP-73): how fast, of brokers; which replicas, of topics.
+"""The keys of the replication throttle (KIP-73): rates of brokers, and lists of throttled replicas of topics.
 
-`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` hold them, too. Names and allowed values are Kafka's.
+`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` include them. Names and allowed values are Kafka's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEADER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
     "leader.replication.throttled.rate",
     ConfigType.LONG,
     LONG_MAX,
-    "Bytes a second that this broker sends to replicas which are not in sync, of the partitions that "
+    "Bytes per second that this broker sends to out-of-sync replicas, of the partitions that "
     "leader.replication.throttled.replicas of their topics lists for it.",
     at_least(0),
     Importance.MEDIUM,
@@ -32,7 +32,7 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
     "follower.replication.throttled.rate",
     ConfigType.LONG,
     LONG_MAX,
-    "Bytes a second that this broker fetches where it is behind, of the partitions that "
+    "Bytes per second that this broker fetches while out of sync, of the partitions that "
     "follower.replication.throttled.replicas of their topics lists for it.",
     at_least(0),
     Importance.MEDIUM,
@@ -44,16 +44,15 @@ TOPIC_THROTTLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
         "follower.replication.throttled.replicas",
         ConfigType.LIST,
         (),
-        "The replicas that are throttled where they fetch, as partition:broker,partition:broker,..., or * for all.",
+        "The replicas throttled as followers: partition:broker,partition:broker,..., or * for all.",
         THROTTLED_REPLICAS,
     ),
     ConfigKey[tuple[str, ...]](
         "leader.replication.throttled.replicas",
         ConfigType.LIST,
         (),
-        "The replicas that are throttled where they are fetched from, as partition:broker,partition:broker,..., or * "
-        "for all.",
+        "The replicas throttled as leaders: partition:broker,partition:broker,..., or * for all.",
         THROTTLED_REPLICAS,
     ),
 )
-"""They have no broker keys to fall back to."""
+"""Topic keys without broker keys to fall back to."""

@@ -1,6 +1,6 @@
-"""The broker's keys that topics inherit: each is the fallback of a key in `topic_keys`, whose doc says what it means.
+"""The broker's keys that topics inherit: each is the fallback of a key in `topic_keys`, whose doc has its meaning.
 
-Names and defaults are Kafka's. Those that may change at run time do so for the whole cluster.
+Names and defaults are Kafka's. Dynamic ones change for the whole cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOG_SEGMENT_BYTES = ConfigKey[int](
     "log.segment.bytes",
     INT,
     1024**3,
-    "Default of segment.bytes. Kafka 4 allows no less than 1 MiB; we keep the 14 bytes of before.",
+    "Default of segment.bytes. Kafka 4 allows no less than 1 MiB; we allow 14 bytes, as older releases of Kafka.",
     at_least(14),
     HIGH,
     CLUSTER_WIDE,
@@ -133,7 +133,7 @@ LOG_FLUSH_SCHEDULER_INTERVAL_MS = ConfigKey[int](
     "log.flush.scheduler.interval.ms",
     LONG,
     LONG_MAX,
-    "How often flush.ms is looked at, and its default.",
+    "How often logs are checked for flush.ms, and its default.",
     at_least(0),
     HIGH,
 )

@@ -1,9 +1,9 @@
-"""The configuration keys of topics, and what each falls back to where a topic does not set it.
+"""The configuration keys of topics, and the broker keys that each falls back to.
 
-A topic key takes its type and its default from its broker keys, in order: the first that is set holds, and the last
-always is. Keys without effect (`inert_topic_keys`) and those that name replicas (`throttle_keys`) have no broker keys.
-`log.retention.hours` and its like are converted to milliseconds.
-Source: Kafka's TopicConfig and its table of broker synonyms.
+A topic key takes its type and default from its broker keys, in order: the first that is set is effective, and the last
+always has a value. Keys without effect (`inert_topic_keys`) and lists of replicas (`throttle_keys`) have no broker
+keys. `log.retention.hours` and similar keys are converted to milliseconds. Source: Kafka's TopicConfig and its table of
+broker synonyms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 
 
 class BrokerSynonym(NamedTuple):
-    """A broker key that gives a topic key its value: as it is, or in minutes or hours (`unit_ms`)."""
+    """A broker key that a topic key falls back to; `unit_ms` converts minutes or hours."""
 
     key: ConfigKey[Any]
     unit_ms: int | None = None
@@ -34,7 +34,7 @@ class BrokerSynonym(NamedTuple):
 
 
 class TopicKey(NamedTuple):
-    """A topic's key, and the broker keys that hold where the topic does not set it: none for one without effect."""
+    """A topic key and the broker keys that it falls back to, in order; none for a key without effect."""
 
     key: ConfigKey[Any]
     synonyms: tuple[BrokerSynonym, ...]
@@ -50,23 +50,24 @@ def _topic_key(name: str, doc: str, *synonyms: ConfigKey[Any] | BrokerSynonym) -
 _DECLARED: Final = (
     _topic_key(
         "cleanup.policy",
-        "delete: segments go by retention.ms and retention.bytes. compact: the last record of each key stays. "
-        "Or both, or none: then all records stay.",
+        "delete: segments are deleted by retention.ms and retention.bytes. compact: the last record of each key is "
+        "kept. Both are possible, or none: then all records are kept.",
         defaults.LOG_CLEANUP_POLICY,
     ),
     _topic_key(
         "compression.type",
-        "Batches stay as the producer compressed them, whatever this says: the broker never compresses again.",
+        "No effect: batches stay as the producer compressed them; the broker never recompresses.",
         defaults.COMPRESSION_TYPE,
     ),
     _topic_key(
         "delete.retention.ms",
-        "How long a tombstone stays in a compacted topic at least; it stays while a replica is out of sync, too.",
+        "The least time that a tombstone stays in a compacted topic (the delete horizon); it also stays while a "
+        "replica is out of sync.",
         defaults.LOG_CLEANER_DELETE_RETENTION_MS,
     ),
     _topic_key(
         "file.delete.delay.ms",
-        "How long the files of a deleted segment stay, for readers that have them open.",
+        "How long the files of a deleted segment are kept for readers that have them open.",
         defaults.LOG_SEGMENT_DELETE_DELAY_MS,
     ),
     _topic_key(
@@ -83,12 +84,12 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "max.compaction.lag.ms",
-        "The longest that a record may wait for compaction.",
+        "The longest that a record may stay uncompacted.",
         defaults.LOG_CLEANER_MAX_COMPACTION_LAG_MS,
     ),
     _topic_key(
         "max.message.bytes",
-        "The largest record batch, as it comes (compressed).",
+        "The largest record batch, as sent (compressed).",
         defaults.MESSAGE_MAX_BYTES,
     ),
     _topic_key(
@@ -113,12 +114,12 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "min.compaction.lag.ms",
-        "How long a record stays uncompacted at least.",
+        "The least time that a record stays uncompacted.",
         defaults.LOG_CLEANER_MIN_COMPACTION_LAG_MS,
     ),
     _topic_key(
         "min.insync.replicas",
-        "Replicas that must have a record before acks=all is answered; with fewer in sync, it is refused.",
+        "In-sync replicas that acks=all requires; with fewer in sync, the append is refused.",
         defaults.MIN_INSYNC_REPLICAS,
     ),
     _topic_key("preallocate", "No effect: segments grow as they are written.", defaults.LOG_PREALLOCATE),
@@ -143,23 +144,24 @@ _DECLARED: Final = (
         BrokerSynonym(defaults.LOG_RETENTION_MINUTES, MINUTE_MS),
         BrokerSynonym(defaults.LOG_RETENTION_HOURS, HOUR_MS),
     ),
-    _topic_key("segment.bytes", "Size from which a new segment is begun.", defaults.LOG_SEGMENT_BYTES),
+    _topic_key("segment.bytes", "Size at which the log rolls to a new segment.", defaults.LOG_SEGMENT_BYTES),
     _topic_key("segment.index.bytes", "The most bytes of a segment's index.", defaults.LOG_INDEX_SIZE_MAX_BYTES),
     _topic_key(
         "segment.jitter.ms",
-        "The most that is taken at random from segment.ms, so that not all partitions roll at once.",
+        "The most that is subtracted at random from segment.ms, so that not all partitions roll at once.",
         defaults.LOG_ROLL_JITTER_MS,
         BrokerSynonym(defaults.LOG_ROLL_JITTER_HOURS, HOUR_MS),
     ),
     _topic_key(
         "segment.ms",
-        "Age in ms from which a new segment is begun.",
+        "Age in ms at which the log rolls to a new segment.",
         defaults.LOG_ROLL_MS,
         BrokerSynonym(defaults.LOG_ROLL_HOURS, HOUR_MS),
     ),
     _topic_key(
         "unclean.leader.election.enable",
-        "Whether a replica that is not in sync may lead, at the price of lost records. No effect yet with one replica.",
+        "Whether an out-of-sync replica may be elected leader (unclean election), at the price of lost records. No "
+        "effect with one replica.",
         defaults.UNCLEAN_LEADER_ELECTION_ENABLE,
     ),
 )
@@ -171,4 +173,4 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
         key=lambda it: it.key.name,
     )
 }
-"""Every key of a topic, by name, in alphabetical order."""
+"""Every topic key by name, in alphabetical order."""

@@ -1,4 +1,4 @@
-"""The broker's keys about ZooKeeper. `BROKER_KEYS` in `broker_keys` holds them, too."""
+"""The broker's ZooKeeper keys. `BROKER_KEYS` in `broker_keys` includes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from oncelog_broker.config.declared import (
 from oncelog_broker.config.secret import Secret
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""The older first."""
+"""In ascending order."""
 
 ZOOKEEPER_CONNECT = ConfigKey[str | None](
     "zookeeper.connect",
     ConfigType.STRING,
     None,
-    "The ZooKeeper servers that hold the cluster's metadata: host:port,host:port/chroot. The chroot is made if it is "
-    "not there. Not set: the broker is a cluster of its own, with its metadata in the first of log.dirs.",
+    "The ZooKeeper servers that hold the cluster's metadata: host:port,host:port/chroot. A missing chroot is created."
+    " Not set: the broker is a cluster of its own, with its metadata in the first of log.dirs.",
     not_empty(),
     Importance.HIGH,
 )
@@ -31,8 +31,9 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = ConfigKey[int](
     "zookeeper.session.timeout.ms",
     ConfigType.INT,
     18_000,
-    "After so long without a heartbeat ZooKeeper gives the broker's place away; the servers may grant another timeout. "
-    "At least four of the servers' ticks (tickTime), or a broker may lead for a moment too long.",
+    "After this time without a heartbeat ZooKeeper ends the broker's session; the servers may grant another timeout. "
+    "Use at least four ticks of the servers (tickTime), otherwise a broker may lead for a moment after its session "
+    "has ended.",
     at_least(1),
     Importance.HIGH,
 )
@@ -48,9 +49,10 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     "broker.session.lease",
     ConfigType.STRING,
     "strict",
-    "When a broker that hears nothing of ZooKeeper stops leading. strict: before anybody can have taken its place, "
-    "which is 0.73 of the session timeout after ZooKeeper's last answer to a heartbeat; an ensemble that is gone for "
-    "longer stops the cluster. advisory: when told that its session is over, as Apache Kafka does. No key of Kafka's.",
+    "When a broker without contact to ZooKeeper stops leading. strict: before another broker can have been elected, "
+    "0.73 of the session timeout after ZooKeeper's last answer to a heartbeat; an ensemble that is down for longer "
+    "stops the cluster. advisory: when it learns that its session has ended, as Apache Kafka does. Not a key of "
+    "Kafka's.",
     one_of("strict", "advisory"),
 )
 
@@ -60,24 +62,24 @@ ZOOKEEPER_SET_ACL = ConfigKey[bool](
     "zookeeper.set.acl",
     ConfigType.BOOLEAN,
     False,
-    "Whether nobody else may write the nodes that a broker makes, nor read those with secrets: /config/users and "
-    "/config/brokers. Needs zookeeper.digest.user, or a zookeeper.ssl.keystore.location that the servers take for an "
-    "identity. All brokers need the same identity.",
+    "Whether the nodes that a broker creates have ACLs: nobody else may write them, nor read those with secrets "
+    "(/config/users and /config/brokers). Needs zookeeper.digest.user, or a zookeeper.ssl.keystore.location that the "
+    "servers accept as an identity. All brokers need the same identity.",
     importance=Importance.HIGH,
 )
 ZOOKEEPER_DIGEST_USER = ConfigKey[str | None](
     "zookeeper.digest.user",
     ConfigType.STRING,
     None,
-    "The name by which brokers prove to ZooKeeper who they are (its scheme digest), with zookeeper.digest.password. No "
-    "key of Kafka's, which has a JAAS file for it.",
+    "The user as which brokers authenticate to ZooKeeper (scheme digest), with zookeeper.digest.password. Not a key "
+    "of Kafka's, which uses a JAAS file.",
     not_empty(),
 )
 ZOOKEEPER_DIGEST_PASSWORD = ConfigKey[Secret | None](
     "zookeeper.digest.password",
     ConfigType.PASSWORD,
     None,
-    "Of zookeeper.digest.user. It is sent as it is: have TLS, too. No key of Kafka's.",
+    "The password of zookeeper.digest.user. It is sent in clear text, so use TLS too. Not a key of Kafka's.",
 )
 
 # --- ZooKeeper over TLS
@@ -99,42 +101,46 @@ ZOOKEEPER_SSL_KEYSTORE_LOCATION = ConfigKey[str | None](
     "zookeeper.ssl.keystore.location",
     ConfigType.STRING,
     None,
-    "The key and certificate that the servers are shown, where they ask for one. A changed file holds from the next "
-    "connection on.",
+    "The file with the client key and certificate for ZooKeeper, if the servers request one. Reloaded for the next "
+    "connection when it changes.",
     not_empty(),
 )
 ZOOKEEPER_SSL_KEYSTORE_PASSWORD = ConfigKey[Secret | None](
-    "zookeeper.ssl.keystore.password", ConfigType.PASSWORD, None, "Of the key store, or of the key in a PEM one."
+    "zookeeper.ssl.keystore.password",
+    ConfigType.PASSWORD,
+    None,
+    "The password of the key store, or of the key in a PEM key store.",
 )
 ZOOKEEPER_SSL_KEYSTORE_TYPE = ConfigKey[str | None](
     "zookeeper.ssl.keystore.type",
     ConfigType.STRING,
     None,
-    "Not set: PKCS12 where the location ends in .p12 or .pfx, else PEM. JKS is not served.",
+    "Not set: PKCS12 if the location ends in .p12 or .pfx, else PEM. JKS is not supported.",
     one_of("PEM", "PKCS12"),
 )
 ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = ConfigKey[str | None](
     "zookeeper.ssl.truststore.location",
     ConfigType.STRING,
     None,
-    "The certificates of the authorities that may sign the servers'. Not set: those of the system.",
+    "The file with the certificates of the authorities trusted for the servers' certificates. Not set: those of the "
+    "system.",
     not_empty(),
 )
 ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = ConfigKey[Secret | None](
-    "zookeeper.ssl.truststore.password", ConfigType.PASSWORD, None, "Of a PKCS12 trust store."
+    "zookeeper.ssl.truststore.password", ConfigType.PASSWORD, None, "The password of a PKCS12 trust store."
 )
 ZOOKEEPER_SSL_TRUSTSTORE_TYPE = ConfigKey[str | None](
     "zookeeper.ssl.truststore.type",
     ConfigType.STRING,
     None,
-    "Not set: PKCS12 where the location ends in .p12 or .pfx, else PEM. JKS is not served.",
+    "Not set: PKCS12 if the location ends in .p12 or .pfx, else PEM. JKS is not supported.",
     one_of("PEM", "PKCS12"),
 )
 ZOOKEEPER_SSL_PROTOCOL = ConfigKey[str](
     "zookeeper.ssl.protocol",
     ConfigType.STRING,
     TLS_VERSIONS[-1],
-    "The newest version of TLS that is spoken. Kafka's default is TLSv1.2.",
+    "The newest enabled version of TLS. Kafka's default is TLSv1.2.",
     one_of(*TLS_VERSIONS),
     Importance.LOW,
 )
@@ -142,7 +148,7 @@ ZOOKEEPER_SSL_ENABLED_PROTOCOLS = ConfigKey[tuple[str, ...]](
     "zookeeper.ssl.enabled.protocols",
     ConfigType.LIST,
     TLS_VERSIONS,
-    "The versions of TLS that are spoken, of those up to zookeeper.ssl.protocol. Kafka's default is that one alone.",
+    "The enabled versions of TLS, up to zookeeper.ssl.protocol. Kafka's default is that version only.",
     each_of(*TLS_VERSIONS),
     Importance.LOW,
 )
@@ -150,7 +156,8 @@ ZOOKEEPER_SSL_CIPHER_SUITES = ConfigKey[tuple[str, ...]](
     "zookeeper.ssl.cipher.suites",
     ConfigType.LIST,
     (),
-    "Cipher suites of TLSv1.2, with Java's names or OpenSSL's. Empty: the good ones. Those of TLSv1.3 are always on.",
+    "Cipher suites of TLSv1.2, with Java's or OpenSSL's names. Empty: OpenSSL's secure defaults. Those of TLSv1.3 are"
+    " always enabled.",
     importance=Importance.LOW,
 )
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = ConfigKey[str](

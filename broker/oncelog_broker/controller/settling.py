@@ -1,4 +1,4 @@
-"""Keeps the states of partitions as the machine wants them: events come in, the machine decides, the writer writes, one
+"""Reconciles the states of partitions with the machine: events come in, the machine decides, the writer writes, one
 thing at a time, until nothing more is wanted.
 
 Where an outcome stays unknown (the store is out of reach) the view is not to be trusted any more: it is read again as a

@@ -30,8 +30,8 @@ from oncelog_broker.coordinator.loading import replay_log
 from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, Topic
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.replication.replicas import Replicas
-from oncelog_broker.replication.waiting import no_longer_than
 from oncelog_broker.runtime.answers import Answer, settled, then
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.steps import Steps

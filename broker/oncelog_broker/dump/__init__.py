@@ -1,7 +1,7 @@
-"""`oncelog dump`: shows the files of a log directory, as Kafka's DumpLogSegments does (S57).
+"""`oncelog dump`: shows the files of a log directory, like Kafka's DumpLogSegments (S57).
 
-`rows` is what dumping yields; `log_file`, `index_files`, `producer_files` and `checkpoint_files` each read some kinds
-of file as a stream of rows, `decoders` the records of the internal topics; `files` knows which file is which kind;
-`command` prints. Files are opened for reading only, so a directory may belong to a running broker: its last batch may
-then be cut, and indexes of the active segment be behind.
+`rows` are the items of a dump; `log_file`, `index_files`, `producer_files` and `checkpoint_files` each read some kinds
+of file as a stream of rows, `decoders` decodes records of internal topics; `files` finds the kind of a file by its
+name; `command` prints. Files are opened read-only, so the directory may belong to a running broker: then its last batch
+may be incomplete, and the indexes of the active segment may be behind.
 """

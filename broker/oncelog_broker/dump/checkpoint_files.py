@@ -1,4 +1,4 @@
-"""The small text files: checkpoints (a row for each entry), meta.properties and partition.metadata (one row)."""
+"""The small text files: checkpoints (a row per entry), meta.properties and partition.metadata (one row each)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_broker.log.checkpoints import CheckpointCorrupt, parse_checkpoint
 Parser = Callable[[list[str]], dict[str, Value]]
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
-"""Far above what 100,000 partitions with the longest names need; such a file is read whole."""
+"""Far above the size for 100,000 partitions with the longest names; the file is read whole."""
 
 
 def dump_leader_epochs(file: BinaryIO, path: str) -> Iterator[Item]:
@@ -31,7 +31,7 @@ def dump_offset_checkpoint(file: BinaryIO, path: str) -> Iterator[Item]:
 
 
 def dump_properties(file: BinaryIO) -> Iterator[Item]:
-    """Both files are Java properties, the one with `=`, the other with `:`."""
+    """Both files are Java properties, one with `=`, the other with `:`."""
     import javaproperties
 
     try:

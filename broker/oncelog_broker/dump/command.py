@@ -1,4 +1,4 @@
-"""`oncelog dump`: prints what `files` finds; faults go to standard error and make the exit code 1."""
+"""`oncelog dump`: prints the items of files; faults go to standard error and make the exit code 1."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def _split(names: str | None) -> tuple[Path, ...]:
 
 
 def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
-    """Whether the file has no fault. Raises OSError if it cannot be printed."""
+    """Print one file. Returns whether it has no fault. Raises OSError if it cannot be read or printed."""
     from oncelog_broker.dump.files import dump_file
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 
-    write = sys.stdout.write  # click.echo flushes each line, which is most of the time that a large log takes
-    shown = visible if sys.stdout.isatty() else str  # a pipe gets what Kafka's own tool prints
+    write = sys.stdout.write  # click.echo flushes each line, which takes most of the time for a large log
+    shown = visible if sys.stdout.isatty() else str  # a pipe gets the text of Kafka's tool
     is_sound = True
     if not is_json:
         write(f"Dumping {path}\n")

@@ -1,4 +1,4 @@
-"""What the records of the two internal topics say, as Kafka's DumpLogSegments prints it (since 4.0): JSON (S57).
+"""Decodes the records of the two internal topics to JSON, as Kafka's DumpLogSegments does since 4.0 (S57).
 
 key: {"type":"0","data":{"transactionalId":"t"}} payload: {"version":"1","data":{"producerId":7,...}}
 """
@@ -51,25 +51,25 @@ TRANSACTION_LOG_KINDS: Final = {TRANSACTION_LOG_KEY_VERSION: (TransactionLogKey,
 
 
 class Decoder(Enum):
-    """How the records of a log are shown; the value is the topic."""
+    """The decoder for a log; the value is the topic."""
 
     OFFSETS = CONSUMER_OFFSETS
     TRANSACTION_LOG = TRANSACTION_STATE
 
     @property
     def kinds(self) -> Mapping[int, tuple[type, type]]:
-        """The number in front of a key -> the messages that key and value are."""
+        """The version at the start of a key -> the classes of key and value."""
         return OFFSETS_KINDS if self is Decoder.OFFSETS else TRANSACTION_LOG_KINDS
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder of the topic that a log file's directory is named after. None: not an internal topic."""
+    """The decoder for a log file, by the name of its directory; None if that is not an internal topic."""
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
 
 
 def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
-    """What stands behind `key:` and `payload:`. Raises MalformedMessage."""
+    """The fields for `key:` and `payload:`. Raises MalformedMessage."""
     if record.key is None:
         raise MalformedMessage("the record has no key")
     kind = read_version(record.key)
@@ -90,8 +90,8 @@ def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
 
 
 def message_json(message: Any, version: int) -> Json:
-    """A message, or a struct in one, as Kafka's own JSON converters write it: bytes as base64, tagged fields only where
-    they say something."""
+    """A message or nested struct, as Kafka's JSON converters write it: bytes as base64, tagged fields only if they
+    differ from their default."""
     return {
         _camel_case(field.name): _value_json(value, version)
         for field in fields_of(type(message))
@@ -114,7 +114,7 @@ def _camel_case(name: str) -> str:
 
 
 def _consumer_protocol_json(cls: type, raw: bytes) -> Any:
-    """What a member says to its group; the bytes where they mean nothing."""
+    """The consumer protocol message of a member; the raw bytes if they cannot be decoded."""
     try:
         version = min(read_version(raw), schema_of(cls).versions.high)
         return message_json(decode_consumer_protocol(cls, raw), version)

@@ -1,4 +1,4 @@
-"""Which file is of which kind, by its name; a directory stands for all files of known kinds in it and below it."""
+"""Finds the kind of a file by its name; a directory stands for all files of known kinds in it and below it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PROPERTIES_FILES: Final = (META_PROPERTIES_FILE, PARTITION_METADATA_FILE)
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to show. `decoder` is for what records hold, None: as the name of their directory says. `max_bytes` is of a
-    log file, None: all of it."""
+    """What to show. `decoder` decodes records, None: by the name of the directory. `max_bytes` limits a log file, None:
+    no limit."""
 
     is_deep: bool = False
     with_contents: bool = False
@@ -45,7 +45,8 @@ def is_known(path: Path) -> bool:
 
 
 def known_files(paths: tuple[Path, ...]) -> list[Path]:
-    """`paths`, each directory replaced by the files of known kinds in it and then below it, by name. Raises OSError."""
+    """`paths` with each directory replaced by its files of known kinds, then those of its subdirectories, by name.
+    Raises OSError."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -58,7 +59,7 @@ def known_files(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[Item]:
-    """What is in the file. An unreadable or unknown file is a fault; raises nothing."""
+    """The items of a file. An unreadable or unknown file yields a fault; raises nothing."""
     try:
         with path.open("rb") as file:
             yield from _dump(path, file, options)

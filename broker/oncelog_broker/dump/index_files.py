@@ -1,6 +1,6 @@
-"""`.index` and `.timeindex`: their entries, each checked against the log beside them.
+"""`.index` and `.timeindex`: their entries, each checked against the log of the same segment.
 
-Entries of zeros at the end are none: Kafka preallocates its index files (see `log.segment_index`).
+Zero entries at the end are preallocated space, not entries (see `log.segment_index`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENTRIES_AT_ONCE: Final = 4096
 
 
 class LogBeside:
-    """The log file that an index belongs to, read by headers only."""
+    """The log file of an index's segment, read by batch headers only."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -42,7 +42,8 @@ class LogBeside:
 def dump_offset_index(
     file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
 ) -> Iterator[Item]:
-    """A row for each entry, and a fault for each that is out of order or does not point at a batch that ends there.
+    """A row for each entry, and a fault for each that is out of order or does not point at the batch that ends with its
+    offset.
 
     Without a `log` only the order is checked.
     """
@@ -67,9 +68,10 @@ def dump_offset_index(
 def dump_time_index(
     file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
 ) -> Iterator[Item]:
-    """A row for each entry, and a fault for each that is out of order or not what the batch ending there says.
+    """A row for each entry, and a fault for each that is out of order or disagrees with the batch that ends at its
+    offset.
 
-    The entries' offsets do not go down, so one walk over the headers of the log checks them all.
+    The entries' offsets never decrease, so one pass over the batch headers checks all.
     """
     batches = iter(()) if log is None else log.batches()
     batch: BatchLocation | None = None
@@ -100,7 +102,7 @@ def dump_time_index(
 
 
 def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
-    """Only the faults of an index dumped without its log, or that it has none: what a broker checks at its start."""
+    """Only the faults of an index dumped without its log, or that there are none: the checks of a broker's startup."""
     is_sane = True
     for item in items:
         if isinstance(item, Fault):
@@ -111,7 +113,7 @@ def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
 
 
 def _entries(file: BinaryIO, entry: Struct) -> Iterator[tuple[Any, ...]]:
-    """The whole entries up to the first of zeros."""
+    """The complete entries before the first zero entry."""
     zero = tuple(entry.unpack(bytes(entry.size)))
     while chunk := file.read(entry.size * ENTRIES_AT_ONCE):
         for fields in entry.iter_unpack(chunk[: len(chunk) // entry.size * entry.size]):

@@ -1,4 +1,4 @@
-"""`.log`: a row for each batch and, where asked for, for each record. Holds one batch at a time."""
+"""`.log`: a row for each batch and, if requested, each record. Holds one batch at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from oncelog_protocol.records.record import Record, read_records
 from oncelog_protocol.records.sequence import increment_sequence
 
 MAX_BATCH_BYTES: Final = 100 * 1024 * 1024
-"""The largest request that a broker accepts (socket.request.max.bytes): a larger "batch" is a corrupt length."""
+"""The largest request that a broker accepts (socket.request.max.bytes): a larger batch length is corrupt."""
 RECORD_PREFIX: Final = "| "
 
 
 def locations(file: BinaryIO, size: int) -> Iterator[BatchLocation]:
-    """The batches of the first `size` bytes, by their headers. Raises CorruptBatch at the first that is not whole."""
+    """The batches in the first `size` bytes, by their headers. Raises CorruptBatch at the first incomplete one."""
     position = 0
     while position < size:
         file.seek(position)
@@ -41,10 +41,10 @@ def dump_log(
     decoder: Decoder | None = None,
     max_bytes: int | None = None,
 ) -> Iterator[Item]:
-    """The rows of a log file of `size` bytes; after a fault in a batch's length there is no way to go on.
+    """The rows of a log file of `size` bytes. After a fault in a batch's length the dump ends.
 
-    `base_offset` is what the file's name says, None if it says nothing. Contents are shown by `decoder`, or as they
-    are. `max_bytes` leaves out all batches that do not lie within the first so many bytes.
+    `base_offset` is from the file's name, None if the name has none. Contents are decoded with `decoder`, or shown as
+    they are. `max_bytes` leaves out batches that do not end within that many bytes.
     """
     if base_offset is not None:
         yield Message(f"Log starting offset: {base_offset}")
@@ -75,7 +75,7 @@ def _dump_batch(
     with_contents: bool,
     decoder: Decoder | None,
 ) -> Iterator[Item]:
-    """The rows of one whole batch that follows `last_offset`. Raises nothing: faults are items too."""
+    """The rows of one batch, expected to follow `last_offset`. Faults are yielded, not raised."""
     is_valid = batch.crc_is_valid()
     yield _batch_row(batch, position, is_valid=is_valid)
     if batch.base_offset <= last_offset:
@@ -129,7 +129,7 @@ def _batch_row(batch: RecordBatch, position: int, *, is_valid: bool) -> Row:
 
 
 def _record_row(batch: RecordBatch, record: Record) -> Row:
-    """Raises CorruptBatch for a control record that is none."""
+    """Raises CorruptBatch for a malformed control record."""
     fields: dict[str, Value] = {
         "offset": record.offset,
         _timestamp_type(batch): record.timestamp,
@@ -156,7 +156,7 @@ def _timestamp_type(batch: RecordBatch) -> str:
 
 
 def _sequence(batch: RecordBatch, offset: int) -> int:
-    """The producer's number of the record at `offset`; -1 where the batch has none."""
+    """The sequence number of the record at `offset`; -1 if the batch has none."""
     if batch.base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return increment_sequence(batch.base_sequence, offset - batch.base_offset)

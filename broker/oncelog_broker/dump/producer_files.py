@@ -11,7 +11,7 @@ from oncelog_broker.log.producers.transaction_index import ENTRY_VERSION, parse_
 from oncelog_broker.log.segments.index import IndexCorrupt
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Several millions of entries; such a file is read whole."""
+"""Room for millions of entries; the file is read whole."""
 
 
 def dump_snapshot(file: BinaryIO) -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""What dumping a file yields: rows to print, notices, and faults, which make the exit code 1."""
+"""The items of a dump: rows to print, notices, and faults, which make the exit code 1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from oncelog.escaping import visible_json
 
 Value = int | str | bool | bytes | list[str] | dict[str, Any] | None
-"""A dictionary is JSON, in one word of a line of text."""
+"""A dictionary is printed as JSON without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +25,29 @@ class Row:
         return self.prefix + " ".join(f"{name}: {_text(name, value)}" for name, value in self.fields.items())
 
     def as_json(self, file: str) -> str:
-        """One line. Bytes are text, or {"base64": ...} where they are not UTF-8."""
+        """One line of JSON. Bytes are text, or {"base64": ...} if they are not UTF-8."""
         values = {name: _json(value) for name, value in self.fields.items()}
         return visible_json(json.dumps({"file": file, "kind": self.kind, **values}, ensure_ascii=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line of text that is no data: `Log starting offset: 0`. Not printed as JSON."""
+    """A line of text without data: `Log starting offset: 0`. Left out of JSON."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Worth knowing, but legal: goes to standard error."""
+    """Unusual but legal: printed on standard error."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The file is corrupt, or contradicts the one beside it. `position` is the byte in the file, None: all of it."""
+    """The file is corrupt, or contradicts the file that it indexes. `position` is the byte in the file, None: the whole
+    file."""
 
     text: str
     position: int | None = None

@@ -1,4 +1,5 @@
-"""Where a fault can strike: the steps of a transaction inside the broker, and the requests and answers of each API."""
+"""The points at which a fault can strike: steps of a transaction inside the broker, and requests and responses of each
+API."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ TRANSACTION, TOPIC, GROUP = FILTERS
 
 
 class Point(NamedTuple):
-    """A name that a fault takes, what it can do there, and what it may be limited to."""
+    """A point: its name, the faults that it supports, and the filters that may limit them."""
 
     name: str
     what: str
     actions: tuple[str, ...]
     filters: tuple[str, ...]
     has_after: bool = False
-    """Whether a crash or a delay may also come after it."""
+    """Whether a crash or a delay may also come after the step."""
 
 
 def _step(name: str, what: str, *filters: str, drop: str = "") -> Point:
@@ -75,7 +76,7 @@ STEPS: Final = (
         drop="it is not, until a coordinator loads that log again",
     ),
 )
-"""In the order in which a transaction meets them. A delay here stops the whole broker, as a long pause of it would."""
+"""In the order of a transaction. A delay here stops the whole broker, like a long pause of its process."""
 
 
 def _of_apis() -> list[Point]:

@@ -1,15 +1,15 @@
-"""The control over HTTP, in threads beside the event loop. For tests: whoever reaches it can kill the broker.
+"""The fail control over HTTP, in threads beside the event loop. For tests: any client of it can kill the broker.
 
-GET    /points           where a fault can strike
-GET    /faults           those that are set
-POST   /faults           set one: `orders.py` says how; answers with it and its id
-GET    /faults/7         one, with how often it struck; ?struck=1&wait_ms=5000 waits until it has so often
-DELETE /faults/7         take one back; /faults: all
+GET    /points           the points at which a fault can strike
+GET    /faults           the faults that are set
+POST   /faults           set a fault (JSON as in `commands.py`); the response has its id
+GET    /faults/7         one fault, with its strikes; ?struck=1&wait_ms=5000 waits until it has struck once
+DELETE /faults/7         delete one; /faults: all
 POST   /crash            kill -9
 POST   /pause, /resume   `standstill.py`
 
-A page in a browser could send requests to loopback as well: what it may send without being asked (a form, a script of
-another origin) has no Content-Type of JSON, or names a host that is not an address.
+A web page in a browser could send requests to loopback too; those that it can send without a preflight (a form, a
+script of another origin) lack the JSON Content-Type, or name a host that is not an address, and are refused.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ LOOPBACK: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_WAIT_MS: Final = 60_000
 IDLE_SECONDS: Final = 90.0
-"""A connection that sends nothing for so long is closed; longer than anybody waits for a fault to strike."""
+"""Seconds after which an idle connection is closed; longer than any wait for a fault to strike."""
 MAX_CONNECTIONS: Final = 64
 JSON_TYPE: Final = "application/json"
 
 
-def _orders() -> ModuleType:
-    """Imported for the first question: it knows all messages, and the broker shall be ready in a blink."""
-    from oncelog_broker.fail_control import orders
+def _commands() -> ModuleType:
+    """Imported with the first request: it imports all messages, which would delay the start of the broker."""
 
-    return orders
+    from oncelog_broker.fail_control import commands
+
+    return commands
 
 
 class Refused(Exception):
@@ -62,7 +63,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """HOST:PORT, or PORT on loopback; port 0: any that is free. Raises ValueError."""
+    """Parse HOST:PORT, or PORT on loopback; port 0 is any free port. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535 or (colon and not host):
         raise ValueError(f"{text!r} is not [HOST:]PORT")
@@ -70,7 +71,7 @@ def parse_address(text: str) -> Address:
 
 
 class HttpControl:
-    """Listens from `start` to `close`."""
+    """The fail control, listening from `start` to `close`."""
 
     def __init__(self, faults: Faults, address: Address) -> None:
         self.faults = faults.controlled
@@ -79,52 +80,52 @@ class HttpControl:
         self._standstill: Standstill
 
     def start(self, loop: asyncio.AbstractEventLoop) -> str:
-        """Beside this loop, which is the one to stand still. Returns the URL. Raises OSError."""
+        """Start the threads; `loop` is the event loop that `pause` stops. Returns the URL. Raises OSError."""
         self._standstill = Standstill(loop)
         server = _Server(self._address, self)
         self._server = server
         threading.Thread(target=server.serve_forever, name="fail control", daemon=True).start()
         host, port = server.server_name, server.server_port
         if not is_loopback(host):
-            logger.warning("whoever reaches the fail control can kill this broker", extra={"host": host, "port": port})
+            logger.warning("any client of the fail control can kill this broker", extra={"host": host, "port": port})
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
-        """Returns at once. Harmless when it is closed, and when it never began."""
+        """Stop serving; returns at once. May be called twice, and without `start`."""
         server, self._server = self._server, None
         if server is not None:
             self._standstill.close()
             threading.Thread(target=server.end, name="end of fail control", daemon=True).start()
 
-    # --- what may be asked for: path without the number, method -> what is done
+    # --- requests: path without the number, method -> handler
 
     def points(self, _: _Question) -> Any:
-        return {"points": _orders().catalogue()}
+        return {"points": _commands().catalogue()}
 
     def list_faults(self, _: _Question) -> Any:
-        return {"faults": [_orders().described(fault) for fault in self.faults.all()]}
+        return {"faults": [_commands().described(fault) for fault in self.faults.all()]}
 
     def add_fault(self, question: _Question) -> Any:
         try:
-            order = _orders().order_of(question.body)
+            command = _commands().command_of(question.body)
             fault = self.faults.add(
-                order.point, order.action, is_after=order.is_after, times=order.times, filters=order.filters
+                command.point, command.action, is_after=command.is_after, times=command.times, filters=command.filters
             )
-        except (_orders().BadOrder, TooManyFaults) as error:
+        except (_commands().BadCommand, TooManyFaults) as error:
             raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
-        return _orders().described(fault)
+        return _commands().described(fault)
 
     def show_fault(self, question: _Question) -> Any:
         fault = self._fault(question)
         wait_ms = min(question.number_of("wait_ms", 0), MAX_WAIT_MS)
         if wait_ms:
             self.faults.until_struck(fault, question.number_of("struck", 1), wait_ms / 1000)
-        return _orders().described(fault)
+        return _commands().described(fault)
 
     def remove_fault(self, question: _Question) -> Any:
         fault = self._fault(question)
         self.faults.remove(fault.number)
-        return _orders().described(fault)
+        return _commands().described(fault)
 
     def clear_faults(self, _: _Question) -> Any:
         self.faults.clear()
@@ -135,7 +136,7 @@ class HttpControl:
 
     def pause(self, _: _Question) -> Any:
         if not self._standstill.pause():
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the broker was too busy to stand still; it will")
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the broker is too busy to pause at once; it will pause soon")
         return {}
 
     def resume(self, _: _Question) -> Any:
@@ -187,12 +188,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Without HTTPServer's look-up of our own name, which may take seconds."""
+        """Skips HTTPServer's lookup of the host's own name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def end(self) -> None:
-        """Takes up to half a second: so often `serve_forever` looks whether it shall end."""
+        """Takes up to half a second, the polling interval of `serve_forever`."""
         self.shutdown()
         self.server_close()
 
@@ -209,7 +210,7 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes is nothing to tell."""
+        """A client that closes the connection is no error."""
         logger.debug("fail control", exc_info=True)
 
 
@@ -232,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = HTTPStatus.OK, self._answer()
         except Refused as error:
             status, answer = error.status, {"error": str(error)}
-            self.close_connection = True  # its body may not have been read
+            self.close_connection = True  # the request body may be unread
         body = json.dumps(answer, indent=2).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", JSON_TYPE)

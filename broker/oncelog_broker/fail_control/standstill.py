@@ -1,6 +1,6 @@
-"""A broker that stands still: its connections stay open, and nothing is answered, as under SIGSTOP or a long pause.
+"""Pauses a broker: its connections stay open, and nothing is answered, as under SIGSTOP or in a long GC pause.
 
-The event loop's own thread waits here. Unlike a stopped process it can be told to go on, and to end, from within.
+The thread of the event loop waits here. Unlike a stopped process, it can be resumed and ended from within.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BEGIN_SECONDS: Final = 10.0
 
 
 class Standstill:
-    """Of one event loop; each method may be called from any other thread."""
+    """The pause of one event loop; all methods may be called from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -24,7 +24,7 @@ class Standstill:
         self._stands = threading.Event()
 
     def pause(self) -> bool:
-        """Whether the loop stands still now; False where it was too busy to."""
+        """Pause the loop. Returns whether it is paused now; False if it was too busy within BEGIN_SECONDS."""
         with self._lock:
             if self._is_over:
                 return False
@@ -39,7 +39,7 @@ class Standstill:
             self._may_run.set()
 
     def close(self) -> None:
-        """Go on, and never stand still again."""
+        """Resume, and never pause again."""
         with self._lock:
             self._is_over = True
             self._may_run.set()

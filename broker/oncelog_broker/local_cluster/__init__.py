@@ -1,7 +1,7 @@
-"""A cluster on one machine, for development and tests: real ZooKeeper servers and broker processes, started by us.
+"""A cluster on one machine, for development and tests: real ZooKeeper servers and broker processes.
 
-`command` is `oncelog cluster`, and `cluster` what it does; `state` is what is kept between two commands, and
-`broker_process` how a broker is started and seen to serve. `java` and `zookeeper_jars` find what ZooKeeper needs, or
-fetch it; `server_config` writes the file that a server reads, `ensemble` has the servers. `ports` chooses where they
-listen; `process` is one that we may signal, and no other.
+`command` is `oncelog cluster`, `cluster` executes it; `state` is kept between two commands, `broker_process` starts a
+broker and checks that it serves. `java` and `zookeeper_jars` find or fetch what ZooKeeper needs; `server_config` writes
+zoo.cfg, `ensemble` runs the servers. `ports` chooses ports; `process` identifies a process so that no other is
+signalled.
 """

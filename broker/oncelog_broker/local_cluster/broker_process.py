@@ -1,4 +1,4 @@
-"""A broker of a local cluster: `oncelog serve` in the background, and how to see that it serves."""
+"""Starts a broker of a local cluster (`oncelog serve` in the background), and checks that it serves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_broker.local_cluster.state import Member
 COMMAND: Final = (sys.executable, "-m", "oncelog", "serve")
 ASK_MS: Final = 2000
 FULL_REPLICATION: Final = 3
-"""Replicas that a topic has where there are brokers enough, Kafka's own number for its internal topics."""
+"""The replication factor of topics in a cluster with enough brokers, as for Kafka's internal topics."""
 
 
 def address_of(broker: Member) -> str:
@@ -28,7 +28,7 @@ def log_of(directory: Path, broker: Member) -> Path:
 def settings_of(
     directory: Path, broker: Member, brokers: int, connect_string: str, asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a broker of `brokers` is started with; what was `asked` for goes before."""
+    """The settings of one of `brokers` brokers; `asked` settings take precedence."""
     replicas = str(min(FULL_REPLICATION, brokers))
     in_sync = "2" if brokers >= FULL_REPLICATION else "1"
     return {
@@ -48,7 +48,7 @@ def settings_of(
 def start_broker(
     directory: Path, broker: Member, settings: Mapping[str, str], note: Callable[[LocalProcess], None]
 ) -> None:
-    """It serves some time later. `note`: see LocalProcess.start."""
+    """Start it; it serves some time later. `note`: see LocalProcess.start."""
     command = [*COMMAND]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
@@ -56,7 +56,7 @@ def start_broker(
 
 
 async def members_seen_by(broker: Member) -> frozenset[int]:
-    """The ids of the brokers that this one knows to be registered; none while it does not answer."""
+    """The ids of the brokers that this broker sees registered; empty while it does not answer."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
 
@@ -69,7 +69,8 @@ async def members_seen_by(broker: Member) -> frozenset[int]:
 
 
 async def out_of_sync_for(broker: Member) -> list[str] | None:
-    """The partitions that this broker knows to lack a replica in sync, or a leader; None while it does not answer."""
+    """The partitions that this broker sees with a replica out of sync, or without a leader; None while it does not
+    answer."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
 
@@ -88,7 +89,8 @@ async def out_of_sync_for(broker: Member) -> list[str] | None:
 
 
 async def elect_preferred_leaders(addresses: str) -> int:
-    """How many partitions have got their preferred leader. One that cannot have it keeps the leader that it has."""
+    """Elect preferred leaders. Returns for how many partitions; a partition whose preferred replica cannot lead keeps
+    its leader."""
     from oncelog.admin import Admin
     from oncelog.errors import PartialFailure
 

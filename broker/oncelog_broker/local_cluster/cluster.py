@@ -1,7 +1,8 @@
-"""Brokers and their ZooKeeper in one directory: all started, stopped, and single ones killed and paused.
+"""Runs a local cluster: brokers and ZooKeeper servers in one directory; starts and stops all, kills and pauses single
+ones.
 
-Each command is a run of its own: it reads the state, holds it alone until it ends, and writes it with each step, so
-that the next one goes on from wherever this one was killed: nothing runs that is not in it.
+Each command is a process of its own: it loads the state, locks it until its end, and saves it with each step, so that
+after a kill the next command continues: no process runs that the state does not list.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from oncelog_broker.log.directories.meta_properties import META_PROPERTIES_FILE
 from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
 
 SERVE_SECONDS: Final = 60.0
-"""Until all brokers that were started must be registered."""
+"""Seconds until all started brokers must be registered."""
 STOP_SECONDS: Final = 30.0
 SYNC_SECONDS: Final = 120.0
-"""Until all replicas must be in sync, before a broker is stopped and after it was started again."""
+"""Seconds until all replicas must be in sync, before a broker is stopped and after its restart."""
 SHOWN_PARTITIONS: Final = 10
-"""In a message."""
+"""Partitions named in one message."""
 POLL_SECONDS: Final = 0.1
 LOG_CHARACTERS: Final = 2000
 ZOOKEEPER: Final = "zookeeper-"
@@ -48,11 +49,11 @@ BROKER: Final = "broker-"
 
 
 class ClusterError(Exception):
-    """What was asked for cannot be done; the message says why, and what to do."""
+    """The command cannot be executed; the message says why, and what to do."""
 
 
 class Wanted(NamedTuple):
-    """What `up` is asked for; None: as it is, or the default."""
+    """The options of `up`; None: unchanged, or the default."""
 
     brokers: int | None = None
     port: int | None = None
@@ -74,14 +75,14 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The cluster in `directory`. `tell` hears what is being done, a sentence at a time."""
+    """The cluster in `directory`. `tell` receives progress, one sentence at a time."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         self.directory = directory.absolute()
         self._tell = tell
 
     def up(self, wanted: Wanted) -> list[Member]:
-        """Start what does not run; returns the brokers when all serve.
+        """Start the processes that do not run; returns the brokers when all serve.
 
         Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError, StateFileError.
         """
@@ -94,7 +95,7 @@ class LocalCluster:
             with_data = [broker for broker in state.brokers if self._has_data(broker)]
             for broker in with_data:
                 self._start_broker(state, broker)
-            if with_data:  # a new broker must not found the cluster before one that moves to it with its data
+            if with_data:  # a new broker must not found the cluster before a broker that moves to it with its data
                 self._wait_for(with_data, state)
             for broker in state.brokers:
                 self._start_broker(state, broker)
@@ -103,7 +104,7 @@ class LocalCluster:
             return state.brokers
 
     def down(self) -> None:
-        """Stop all, brokers first; their data stays. Raises ClusterError."""
+        """Stop all, brokers first; the data stay. Raises ClusterError."""
         with self._existing() as state:
             for members in (state.brokers, state.zookeepers):
                 running = [member for member in members if member.process is not None]
@@ -115,7 +116,7 @@ class LocalCluster:
                     self._until_stopped(member, state)
 
     def _until_stopped(self, member: Member, state: ClusterState) -> None:
-        """It was told to stop: told again, it would not wait for others to take over."""
+        """Wait for the end after SIGTERM; a second SIGTERM would end the controlled shutdown."""
         if member.process is not None and not member.process.wait(STOP_SECONDS):
             self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
             member.process.kill()
@@ -123,7 +124,7 @@ class LocalCluster:
         state.save(self.directory)
 
     def stop(self, name: str) -> None:
-        """Stop one in an orderly way, SIGTERM: a broker hands over what it leads. Raises ClusterError."""
+        """Stop a member with SIGTERM: a broker moves its leadership first. Raises ClusterError."""
         with self._existing() as state:
             process = self._running(state, name)
             process.terminate()
@@ -136,7 +137,7 @@ class LocalCluster:
             self._running(state, name).kill()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: it holds its connections and answers nothing. Raises ClusterError."""
+        """SIGSTOP: the process keeps its connections and answers nothing. Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).pause()
 
@@ -146,7 +147,7 @@ class LocalCluster:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start one that was killed, and wait until it serves. Raises ClusterError and what `up` raises."""
+        """Start a killed member, and wait until it serves. Raises ClusterError and what `up` raises."""
         with self._existing() as state:
             member = find_member(state, name)
             if member.process is not None and member.process.is_running:
@@ -160,9 +161,9 @@ class LocalCluster:
                 self._wait_for([member], state)
 
     def restart(self, names: Sequence[str] = ()) -> None:
-        """Stop and start brokers one after the other, by default all that run: each when all replicas are in sync.
+        """Restart brokers one after the other, by default all running ones, each when all replicas are in sync.
 
-        At the end preferred leaders lead. Raises ClusterError and what `up` raises.
+        At the end preferred leaders are elected. Raises ClusterError and what `up` raises.
         """
         with self._existing() as state:
             chosen = [find_member(state, name) for name in names] or [
@@ -196,20 +197,20 @@ class LocalCluster:
         )
 
     def _until_in_sync(self, state: ClusterState) -> None:
-        """All that run know all replicas to be in sync. Raises ClusterError."""
+        """Wait until all running brokers see all replicas in sync. Raises ClusterError."""
         deadline = time.monotonic() + SYNC_SECONDS
         for broker in state.brokers:
             while state_of(broker) == "running" and (missing := asyncio.run(out_of_sync_for(broker))) != []:
                 if time.monotonic() > deadline:
                     shown = " ".join((missing or ["unknown: it does not answer"])[:SHOWN_PARTITIONS])
                     raise ClusterError(
-                        f"broker {broker.number} does not know all replicas to be in sync after {SYNC_SECONDS:.0f} s; "
-                        f"not in sync are {shown}"
+                        f"broker {broker.number} does not see all replicas in sync after {SYNC_SECONDS:.0f} s; "
+                        f"out of sync: {shown}"
                     )
                 time.sleep(POLL_SECONDS)
 
     def status(self) -> list[MemberStatus]:
-        """Raises ClusterError if there is no cluster, StateFileError."""
+        """Raises ClusterError without a cluster, StateFileError."""
         state = self._load()
         servers = [(f"{ZOOKEEPER}{each.number}", each, self._server(each).log) for each in state.zookeepers]
         brokers = [(f"{BROKER}{each.number}", each, log_of(self.directory, each)) for each in state.brokers]
@@ -234,7 +235,7 @@ class LocalCluster:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Raises ClusterError if another command is at work on the same cluster."""
+        """Lock the cluster. Raises ClusterError if another command is running on it."""
         with opened_privately(self.directory / "cluster.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -268,7 +269,8 @@ class LocalCluster:
         )
 
     def _start_zookeeper(self, state: ClusterState) -> None:
-        """On new ports where nothing runs that knows the old ones: others may have taken those since."""
+        """Start ZooKeeper, on new ports if no process runs that knows the old ones: other programs may use those by
+        now."""
         is_fresh = not any(is_running(member) for member in state.zookeepers + state.brokers)
         ensemble = self._ensemble(state, () if is_fresh else None)
         self._tell(
@@ -296,7 +298,7 @@ class LocalCluster:
                 )
 
     def _has_data(self, broker: Member) -> bool:
-        """Whether its data directory belongs to a cluster, maybe one that it had alone."""
+        """Whether its data directory belongs to a cluster, possibly one of its own."""
         return (self.directory / f"broker-{broker.number}" / META_PROPERTIES_FILE).exists()
 
     def _start_broker(self, state: ClusterState, broker: Member) -> None:
@@ -314,7 +316,7 @@ class LocalCluster:
         start_broker(self.directory, broker, settings, note)
 
     def _tell_what_is_outdated(self, state: ClusterState) -> None:
-        """Brokers that ran already have the settings that they were started with."""
+        """Say which running brokers have older settings than the state."""
         for broker in state.brokers:
             connect_string = ",".join(address_of(server) for server in state.zookeepers)
             wanted = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
@@ -326,7 +328,7 @@ class LocalCluster:
                 )
 
     def _wait_for(self, brokers: list[Member], state: ClusterState) -> None:
-        """Until each of them answers, and all that run see it. Raises ClusterError."""
+        """Wait until each of `brokers` answers, and all running brokers see it. Raises ClusterError."""
         running = [broker for broker in state.brokers if state_of(broker) == "running"]
         awaited = frozenset(broker.number for broker in brokers)
         deadline = time.monotonic() + SERVE_SECONDS
@@ -348,7 +350,7 @@ class LocalCluster:
 
 
 def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
-    """The cluster as it shall be: one that is there may only grow. Raises ClusterError."""
+    """The state after `up`: an existing cluster can only grow. Raises ClusterError."""
     if state is None:
         state = ClusterState(zookeeper_count=wanted.zookeepers or 1)
     elif wanted.zookeepers not in (None, state.zookeeper_count):
@@ -358,7 +360,7 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        except InvalidConfig as error:  # before it is kept: no broker would start with it, now or later
+        except InvalidConfig as error:  # before saving: no broker could start with it
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)
     first = state.brokers[0].port if there else wanted.port or DEFAULT_PORT
@@ -366,13 +368,13 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         raise ClusterError(f"this cluster's ports begin at {first}")
     count = wanted.brokers or there or DEFAULT_BROKERS
     if count < there:
-        raise ClusterError(f"this cluster has {there} brokers, and none can be taken away")
+        raise ClusterError(f"this cluster has {there} brokers, and cannot shrink")
     state.brokers += [Member(number, first + number - 1) for number in range(there + 1, count + 1)]
     return state
 
 
 def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str]) -> list[str]:
-    """What a broker that is restarted gets another value of; nothing where nobody knows what it runs with."""
+    """The settings that a restart would change; empty if the running settings are unknown."""
     if running is None:
         return []
     keys = sorted(running.keys() | wanted.keys())
@@ -380,7 +382,7 @@ def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str
 
 
 def find_member(state: ClusterState, name: str) -> Member:
-    """`2` and `broker-2`, or `zookeeper-1`. Raises ClusterError."""
+    """Find `2` or `broker-2`, or `zookeeper-1`. Raises ClusterError."""
     members = state.zookeepers if name.startswith(ZOOKEEPER) else state.brokers
     number = name.removeprefix(ZOOKEEPER).removeprefix(BROKER)
     for member in members:
@@ -391,7 +393,7 @@ def find_member(state: ClusterState, name: str) -> Member:
 
 
 def is_running(member: Member) -> bool:
-    """Paused or not."""
+    """Running, possibly paused."""
     return member.process is not None and member.process.is_running
 
 

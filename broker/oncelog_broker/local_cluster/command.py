@@ -1,4 +1,4 @@
-"""`oncelog cluster`: several brokers with a ZooKeeper on this machine, in the background."""
+"""`oncelog cluster`: brokers with ZooKeeper on this machine, in the background."""
 
 from __future__ import annotations
 
@@ -48,16 +48,20 @@ def cluster() -> None:
 
 @cluster.command()
 @data_option
-@click.option("--brokers", type=click.IntRange(min=1), help="How many; more than before add some. Default: 3.")
-@click.option("--port", type=click.IntRange(1, 65_000), help="Of the first broker, the others follow. Default: 9092.")
-@click.option("--zookeepers", type=click.IntRange(min=1), help="How many ZooKeeper servers. Default: 1.")
+@click.option(
+    "--brokers", type=click.IntRange(min=1), help="Number of brokers; more than before adds some. Default: 3."
+)
+@click.option(
+    "--port", type=click.IntRange(1, 65_000), help="Port of the first broker; the others follow. Default: 9092."
+)
+@click.option("--zookeepers", type=click.IntRange(min=1), help="Number of ZooKeeper servers. Default: 1.")
 @click.option(
     "--set",
     "settings",
     type=KEY_VALUE,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of all brokers that are started from now on; repeatable. KEY= takes it back.",
+    help="A setting of all brokers that are started from now on; repeatable. KEY= removes it.",
 )
 def up(
     data: Path,
@@ -66,10 +70,10 @@ def up(
     zookeepers: int | None,
     settings: tuple[tuple[str, str], ...],
 ) -> None:
-    """Start the cluster, or what of it does not run, and wait until it serves.
+    """Start the cluster, or its processes that do not run, and wait until it serves.
 
-    Topics have three replicas by default, of which two must be in sync, where there are three brokers. Standard output
-    is where to connect, as --bootstrap-server takes it.
+    With three brokers, topics have three replicas by default, of which two must be in sync. Standard output is the
+    address for --bootstrap-server.
     """
     from oncelog_broker.local_cluster.broker_process import address_of
     from oncelog_broker.local_cluster.cluster import Wanted
@@ -82,7 +86,7 @@ def up(
 @cluster.command()
 @data_option
 def down(data: Path) -> None:
-    """Stop the cluster in an orderly way; its data stays, and `up` continues it."""
+    """Stop the cluster in an orderly way; its data stay, and `up` continues it."""
     with _cluster(data) as local:
         local.down()
 
@@ -91,7 +95,7 @@ def down(data: Path) -> None:
 @name_argument
 @data_option
 def stop(name: str, data: Path) -> None:
-    """Stop NAME in an orderly way: a broker hands over what it leads. `start` starts it again."""
+    """Stop NAME in an orderly way: a broker moves its leadership to others first. `start` starts it again."""
     with _cluster(data) as local:
         local.stop(name)
 
@@ -118,7 +122,7 @@ def pause(name: str, data: Path) -> None:
 @name_argument
 @data_option
 def resume(name: str, data: Path) -> None:
-    """Let NAME go on that was paused."""
+    """Resume the paused NAME."""
     with _cluster(data) as local:
         local.resume(name)
 
@@ -136,10 +140,10 @@ def start(name: str, data: Path) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @data_option
 def restart(names: tuple[str, ...], data: Path) -> None:
-    """Restart the brokers NAME, or all that run, one after the other, with clients at work.
+    """Restart the brokers NAME, or all that run, one after the other, without interrupting clients.
 
-    Each lets the others lead before it stops, and the next one's turn comes when all replicas are in sync again. At the
-    end the preferred replicas lead.
+    Each moves its leadership to others before it stops; the next one follows when all replicas are in sync again. At
+    the end the preferred replicas lead.
     """
     with _cluster(data) as local:
         local.restart(names)
@@ -149,7 +153,7 @@ def restart(names: tuple[str, ...], data: Path) -> None:
 @data_option
 @output_option
 def status(data: Path, output: str | None) -> None:
-    """Show the processes: running, paused or stopped, where they listen, and where they log."""
+    """Show the processes: running, paused or stopped, with address and log file."""
     with _cluster(data) as local:
         rows = local.status()
     show_rows(COLUMNS, rows, output)
@@ -157,7 +161,7 @@ def status(data: Path, output: str | None) -> None:
 
 @contextmanager
 def _cluster(data: Path) -> Iterator[LocalCluster]:
-    """Raises Failure for what a user can cause."""
+    """Raises Failure for errors that a user can cause."""
     from oncelog.errors import KafkaError
     from oncelog_broker.local_cluster.cluster import ClusterError, LocalCluster
     from oncelog_broker.local_cluster.ensemble import ZooKeeperStartError

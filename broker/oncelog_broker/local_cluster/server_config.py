@@ -1,4 +1,4 @@
-"""What a ZooKeeper server reads when it starts: zoo.cfg."""
+"""Writes zoo.cfg, the configuration of a ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 from oncelog_broker.local_cluster.ports import LOOPBACK
 
 COMMANDS: Final = "srvr,conf,ruok,mntr,cons"
-"""The four-letter commands that a server answers: by `conf` and `srvr` we know that it is ours, and that it serves."""
+"""The four-letter commands that a server answers; `conf` and `srvr` show that it is ours, and serves."""
 
 
 class ServerPorts(NamedTuple):
     client: int
     peer: int = 0
     election: int = 0
-    """These two are for ensembles: between the servers."""
+    """The last two ports are for ensembles, between the servers."""
 
 
 class Timing(NamedTuple):
-    """Milliseconds. Without bounds of its own ZooKeeper would clamp session timeouts to 2 to 20 ticks."""
+    """Milliseconds. Without explicit bounds ZooKeeper would clamp session timeouts to 2 to 20 ticks."""
 
     tick: int = 500
     least_session: int = 1000
@@ -38,10 +38,10 @@ def server_config(
     is_synced: bool,
     others: Mapping[str, object] = NO_SETTINGS,
 ) -> str:
-    """Of one of the servers that have these ports, in their order; one alone is no ensemble and elects nobody.
+    """The configuration of a server of an ensemble with these ports, in order; a single server forms no ensemble.
 
-    `is_synced`: a change is on disk before it is answered, so that it survives a power cut; without, a restart.
-    `others`: settings beside.
+    `is_synced`: a change is on disk before the response, so that it survives a power failure; otherwise only a restart.
+    `others`: further settings.
     """
     settings: dict[str, object] = {
         "tickTime": timing.tick,

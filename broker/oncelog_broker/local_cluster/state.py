@@ -1,7 +1,7 @@
-"""What a local cluster remembers between two commands: its processes, where they listen, what was asked for.
+"""The state of a local cluster between two commands: processes, ports, settings.
 
-It stands in `cluster.json` in the cluster's directory, replaced as a whole. A process is in it before it runs, with the
-time of its start, so that no later command misses it, or takes another process for it.
+It is `cluster.json` in the cluster's directory, replaced atomically. A process is listed before it runs, with its start
+time, so that no later command misses it or mistakes another process for it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ FORMAT: Final = 1
 
 
 class StateFileError(Exception):
-    """The file is there and cannot be read; the message names it."""
+    """The file exists and is unreadable; the message names it."""
 
 
 @dataclass
 class Member:
-    """A broker, or a ZooKeeper server: its number from 1 (a broker's id), its port for clients, its last process."""
+    """A broker or ZooKeeper server: its number from 1 (a broker's id), its client port, its last process."""
 
     number: int
     port: int
     pid: int | None = None
     started: str | None = None
     settings: dict[str, str] | None = None
-    """What a broker was started with."""
+    """The settings that the broker was started with."""
 
     @property
     def process(self) -> LocalProcess | None:
@@ -50,9 +50,9 @@ class ClusterState:
     brokers: list[Member] = field(default_factory=list)
     zookeepers: list[Member] = field(default_factory=list)
     zookeeper_count: int = 1
-    """As asked for; `zookeepers` is empty until they are started for the first time."""
+    """The number requested; `zookeepers` is empty until their first start."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Of all brokers, as asked for."""
+    """Broker settings that `up` was given, for every broker."""
 
     def save(self, directory: Path) -> None:
         unfinished = directory / f"{FILE}.unfinished"
@@ -72,7 +72,7 @@ def load_state(directory: Path) -> ClusterState | None:
 
 
 def _state(fields: dict[str, Any]) -> ClusterState:
-    """Raises KeyError, TypeError and ValueError where something is missing, too much or of another format."""
+    """Raises KeyError, TypeError or ValueError for a missing, extra or malformed field."""
     if fields.pop("format") != FORMAT:
         raise ValueError(f"format {FORMAT} expected")
     for name in ("brokers", "zookeepers"):

@@ -1,8 +1,8 @@
-"""Finding the jars of a ZooKeeper server, or fetching them once for all checkouts of a user.
+"""Finds the jars of a ZooKeeper server, or fetches them once for all checkouts of a user.
 
-No package of PyPI ships ZooKeeper alone. In this order: what ONCELOG_ZOOKEEPER_CLASSPATH says; what was fetched before;
-those in an installed pyspark; Debian's; else they are fetched, by Maven (7 MB) or, where that is not installed, out of
-pyspark's source archive, of which everything else is thrown away. Run as a program it does that, and says what it took.
+No PyPI package ships ZooKeeper alone. Searched in this order: ONCELOG_ZOOKEEPER_CLASSPATH; an earlier download; an
+installed pyspark; Debian's package; otherwise they are fetched by Maven (7 MB) or, without Maven, extracted from
+pyspark's source archive. Run as a program, it does that and prints the result.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from oncelog_broker.runtime.private_files import make_private_directory, opened_
 CLASSPATH_VARIABLE: Final = "ONCELOG_ZOOKEEPER_CLASSPATH"
 POM: Final = Path(__file__).with_name("zookeeper-pom.xml")
 DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
-"""Its manifest names the jars that it needs."""
+"""Its manifest lists the jars that it needs."""
 PYSPARK: Final = "pyspark==4.0.1"
-"""Has ZooKeeper 3.9.3 in its jars; older than 4.0 has 3.6."""
+"""Contains ZooKeeper 3.9.3; releases before 4.0 contain 3.6."""
 NETTY: Final = ("buffer", "codec", "common", "handler", "resolver", "transport", "transport-classes-epoll")
-"""For TLS alone; and `transport-native-unix-common`, which holds no native code."""
+"""Needed for TLS only, with `transport-native-unix-common`, which contains no native code."""
 NEEDED: Final = (
     *("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api"),
     *(f"netty-{name}" for name in (*NETTY, "transport-native-unix-common")),
 )
-"""Without metrics-core a server ends at once; without snappy-java it runs, never serves, and says nothing."""
+"""Without metrics-core a server ends at once; without snappy-java it runs but never serves, without a message."""
 MAVEN_SECONDS: Final = 300.0
 DOWNLOAD_SECONDS: Final = 1800.0
-"""For the archive of pyspark, 430 MB."""
+"""For pyspark's archive, 430 MB."""
 
 _COMPLETE: Final = ".complete"
 _JAR: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-\d[^/]*\.jar")
@@ -51,20 +51,20 @@ class JarsNotFound(Exception):
 
 class Jars(NamedTuple):
     class_path: str
-    """As `java -cp` takes it."""
+    """In the form of `java -cp`."""
     origin: str
-    """Where they were found, for people."""
+    """Where they were found, for messages."""
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where fetched jars are kept: each version of our pom has a directory of its own."""
+    """The directory for fetched jars; each version of our pom has its own."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     version = ElementTree.parse(POM).getroot().findtext("{*}version")  # noqa: S314
     return Path(cache) / "oncelog" / f"zookeeper-{version}"
 
 
 def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
-    """Jars that are on this machine, if there are any. Raises JarsNotFound if the environment names some in vain."""
+    """Jars on this machine, if any. Raises JarsNotFound if the environment names missing ones."""
     if named := environment.get(CLASSPATH_VARIABLE):
         missing = [entry for entry in named.split(os.pathsep) if not Path(entry.removesuffix("*")).exists()]
         if missing:
@@ -84,9 +84,9 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
 
 
 def provide_jars(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> Jars:
-    """`find_jars`, or fetch them; `tell` hears of a download before it begins. Raises JarsNotFound.
+    """Find the jars or fetch them; `tell` is called before a download. Raises JarsNotFound.
 
-    Several processes that ask at once fetch once.
+    Concurrent processes fetch once.
     """
     found = find_jars(environment)
     if found is not None:
@@ -99,11 +99,11 @@ def provide_jars(tell: Callable[[str], None], environment: Mapping[str, str] = o
 
 
 def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
-    """A killed fetch leaves a directory that is not complete, which the next one replaces."""
+    """A killed download leaves an incomplete directory, which the next one replaces."""
     failures = []
     for fetch in (fetch_by_maven, fetch_by_pip):
         shutil.rmtree(cache, ignore_errors=True)
-        make_private_directory(cache)  # what lies in it is run
+        make_private_directory(cache)  # the files in it are executed
         try:
             fetch(cache, tell, environment)
         except JarsNotFound as error:
@@ -138,7 +138,7 @@ def fetch_by_pip(directory: Path, tell: Callable[[str], None], environment: Mapp
 
 
 def unpack_needed(archive: Path, directory: Path) -> None:
-    """Take the jars of a server out of pyspark's source archive (.tar.gz). Raises JarsNotFound if one is not in it."""
+    """Extract the jars of a server from pyspark's source archive (.tar.gz). Raises JarsNotFound if one is missing."""
     with tarfile.open(archive) as members:
         for member in members:
             name = Path(member.name).name

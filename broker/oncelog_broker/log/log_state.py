@@ -129,7 +129,7 @@ class LogState:
         """
         if not (is_out_of_space(error) or is_descriptor_limit(error)):
             return self.fail(what, error)
-        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), what, error):
+        if DISK_TROUBLES.note_failure(os.path.dirname(self.directory), what, error):
             hint = "; raise the limit of open files (ulimit -n)" if is_descriptor_limit(error) else ""
             logger.error("%s: could not %s: %s%s", self.directory, what, error, hint)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
@@ -145,7 +145,7 @@ class LogState:
     def read_error(self, error: Exception) -> KafkaError:
         """The error for the caller to raise. A failed read says nothing of the rest of the log, which stays online."""
         code = ErrorCode.CORRUPT_MESSAGE if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
-        if DISK_TROUBLES.is_news(os.path.dirname(self.directory), "read", error):
+        if DISK_TROUBLES.note_failure(os.path.dirname(self.directory), "read", error):
             logger.error("%s: read failed: %s", self.directory, error)
         return KafkaError(code, f"{self.name}: {error}")
 

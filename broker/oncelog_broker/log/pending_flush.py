@@ -102,7 +102,7 @@ class PendingFlush:
                 if not is_out_of_space(error):
                     raise
                 home = os.path.dirname(os.path.dirname(error.filename or ""))
-                if DISK_TROUBLES.is_news(home, "write snapshots of producers", error):
+                if DISK_TROUBLES.note_failure(home, "write snapshots of producers", error):
                     logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
         if self._directory is not None:
             self._disk.sync_directory(self._directory)

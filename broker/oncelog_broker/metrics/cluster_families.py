@@ -1,4 +1,5 @@
-"""Who leads what, what is missing, and what the controller sees: ReplicaManager, KafkaController, KafkaServer."""
+"""Leadership, offline and under-replicated partitions, and the controller's counts: ReplicaManager, KafkaController,
+KafkaServer."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def _of_cluster(name: str, text: str, value: Callable[[ClusterCounts], float]) -
 
 
 _of_replicas("partitioncount", "Partitions that this broker hosts.", lambda source: len(source.hosted))
-_of_replicas("leadercount", "Of these, led by it.", lambda source: len(source.led))
+_of_replicas("leadercount", "Partitions that this broker leads.", lambda source: len(source.led))
 _of_replicas(
     "offlinereplicacount",
     "Logs that could not be opened, or failed: the broker's log says why.",
@@ -43,32 +44,32 @@ _of_replicas(
 )
 _of_led(
     "underreplicatedpartitions",
-    "Partitions led here of which a replica is not in sync.",
+    "Partitions led here with a replica that is out of sync.",
     lambda partition: partition.is_under_replicated,
 )
 _of_led(
     "underminisrpartitioncount",
-    "Partitions led here that refuse acks=all, for too few are in sync.",
+    "Partitions led here that refuse acks=all: the ISR is smaller than min.insync.replicas.",
     lambda partition: len(partition.isr) < partition.needed_in_sync,
 )
 _of_led(
     "atminisrpartitioncount",
-    "Partitions led here that would refuse acks=all with one replica less in sync.",
+    "Partitions led here whose ISR equals min.insync.replicas.",
     lambda partition: len(partition.isr) == partition.needed_in_sync,
 )
 
 
-@families.counter("kafka_server_replicamanager_isrshrinks_total", "ISRs that became smaller at the leader's request.")
+@families.counter("kafka_server_replicamanager_isrshrinks_total", "ISR shrinks of partitions led here.")
 def isr_shrinks(source: Source) -> Samples:
     yield Sample(NO_LABELS, source.all_topics.isr_shrinks)
 
 
-@families.counter("kafka_server_replicamanager_isrexpands_total", "ISRs that became larger at the leader's request.")
+@families.counter("kafka_server_replicamanager_isrexpands_total", "ISR expands of partitions led here.")
 def isr_expands(source: Source) -> Samples:
     yield Sample(NO_LABELS, source.all_topics.isr_expands)
 
 
-_of_cluster("activecontrollercount", "1 where this broker is the controller.", lambda cluster: cluster.is_controller)
+_of_cluster("activecontrollercount", "1 if this broker is the controller.", lambda cluster: cluster.is_controller)
 _of_cluster("activebrokercount", "Live brokers; 0 unless this is the controller.", lambda cluster: cluster.brokers)
 _of_cluster(
     "offlinepartitionscount",
@@ -77,7 +78,7 @@ _of_cluster(
 )
 _of_cluster(
     "preferredreplicaimbalancecount",
-    "Partitions that another than the preferred replica leads; 0 unless this is the controller.",
+    "Partitions not led by their preferred replica; 0 unless this is the controller.",
     lambda cluster: cluster.not_preferred,
 )
 _of_cluster(
@@ -90,14 +91,14 @@ _of_cluster(
 )
 
 
-@families.gauge("kafka_server_kafkaserver_brokerstate", "3: running; 6: it stops, and others take over.")
+@families.gauge("kafka_server_kafkaserver_brokerstate", "3: running; 6: controlled shutdown.")
 def broker_state(source: Source) -> Samples:
     yield Sample(NO_LABELS, CONTROLLED_SHUTDOWN if source.replicas.is_leaving else RUNNING)
 
 
 @families.gauge(
     "oncelog_follower_lag_records",
-    "How many records a follower is behind in the partition where it is behind most, of those led here.",
+    "The largest lag of a follower in records, over the partitions led here.",
     "follower",
 )
 def follower_lag(source: Source) -> Samples:

@@ -21,7 +21,9 @@ OF_STATES: Final = (
 )
 
 
-@families.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups with members, or that had some.")
+@families.gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups with members, and empty groups that had members."
+)
 def groups(source: Source) -> Samples:
     yield Sample(NO_LABELS, sum(len(machine.groups) for machine in source.services.groups.runtime.machines()))
 

@@ -1,4 +1,4 @@
-"""All metrics, in the order in which they are told."""
+"""All metrics, in the order of the scrape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a metric is: its name, its kind, what it says, its labels, and the function that reads its samples."""
+"""The declaration of a metric: name, kind, help text, labels, and the function that reads its samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Sample(NamedTuple):
-    """One value. `suffix` is for the parts of a histogram."""
+    """One value. `suffix` names a part of a histogram."""
 
     labels: Mapping[str, str]
     value: float
@@ -20,13 +20,13 @@ class Sample(NamedTuple):
 
 
 Samples = Iterator[Sample | None]
-"""None where many things were looked at and nothing is to be told: others may have their turn there."""
+"""None is yielded after many items without a sample, so that other work may run."""
 Reader = Callable[[Source], Samples]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric. `name` is the whole one: a counter's ends in _total."""
+    """One metric. `name` is the full name: a counter's ends in _total."""
 
     name: str
     kind: str
@@ -36,12 +36,12 @@ class Family:
 
     @property
     def is_kafkas(self) -> bool:
-        """Whether existing dashboards for Apache Kafka know it."""
+        """Whether dashboards for Apache Kafka know the metric."""
         return not self.name.startswith("oncelog_")
 
 
 class Families:
-    """The metrics that one module declares, in order; a decorator for each kind."""
+    """The metrics that one module declares, in order; with a decorator for each kind."""
 
     def __init__(self) -> None:
         self.declared: list[Family] = []

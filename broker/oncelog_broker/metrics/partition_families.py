@@ -1,6 +1,6 @@
 """One sample for each partition that this broker hosts, or leads: kafka.log:type=Log, kafka.cluster:type=Partition.
 
-Partitions of topics that were never used are left out, unless something is wrong with them.
+Partitions of topics that were never used have none, unless something is wrong with them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
         for partition, ends_step in in_steps(source.led_used):
-            if partition.leads:  # it may have been given away since the scrape began
+            if partition.leads:  # it may have resigned since the scrape began
                 yield _sample(partition, value)
             elif ends_step:
                 yield None
 
 
 def _alarm(name: str, text: str, is_wrong: Callable[[Partition], bool]) -> None:
-    """Of an unused topic it is told where it is 1."""
+    """A gauge of 0 or 1; for unused topics reported only if 1."""
 
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:
@@ -62,27 +62,31 @@ _hosted(
 )
 _led(
     "kafka_cluster_partition_replicascount",
-    "Replicas of a partition that this broker leads.",
+    "Replicas of a partition led here.",
     lambda partition: len(partition.followers) + 1,
 )
-_led("kafka_cluster_partition_insyncreplicascount", "Of these, in sync.", lambda partition: len(partition.isr))
+_led(
+    "kafka_cluster_partition_insyncreplicascount",
+    "In-sync replicas of a partition led here.",
+    lambda partition: len(partition.isr),
+)
 _alarm(
     "kafka_cluster_partition_underreplicated",
-    "1 where a replica is not in sync.",
+    "1 if a replica is out of sync.",
     lambda partition: partition.is_under_replicated,
 )
 _alarm(
     "kafka_cluster_partition_underminisr",
-    "1 where fewer are in sync than min.insync.replicas: acks=all is refused.",
+    "1 if the ISR is smaller than min.insync.replicas: acks=all is refused.",
     lambda partition: len(partition.isr) < partition.needed_in_sync,
 )
 _led(
     "kafka_cluster_partition_atminisr",
-    "1 where as many are in sync as min.insync.replicas: with one less, acks=all is refused.",
+    "1 if the ISR equals min.insync.replicas: with one replica less, acks=all is refused.",
     lambda partition: len(partition.isr) == partition.needed_in_sync,
 )
 _led(
     "kafka_cluster_partition_laststableoffsetlag",
-    "Records between last stable offset and high watermark: what open transactions hold back from read_committed.",
+    "Records between last stable offset and high watermark, which open transactions hide from read_committed.",
     lambda partition: partition.high_watermark - partition.last_stable_offset,
 )

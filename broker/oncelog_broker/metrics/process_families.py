@@ -1,6 +1,6 @@
-"""The process: CPU, memory, files, disk, and how much of the time its loop rests.
+"""The process: CPU, memory, files, disk, and the idle share of its event loop.
 
-Linux tells these in /proc; elsewhere the ones that are not known are left out.
+Linux provides these in /proc; elsewhere unknown ones are left out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from oncelog_broker.metrics.source import Source
 families = Families()
 
 PAGE_BYTES: Final = resource.getpagesize()
-IDLE: Final = "How much of the time since the last scrape the broker's only thread for requests has rested, 0 to 1."
+IDLE: Final = "Idle share of the broker's request thread since the last scrape, 0 to 1."
 
 
 def _of_process(kind: str, name: str, text: str, read: Callable[[], float]) -> None:
-    """Left out where `read` finds nothing."""
+    """A metric of the process, left out if `read` finds no value."""
     declare = families.counter if kind == "counter" else families.gauge
 
     @declare(name, text)
@@ -55,7 +55,12 @@ def open_files(source: Source) -> Samples:
         yield Sample(NO_LABELS, source.open_files)
 
 
-_of_process("gauge", "process_max_fds", "The limit of these.", lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+_of_process(
+    "gauge",
+    "process_max_fds",
+    "The limit of open file descriptors.",
+    lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+)
 _of_process(
     "gauge",
     "kafka_server_kafkaserver_linux_disk_read_bytes",

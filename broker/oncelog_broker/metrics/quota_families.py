@@ -1,8 +1,8 @@
-"""What clients use of their quotas and how long they wait (Kafka's ClientQuotaManager), and how fast they connect.
+"""Quota usage and throttle times of clients (Kafka's ClientQuotaManager), and connection rates.
 
-Names and labels are those of Kafka's attributes by an exporter's rule
-`kafka.server<type=(.+), user=(.+), client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. All who share a quota are told
-together; a label is empty where they share it whatever that is. Who has no quota is not told.
+Names and labels are those of Kafka's attributes by the exporter rule `kafka.server<type=(.+), user=(.+),
+client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. Clients that share a quota are reported as one; a label is empty if they
+share the quota whatever its value. Clients without a quota are not reported.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from oncelog_protocol.quotas import QuotaKey
 families = Families()
 
 QUOTAS: Final = (
-    (QuotaKey.PRODUCER_BYTE_RATE, "produce", "byte_rate", 1, "Bytes of Produce requests a second"),
-    (QuotaKey.CONSUMER_BYTE_RATE, "fetch", "byte_rate", 1, "Bytes of records a second in answers to Fetch"),
-    (QuotaKey.REQUEST_PERCENTAGE, "request", "request_time", 100, "Percent of the processor's time"),
+    (QuotaKey.PRODUCER_BYTE_RATE, "produce", "byte_rate", 1, "Bytes of Produce requests per second"),
+    (QuotaKey.CONSUMER_BYTE_RATE, "fetch", "byte_rate", 1, "Bytes of records in Fetch responses per second"),
+    (QuotaKey.REQUEST_PERCENTAGE, "request", "request_time", 100, "Percent of one processor's time"),
     (
         QuotaKey.CONTROLLER_MUTATION_RATE,
         "controllermutation",
         "mutation_rate",
         1,
-        "Partitions created and deleted a second",
+        "Partitions created and deleted per second",
     ),
 )
-"""Quota, Kafka's type, Kafka's attribute, its unit, and what that is."""
+"""(quota, Kafka's type, Kafka's attribute, unit, meaning)."""
 WHO: Final = (
-    f"of those who have a quota of it, all who share it together. With empty labels: beyond {MAX_NAMED} that "
-    f"were set by name and {MAX_OTHERS} others."
+    f"for clients with such a quota; clients that share one have one sample. Clients beyond {MAX_NAMED} quotas set by "
+    f"name and {MAX_OTHERS} others share a sample with empty labels."
 )
 
 
@@ -44,7 +44,7 @@ def _declare(key: QuotaKey, kind: str, attribute: str, unit: int, text: str) -> 
 
     @families.gauge(
         f"kafka_server_{kind}_throttle_time",
-        f"Milliseconds that they were told to wait because of {key}, on average of those times; 0: they need not.",
+        f"Average throttle time in milliseconds of throttled requests, because of {key}; 0 without any.",
         "user",
         "client_id",
     )
@@ -58,7 +58,7 @@ for _quota in QUOTAS:
 
 
 @families.gauge(
-    "kafka_server_socket_server_metrics_connection_creation_rate", "Connections accepted a second.", "listener"
+    "kafka_server_socket_server_metrics_connection_creation_rate", "Connections accepted per second.", "listener"
 )
 def creation_rate(source: Source) -> Samples:
     rates, now = source.parts.connections.rates, source.services.clock.monotonic()
@@ -78,7 +78,8 @@ def creations(source: Source) -> Samples:
 
 
 @families.counter(
-    "oncelog_connections_turned_away_total", "Of these, closed since their address has made too many: its quota."
+    "oncelog_connections_turned_away_total",
+    "Connections closed because their address exceeded its quota of new connections.",
 )
 def turned_away(source: Source) -> Samples:
     rates = source.parts.connections.rates

@@ -1,8 +1,8 @@
-"""How many requests there are and how long they take: kafka.network:type=RequestMetrics, and connections.
+"""Request counts and durations: kafka.network:type=RequestMetrics, and connections.
 
-Quantiles are of the latest thousand requests of each API that were timed, which is every eighth. A request that is
-answered at once has only a total: its local time. Kafka's stages that this broker does not have are not told: it has no
-queues of requests and responses.
+Quantiles are of the latest thousand timed requests of each API; every eighth request is timed. A request answered at
+once has only a total: its local time. Kafka's stages for queued requests and responses are left out, as this broker has
+no such queues.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from oncelog_protocol.api import ApiKey
 families = Families()
 
 STAGES: Final = (
-    (TOTAL, "totaltimems", "Milliseconds from the request's frame to its answer on the way."),
-    (LOCAL, "localtimems", "Milliseconds until a request waits; of requests that wait."),
-    (REMOTE, "remotetimems", "Milliseconds that it waits: for replicas, for records, for long work."),
+    (TOTAL, "totaltimems", "Milliseconds from the received request to the response passed to the transport."),
+    (LOCAL, "localtimems", "Milliseconds of local work before a request waits; only requests that wait."),
+    (REMOTE, "remotetimems", "Milliseconds that a request waits: for replicas, for records, or for long work."),
     (
         SEND,
         "responsesendtimems",
-        "Milliseconds to encode and hand over the answer of a request that has waited.",
+        "Milliseconds to encode and pass on the response of a request that has waited.",
     ),
 )
 
 
 def kafka_name(api_key: int) -> str:
-    """PRODUCE -> Produce, END_TXN -> EndTxn: as Kafka's metrics name APIs."""
+    """PRODUCE -> Produce, END_TXN -> EndTxn: the API names in Kafka's metrics."""
     return "".join(word.capitalize() for word in ApiKey(api_key).name.split("_"))
 
 
@@ -45,7 +45,7 @@ def _declare(stage: str, kafkas: str, text: str) -> None:
 
 
 def _shown(quantile: float) -> str:
-    """0.5 -> 0.50, as jmx_exporter makes it of 50thPercentile."""
+    """0.5 -> 0.50, as jmx_exporter derives it from 50thPercentile."""
     return f"{quantile:.2f}" if round(quantile, 2) == quantile else str(quantile)
 
 
@@ -53,7 +53,7 @@ for _stage in STAGES:
     _declare(*_stage)
 
 
-@families.counter("kafka_network_requestmetrics_requests_total", "Requests that have come whole.", "request", "version")
+@families.counter("kafka_network_requestmetrics_requests_total", "Requests received.", "request", "version")
 def requests(source: Source) -> Samples:
     for api_key, version, count in list(source.parts.dispatcher.requests()):
         yield Sample({"request": kafka_name(api_key), "version": str(version)}, count)
@@ -61,7 +61,7 @@ def requests(source: Source) -> Samples:
 
 @families.counter(
     "oncelog_requests_waited_total",
-    "Requests whose answer had to wait: for replicas, for records, for long work.",
+    "Requests whose response had to wait: for replicas, for records, or for long work.",
     "request",
 )
 def waited(source: Source) -> Samples:
@@ -75,12 +75,16 @@ def connection_count(source: Source) -> Samples:
         yield Sample({"listener": listener}, count)
 
 
-@families.gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", "delayedOperation")
+@families.gauge(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "Requests that wait in the purgatory, by the kind of operation.",
+    "delayedOperation",
+)
 def waiting(source: Source) -> Samples:
     appends = fetches = 0
     for number, partition in enumerate(source.led, 1):
-        appends += len(partition.waiting.appends)
-        fetches += len(partition.waiting.fetches) + len(partition.waiting.replica_fetches)
+        appends += len(partition.purgatory.appends)
+        fetches += len(partition.purgatory.fetches) + len(partition.purgatory.replica_fetches)
         if number % 200 == 0:
             yield None
     yield Sample({"delayedOperation": "Produce"}, appends)

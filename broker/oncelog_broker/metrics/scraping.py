@@ -1,10 +1,10 @@
-"""The text that Prometheus reads, made a slice at a time: however many partitions there are, nobody waits for it.
+"""Formats the metrics for Prometheus in slices, so that a scrape of very many partitions delays no request.
 
-prometheus_client writes the format. It writes a family as a whole, and one of ten thousand samples would take a tenth
-of a second: so a family is given to it in pieces, and the heads of all pieces but the first are cut off.
+prometheus_client writes the format, one family at a time; a family of ten thousand samples would take a tenth of a
+second. So each family is passed in pieces, and the header of all pieces but the first is removed.
 
-Whoever asks while a scrape is under way gets its text, and so does who asks soon after: scraping never takes more than
-a share of the time, however often somebody asks.
+A request during a scrape gets the text of that scrape, as does a request soon after it: scrapes take at most a fixed
+share of the time, however often they are requested.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from oncelog_broker.runtime.steps import Steps
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50
-"""Written before others have their turn: half a millisecond."""
+"""Samples written in one slice: half a millisecond."""
 LARGEST_SHARE: Final = 0.1
-"""Of the time that may go into scrapes, unless the text would be older than"""
+"""The largest share of time for scrapes, unless the text would become older than"""
 OLDEST_SECONDS: Final = 5.0
-"""this: rates are made of two texts, and Prometheus comes every 15 seconds or so."""
+"""this many seconds: rates need two different texts, and Prometheus scrapes about every 15 seconds."""
 PIECE_BYTES: Final = 64 * 1024
-"""Text is joined to pieces of about this size."""
+"""The approximate size of the pieces of the text, in bytes."""
 
 
 class _Piece(Collector):
-    """A registry of one metric."""
+    """A registry with a single metric."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -49,7 +49,7 @@ class _Piece(Collector):
 
 
 def text_of(family: Family, samples: Samples) -> Steps[list[bytes]]:
-    """The lines of one family, of `samples`, in pieces; the first has its head."""
+    """The lines of one family with these `samples`, in pieces; the first has the header."""
     name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
     pieces: list[bytes] = []
     is_complete = False
@@ -70,7 +70,7 @@ def text_of(family: Family, samples: Samples) -> Steps[list[bytes]]:
 
 
 def scrape(parts: Parts, families: Iterable[Family] = FAMILIES) -> Steps[list[bytes]]:
-    """The text of all metrics as they are now, in pieces of about PIECE_BYTES."""
+    """The text of all metrics, in pieces of about PIECE_BYTES."""
     source = Source(parts)
     yield from source.look()
     pieces: list[bytes] = []
@@ -89,10 +89,10 @@ def scrape(parts: Parts, families: Iterable[Family] = FAMILIES) -> Steps[list[by
 
 
 class Scraper:
-    """Answers whoever asks for the metrics of one broker."""
+    """Serves scrapes of one broker."""
 
     def __init__(self, parts: Callable[[], Parts | None], slices: Slices, clock: Clock) -> None:
-        """`parts` gives None while the broker starts."""
+        """`parts` returns None while the broker starts."""
         self._parts = parts
         self._slices = slices
         self._clock = clock
@@ -101,7 +101,7 @@ class Scraper:
         self._good_until = float("-inf")
 
     async def text(self) -> list[bytes] | None:
-        """In pieces; None while the broker starts, or stops."""
+        """The text in pieces; None while the broker starts or stops."""
         parts = self._parts()
         if parts is None:
             return None
@@ -116,7 +116,7 @@ class Scraper:
             made.add_done_callback(self._done)
         under_way = self._under_way
         try:
-            return await asyncio.shield(under_way)  # who goes away must not take it from the others
+            return await asyncio.shield(under_way)  # cancelling one caller must not cancel the scrape for others
         except asyncio.CancelledError:
             if under_way.cancelled() and not is_being_cancelled():
                 return None

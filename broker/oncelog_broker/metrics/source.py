@@ -1,7 +1,7 @@
-"""What the metrics are read from: the parts of a broker, and what of them is looked at once for a whole scrape.
+"""The source of one scrape: the parts of a broker, and values collected once for all metrics.
 
-Between two slices of a scrape the broker goes on. So what is iterated over is copied first, and a scrape is no snapshot
-of one moment: sums of different metrics may differ by what came in between.
+The broker works on between two slices of a scrape. So collections are copied before iteration, and a scrape is no
+snapshot of one moment: sums of different metrics may differ.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from oncelog_broker.server.net.connections import Connections
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
-"""Looked at before others have their turn: below a millisecond."""
+"""Partitions visited in one slice: less than a millisecond."""
 RUNNING: Final = 3
 CONTROLLED_SHUTDOWN: Final = 6
 """Kafka's BrokerState."""
 
 
 class Observed(Protocol):
-    """The services of a broker, as far as metrics and health are read from them."""
+    """The services of a broker that metrics and health use."""
 
     config: BrokerConfig
     clock: Clock
@@ -54,7 +54,7 @@ class Observed(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it now."""
+        """The present cluster image."""
 
     @property
     def node_id(self) -> int:
@@ -63,7 +63,7 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a broker that metrics are read from."""
+    """The parts of a broker that metrics use."""
 
     services: Observed
     connections: Connections
@@ -73,7 +73,7 @@ class Parts:
 
 
 class ClusterCounts:
-    """What the controller tells of the whole cluster; all 0 where another broker is controller."""
+    """The controller's counts of the whole cluster; all 0 on other brokers."""
 
     def __init__(self) -> None:
         self.is_controller = False
@@ -99,7 +99,7 @@ class ClusterCounts:
 
 
 class Source:
-    """What one scrape reads. Complete when the steps of `look` have run."""
+    """The values of one scrape. Complete when the steps of `look` have run."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -107,34 +107,33 @@ class Source:
         self.hosted: list[Partition] = []
         self.led: list[Partition] = []
         self.topics: dict[str, TopicTraffic] = {}
-        """By topic, with what its partitions have counted by themselves. Those that were never used are left out, as in
-        Kafka, which makes the series of a topic at its first traffic: thousands of idle topics would else be most of
-        what is told."""
+        """Topic -> traffic, including the counters of its present partitions. Unused topics are left out, as in Kafka,
+        which creates the series of a topic with its first traffic: thousands of idle topics would dominate the text."""
         self.hosted_used: list[Partition] = []
-        """Of the hosted partitions, those of the topics that were used."""
+        """The hosted partitions of used topics."""
         self.led_used: list[Partition] = []
-        """Of these, the ones that this broker leads."""
+        """Those of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """Of all topics together, those included that are deleted."""
+        """All topics together, deleted ones included."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
-        """Follower -> how many records it is behind where it is behind most, of what this broker leads."""
+        """Follower -> its largest lag in records, over the partitions that this broker leads."""
         self.connections: Counter[str] = Counter()
-        """By listener."""
+        """Listener -> connections."""
         self.open_files: int | None = None
-        """File descriptors; None where the system does not tell."""
+        """Open file descriptors; None if unknown."""
 
     @property
     def replicas(self) -> Replicas:
         return self.services.replicas
 
     def quotas(self, key: QuotaKey) -> Iterator[Seen]:
-        """All who use a quota, as far as they are told."""
+        """The reported users of a quota."""
         observed = self.parts.dispatcher.observed
         return iter(()) if observed is None else observed.seen(key, self.services.clock.monotonic())
 
     def look(self) -> Steps[None]:
-        """Copy what is to be iterated over, and count what several metrics tell."""
+        """Copy the collections to iterate over, and compute the counts that several metrics use."""
         self.open_files = yield Errand(_open_files)
         replicas = self.replicas
         self.hosted = list(replicas.partitions())
@@ -165,7 +164,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # before this process, perhaps
+                used.add(partition.topic)  # perhaps by an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -180,19 +179,19 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # it came, or went, while this scrape began
+            return  # created or deleted since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return
         counted.messages_in += partition.messages_in_epoch
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for broker_id, follower in partition.followers.items():
-            behind = end - max(start, follower.log_end_offset or 0)  # what is deleted nobody has to fetch
+            behind = end - max(start, follower.log_end_offset or 0)  # deleted records need not be fetched
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
 
 
 def _open_files() -> int | None:
-    """Of very many files the system takes some milliseconds to tell."""
+    """Count open file descriptors; takes some milliseconds if there are very many."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -200,6 +199,6 @@ def _open_files() -> int | None:
 
 
 def in_steps(things: Iterable[Partition]) -> Iterable[tuple[Partition, bool]]:
-    """Each with whether others should have their turn behind it."""
+    """Each partition, with whether other work should run after it."""
     for number, thing in enumerate(things, 1):
         yield thing, number % PARTITIONS_PER_STEP == 0

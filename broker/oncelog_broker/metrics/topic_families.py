@@ -1,7 +1,7 @@
-"""What goes in and out, by topic: kafka.server:type=BrokerTopicMetrics.
+"""Traffic by topic: kafka.server:type=BrokerTopicMetrics.
 
-A sample without the label `topic` is of all topics together, as in Kafka: dashboards ask for topic!="" or topic="".
-Topics that were never used have none, as in Kafka.
+A sample without the label `topic` is the sum of all topics, as in Kafka: dashboards select topic!="" or topic="".
+Unused topics have no samples, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ families = Families()
 
 COUNTERS: Final = (
     ("messagesin", "messages_in", "Records appended by this broker as leader, transaction markers included."),
-    ("bytesin", "bytes_in", "Bytes of record batches that this broker has taken in as leader."),
-    ("bytesout", "bytes_out", "Bytes of record batches in answers to consumers."),
-    ("replicationbytesin", "replication_bytes_in", "Bytes of record batches fetched from leaders."),
-    ("replicationbytesout", "replication_bytes_out", "Bytes of record batches in answers to followers."),
+    ("bytesin", "bytes_in", "Bytes of record batches appended by this broker as leader."),
+    ("bytesout", "bytes_out", "Bytes of record batches in responses to consumers."),
+    ("replicationbytesin", "replication_bytes_in", "Bytes of record batches fetched from leaders (replication)."),
+    ("replicationbytesout", "replication_bytes_out", "Bytes of record batches in responses to followers."),
     ("totalproducerequests", "produces", "Batches appended by this broker as leader: a request may have several."),
     ("failedproducerequests", "failed_produces", "Batches that were refused, of partitions that this broker leads."),
-    ("totalfetchrequests", "fetches", "Partitions in answers to consumers."),
-    ("failedfetchrequests", "failed_fetches", "Partitions that were answered with an error."),
+    ("totalfetchrequests", "fetches", "Partitions in Fetch responses to consumers."),
+    ("failedfetchrequests", "failed_fetches", "Partitions in Fetch responses with an error."),
 )
-"""Name in Kafka, counter in `TopicTraffic`, meaning."""
+"""(name in Kafka, counter in `TopicTraffic`, meaning)."""
 
 
 def _declare(kafkas: str, ours: str, text: str) -> None:

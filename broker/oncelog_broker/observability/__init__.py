@@ -1,4 +1,2 @@
-"""What the broker tells of itself: `logs` (structured, quiet by default), `log_writer` (the thread they leave by).
-
-And what it counts while it works, for `metrics/` to show: `topic_traffic`, `request_times`, `loop_watch`.
-"""
+"""Logging: `logs` (structured, quiet by default), `log_writer` (the thread that writes lines). Counters for `metrics/`:
+`topic_traffic`, `request_times`, `loop_watch`."""

@@ -1,8 +1,8 @@
-"""Log lines leave through a thread, so that whoever does not read them stops nobody.
+"""Writes log lines in a thread, so that a slow reader of the log does not block the broker.
 
-A pipe takes 64 KB. When its reader rests, the next `write` to it would hold the event loop, and every client with it.
-So lines wait in a queue with a bound, the thread writes them, and what finds the queue full is dropped. The first line
-that can be written after that says how many there were.
+A pipe holds 64 KB. If its reader pauses, the next `write` would block the event loop and every client. So lines wait in
+a bounded queue and a thread writes them; lines that find the queue full are dropped. The first line written after that
+reports their number.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Callable
 from typing import Final
 
 MAX_WAITING_BYTES: Final = 1024 * 1024
-"""Lines that wait to be written; further ones are dropped."""
+"""Limit of queued lines; further ones are dropped."""
 FLUSH_SECONDS: Final = 1.0
-"""How long the end of the process waits for the last lines."""
+"""Seconds that the end of the process waits for the last lines."""
 
 
 class LogWriter:
-    """Writes lines to a descriptor, in order, from a thread of its own. `put` never waits for the reader.
+    """Writes lines to a descriptor, in order, from its own thread. `put` never blocks.
 
-    The descriptor is written to directly: the end of a process must not find a stream locked by a thread that hangs.
+    It writes to the descriptor directly: at exit, a stream could be locked by the blocked thread.
     """
 
     def __init__(self, descriptor: int, tell_dropped: Callable[[int], str]) -> None:
-        """`tell_dropped` makes the line that says how many were dropped."""
+        """`tell_dropped` formats the line that reports dropped lines."""
         self._descriptor = descriptor
         self._tell_dropped = tell_dropped
         self._lines: deque[bytes] = deque()
@@ -39,10 +39,11 @@ class LogWriter:
         threading.Thread(target=self._run, name="log writer", daemon=True).start()
 
     def put(self, line: str) -> None:
-        """Write `line`, which has no newline at its end, some time soon."""
+        """Queue `line`, which has no trailing newline."""
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         with self._changed:
-            # What was dropped is told behind what waited then: until that, whatever comes belongs to the same gap.
+            # Dropped lines are reported after the lines queued before; until then further lines are dropped too, as one
+            # gap.
             if self._dropped or self._waiting_bytes + len(data) > MAX_WAITING_BYTES:
                 self._dropped += 1
                 return
@@ -51,7 +52,7 @@ class LogWriter:
             self._changed.notify_all()
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until all is written, at most that long; whether it is."""
+        """Wait at most `seconds` until all lines are written. Returns whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not (self._lines or self._dropped or self._is_writing), seconds)
 
@@ -60,7 +61,7 @@ class LogWriter:
             self._write(self._take())
 
     def _take(self) -> bytes:
-        """What waits, or how much was dropped behind what waited before."""
+        """The next line, or the report of lines dropped after the queued ones."""
         with self._changed:
             self._is_writing = False
             self._changed.notify_all()
@@ -78,16 +79,16 @@ class LogWriter:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # it is not blocking: whoever shares it has made it so
-                room = select.poll()  # select() takes no descriptor above 1023
+            except BlockingIOError:  # a process that shares the descriptor made it non-blocking
+                room = select.poll()  # select() does not accept descriptors above 1023
                 room.register(self._descriptor, select.POLLOUT)
                 room.poll()
-            except OSError:  # nobody will ever read it
+            except OSError:  # the reader is gone
                 return
 
 
 class QueuedHandler(logging.Handler):
-    """Formats a record where it is logged, since what it names may change, and lets a LogWriter write the line."""
+    """Formats a record when logged, since its values may change, and passes the line to a LogWriter."""
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Structured logging: one line per event, `key=value` for people or JSON for machines, on standard error.
+"""Structured logging: one line per event, `key=value` or JSON, on standard error.
 
 Call sites use the standard library: `logger.warning("connection refused", extra={"client": host})`. The message is a
-constant phrase, what varies goes into `extra`, so that lines can be counted and searched. Logging never waits for the
-reader of the lines (log_writer.py).
+constant phrase and values go into `extra`, so that lines can be counted and searched. Logging never blocks
+(log_writer.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TextFormatter(logging.Formatter):
         parts = [_timestamp(record), record.levelname.lower(), visible(record.getMessage())]
         for key, value in _fields(record).items():
             text = str(value)
-            # A name that somebody else chose may have line breaks, which would look like lines of ours.
+            # A name chosen by a client may contain line breaks, which would look like lines of ours.
             is_plain = text.isprintable() and not (" " in text or '"' in text) and text
             parts.append(f"{key}={text if is_plain else visible_json(json.dumps(text))}")
         line = " ".join(parts)
@@ -63,13 +63,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def flush_logs() -> None:
-    """Wait until what was logged is written, for a moment at most: for who tells of the same elsewhere."""
+    """Wait briefly until logged lines are written, before the same is reported elsewhere."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
 def set_up_logging(level: str, log_format: str) -> None:
-    """Send all records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS)."""
+    """Log records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS)."""
     handler = QueuedHandler(sys.stderr.fileno(), JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -1,4 +1,4 @@
-"""Whether the event loop is held up, and how much of the time it rests: asked by a timer that should not be late."""
+"""Detects stalls of the event loop with a timer that fires late, and measures the loop's idle share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import Final
 
 PROBE_SECONDS: Final = 0.1
-"""How often the timer comes: a fifth of the stalls of 20 ms is seen, and each that lasts for 100 ms. Oftener it would
-be felt: a wake-up costs as much as a request."""
+"""Seconds between two probes: shows a fifth of the stalls of 20 ms and every stall of 100 ms. A shorter interval would
+cost too much: a wake-up costs as much as a request."""
 STALL_SECONDS: Final = 0.01
-"""What no request may hold the loop for: being less late is no stall."""
+"""A probe late by less than this many seconds is no stall; no request may hold the loop longer."""
 BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Seconds; upper bounds."""
+"""Upper bounds in seconds."""
 LEAST_IDLE_SECONDS: Final = 1.0
-"""Idleness is of at least so long a time."""
+"""The shortest time over which idleness is measured."""
 
 
 class LoopWatch:
-    """Of the running loop, from `start` to `stop`. `monotonic` and `thread_seconds` are for tests."""
+    """Watches the running loop from `start` to `stop`. `monotonic` and `thread_seconds` are for tests."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class LoopWatch:
         self._since = (monotonic(), thread_seconds())
         self._idle = 1.0
         self.stalls = [0] * (len(BUCKETS) + 1)
-        """How many were seen up to each of BUCKETS and above the one before; the last is for those above all."""
+        """The number of stalls in each bucket; the last is for stalls above all BUCKETS."""
         self.stalled_seconds = 0.0
         self.longest_seconds = 0.0
 
@@ -55,7 +55,7 @@ class LoopWatch:
         self._arm()
 
     def note(self, late: float) -> None:
-        """The timer came so many seconds late."""
+        """Record a probe that was `late` seconds late."""
         if late <= STALL_SECONDS:
             return
         self.stalls[sum(late > bound for bound in BUCKETS)] += 1
@@ -63,8 +63,8 @@ class LoopWatch:
         self.longest_seconds = max(self.longest_seconds, late)
 
     def idle_fraction(self) -> float:
-        """Of the time since this was asked last, a second ago or more: how much of it the loop's thread has not
-        computed, from 0 to 1. To be called in that thread."""
+        """The share of time, from 0 to 1, in which the loop's thread did not compute, since the last measurement a
+        second or more ago. Call it in that thread."""
         now, spent = self._monotonic(), self._thread_seconds()
         seconds = now - self._since[0]
         if seconds >= LEAST_IDLE_SECONDS:

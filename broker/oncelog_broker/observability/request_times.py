@@ -1,6 +1,6 @@
-"""How long the requests of each API took, stage by stage: of the latest of them, as Kafka's own quantiles are.
+"""The durations of the latest requests of each API, by stage, for quantiles like Kafka's.
 
-Adding a sample is one append to a ring; sorting is for whoever asks.
+Adding a sample is one append to a ring; sorting is done when scraped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 SAMPLES: Final = 1024
-"""Requests of one API whose times are kept: about what Kafka's reservoirs hold."""
+"""Requests kept for each API: about the size of Kafka's reservoirs."""
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 LOCAL, REMOTE, SEND, TOTAL = "local", "remote", "send", "total"
@@ -18,11 +18,11 @@ STAGES: Final = (LOCAL, REMOTE, SEND, TOTAL)
 
 
 class ApiTimes:
-    """Of one API. Seconds.
+    """The durations of one API, in seconds.
 
-    `total` is from the frame to the answer with the transport. Of a request that is answered at once that is all there
-    is; one that waits has three stages: `local` until it waits, `remote` while it waits for replicas, for records or
-    for long work, `send` to encode the answer and hand it over.
+    `total` is from the received frame to the response passed to the transport. A request answered at once has only
+    that; one that waits has three stages: `local` until it waits, `remote` while it waits for replicas, records or long
+    work, `send` to encode and pass on the response.
     """
 
     __slots__ = ("local", "remote", "send", "total", "waited")
@@ -33,23 +33,23 @@ class ApiTimes:
         self.remote: deque[float] = deque(maxlen=SAMPLES)
         self.send: deque[float] = deque(maxlen=SAMPLES)
         self.waited = 0
-        """Requests that had to wait, since the start."""
+        """Requests that had to wait, since startup."""
 
     def note_waited(self, started: float, waiting: float, answered: float, sent: float) -> None:
-        """A request that waited is answered: monotonic times of its four moments."""
+        """Record a request that waited: the monotonic times of its four moments."""
         self.local.append(waiting - started)
         self.remote.append(answered - waiting)
         self.send.append(sent - answered)
         self.total.append(sent - started)
 
     def samples(self, stage: str) -> Sequence[float]:
-        """A snapshot; one of STAGES."""
+        """A copy of the samples of one of STAGES."""
         found: deque[float] = getattr(self, stage)
         return list(found)
 
 
 class RequestTimes:
-    """Of all APIs, by API key, and how many requests there were by key and version."""
+    """Durations by API key, and request counts by API key and version."""
 
     def __init__(self) -> None:
         self._apis: dict[int, ApiTimes] = {}
@@ -59,12 +59,12 @@ class RequestTimes:
 
     @property
     def apis(self) -> Mapping[int, ApiTimes]:
-        """Those that have been asked for."""
+        """The APIs that were requested."""
         return self._apis
 
 
 def quantiles(samples: Sequence[float]) -> list[float]:
-    """The values at QUANTILES, nearest rank; empty without samples."""
+    """The values at QUANTILES, by nearest rank; empty without samples."""
     if not samples:
         return []
     ordered = sorted(samples)

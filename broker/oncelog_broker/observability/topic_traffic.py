@@ -1,7 +1,7 @@
-"""What came in and went out of one topic on this broker: plain integers that the hot path adds to and nobody locks.
+"""Traffic counters of one topic on this broker: plain integers, without locks, that the hot path increments.
 
-They only grow, as counters must: what a partition has counted by itself is folded in when it goes (`fold`), and what a
-topic that is deleted has counted stays in the broker's totals (`add`).
+They never decrease. A partition's own counters are folded in when it goes (`fold`), and those of a deleted topic stay
+in the broker's totals (`add`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Refusals(Protocol):
-    """What one log has refused or answered again (`ProducerCounters` is one)."""
+    """The duplicates and gaps that one log has counted (as `ProducerCounters`)."""
 
     duplicates: int
     old_duplicates: int
@@ -18,7 +18,7 @@ class Refusals(Protocol):
 
 
 class TopicTraffic:
-    """The counters of one topic; sizes in bytes."""
+    """The traffic of one topic; sizes in bytes."""
 
     __slots__ = (
         "bytes_in",
@@ -40,44 +40,44 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """Of leader epochs that are over; of the present ones the offsets say it."""
+        """Messages of past leader epochs; those of the present one follow from the offsets."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.produces = 0
-        """Batches, as each partition of a request is one."""
+        """Produced batches: each partition of a request is one."""
         self.failed_produces = 0
         self.fetches = 0
-        """Partitions in answers to consumers."""
+        """Partitions in Fetch responses to consumers."""
         self.failed_fetches = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.fenced = 0
-        """Batches of producers that others have replaced."""
-        # Of logs that are hosted no more:
+        """Batches of fenced producers."""
+        # Of logs that are no longer hosted:
         self.duplicates = 0
         self.old_duplicates = 0
         self.gaps = 0
 
     @property
     def has_counted(self) -> bool:
-        """Whether anything has been counted."""
+        """Whether any counter is above 0."""
         return any(getattr(self, name) for name in self.__slots__)
 
     def fold(self, refusals: Refusals) -> None:
-        """A log is hosted no more."""
+        """Add the counters of a log that is no longer hosted."""
         self.duplicates += refusals.duplicates
         self.old_duplicates += refusals.old_duplicates
         self.gaps += refusals.gaps
 
     def add(self, other: TopicTraffic) -> None:
-        """Count what `other` has counted."""
+        """Add the counters of `other`."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def move_to(self, other: TopicTraffic) -> None:
-        """Have `other` count all this from now on: the topic is gone."""
+        """Move all counts to `other`: the topic is deleted."""
         other.add(self)
         for name in self.__slots__:
             setattr(self, name, 0)

@@ -1,18 +1,19 @@
-"""Partitions as replicas: who leads, who follows, what is replicated, and who waits for it.
+"""Replicas of partitions: leader and follower, high watermark, in-sync replicas (ISR), and the purgatory of each
+leader.
 
-Pure: `roles` what this broker is to a partition, `high_watermark` where that may stand, `isr` who is in sync, and who
-is to be, `follower_progress` how far a follower has come, `truncation` where one cuts its log, `fetch_plan` what it
-asks for next, `throttle` how fast those catch up that need not hurry.
+Pure: `roles` (this broker's role in a partition), `high_watermark` (how far it may advance), `isr` (which replicas are
+in sync, ISR shrink and expand), `follower_progress` (how far a follower has fetched), `truncation` (where a follower
+cuts its log), `fetch_plan` (what a fetcher asks for next), `throttle` (the replication quota of catching-up replicas).
 
-One partition: `replica` in either role, `partition` as its leader sees it, `following` what a follower does with an
-answer, `waiting` the appends and fetches that wait there, `verification_guards` what holds between a question about a
-transaction and its append.
+One partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower applies the
+leader's answer), `purgatory` (appends and fetches that wait there), `verification_guards` (from the verification of a
+transaction to its append).
 
-All of them: `replicas` those of this broker, kept in step with the cluster image, `image_changes` what that has changed
-for many of them, a few at a time, `hosted_logs` their logs as they come and go, `returning_logs` those whose disk
-failed and is well again, `lost_epochs` what is not led or fetched because its log knows a newer leader epoch,
-`epoch_raiser` who asks the controller for a higher one, `fetcher` the loops that fetch what is followed, `isr_keeper`
-who asks the controller for another ISR, `peers` requests to other brokers. Before they begin, `found_logs` says what a
-new cluster finds in its data directories, `older_store` has an older metadata store know it, and `strays` sets aside
-what belongs to nothing.
+All partitions of this broker: `replicas` keeps them in step with the cluster image, `image_changes` applies large
+changes in slices, `log_opener` opens and closes their logs, `offline_log_recovery` reopens logs after a disk failure,
+`lost_epochs` lists partitions whose log knows a newer leader epoch than the metadata, `epoch_raiser` asks the
+controller for a higher one, `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller
+(AlterPartition), `peers` sends requests to other brokers. At startup `startup_logs` lists the logs that a new cluster
+finds in its data directories, `older_store` brings an older metadata store up to them, and `stray_logs` renames
+directories that belong to no topic.
 """

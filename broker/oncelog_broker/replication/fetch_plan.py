@@ -1,7 +1,7 @@
-"""What is to be asked of one leader next: its partitions, in one incremental session (KIP-227). Pure.
+"""What a fetcher asks one leader for next: partitions and positions, in one incremental fetch session (KIP-227). Pure.
 
-One request is outstanding at a time. A partition is asked for from where its log ends; it joins the running session and
-leaves it with the next request, and rests for a while after an error, each time for longer.
+One request is outstanding at a time. A partition is fetched from its log end; it joins or leaves the session with the
+next request. After an error it is skipped for a back-off, which doubles with each further error.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.replication.fetch_response import PartitionAnswer
 from oncelog_broker.replication.follower_progress import FetchPosition
-from oncelog_broker.replication.following import PartitionAnswer
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 Key = tuple[bytes, int]
-"""Topic id and partition."""
+"""(topic id, partition)."""
 
 FIRST_REST_SECONDS: Final = 0.02
-"""After an error: the leader may only not have heard yet that it is one. Twice as long each time, up to the limit."""
+"""The first back-off after an error, in seconds; short, as the leader often has not yet learned that it leads. It
+doubles each time, up to `max_rest_seconds`."""
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
@@ -29,7 +30,7 @@ READ_UNCOMMITTED: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much is asked for, and how long it may take. Bytes, seconds."""
+    """Limits of the fetches of one broker, in bytes and seconds."""
 
     partition_bytes: int
     response_bytes: int
@@ -37,11 +38,12 @@ class FetchLimits:
     max_wait_seconds: float
     max_rest_seconds: float
     lag_seconds: float = 30.0
-    """One that has not heard from its leader for so long knows nothing of what is new there."""
+    """After this many seconds without a response from the leader, the follower is out of date
+    (`replica.lag.time.max.ms`)."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> FetchLimits:
-        """Those of a broker."""
+        """The limits from the broker's configuration."""
         return cls(
             partition_bytes=config[keys.REPLICA_FETCH_MAX_BYTES],
             response_bytes=config[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
@@ -53,7 +55,7 @@ class FetchLimits:
 
 
 class Asked(NamedTuple):
-    """One answered partition, and what was asked about it."""
+    """One partition of a response, with the position of the fetch."""
 
     key: Key
     position: FetchPosition
@@ -61,17 +63,17 @@ class Asked(NamedTuple):
 
 
 class FetchPlan:
-    """The partitions that are followed from one leader."""
+    """The partitions fetched from one leader."""
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
         self._wanted: dict[Key, FetchPosition] = {}
         self._resting: dict[Key, tuple[float, FetchPosition]] = {}
-        """Until when, and what is to be asked then."""
+        """Partition in back-off -> (monotonic time at its end, position to fetch from then)."""
         self._rests: dict[Key, float] = {}
-        """How long the last rest of a partition was, since it was last answered without an error."""
+        """Partition -> seconds of its last back-off; removed by a response without an error."""
         self._told: dict[Key, FetchPosition] = {}
-        """What the session holds at the leader."""
+        """The positions that the session at the leader holds."""
         self._changed: set[Key] = set()
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
@@ -80,53 +82,53 @@ class FetchPlan:
         return key in self._wanted or key in self._resting
 
     def is_fetched(self, key: Key) -> bool:
-        """Whether it is asked for, and does not rest after an error."""
+        """Whether the partition is fetched, not in back-off after an error."""
         return key in self._wanted
 
     # --- what is wanted
 
     def ask_for(self, key: Key, position: FetchPosition) -> None:
-        """Fetch this partition, from there on."""
+        """Fetch this partition from `position` on."""
         self._resting.pop(key, None)
         self._wanted[key] = position
         self._changed.add(key)
 
     def leave_out(self, key: Key) -> None:
-        """Fetch it no more."""
+        """Stop fetching the partition."""
         self._resting.pop(key, None)
         self._rests.pop(key, None)
         if self._wanted.pop(key, None) is not None:
             self._changed.add(key)
 
     def rest(self, key: Key, position: FetchPosition, now: float) -> None:
-        """Something is wrong with it: fetch it again after a while."""
+        """Skip the partition for a back-off, after an error."""
         self.pause(key)
         seconds = min(max(FIRST_REST_SECONDS, 2 * self._rests.get(key, 0.0)), self._limits.max_rest_seconds)
         self._rests[key] = seconds
         self._resting[key] = now + seconds, position
 
     def hold_back(self, key: Key, position: FetchPosition, until: float) -> None:
-        """It is throttled: fetch it again from then on."""
+        """Skip the throttled partition until the monotonic time `until`."""
         self.pause(key)
         self._resting[key] = until, position
 
     def pause(self, key: Key) -> None:
-        """Fetch it no more for now."""
+        """Leave the partition out of the next requests."""
         if self._wanted.pop(key, None) is not None:
             self._changed.add(key)
 
     def went_well(self, key: Key) -> None:
-        """It was answered without an error."""
+        """Reset the back-off: the partition was answered without an error."""
         self._rests.pop(key, None)
 
     def next_end_of_a_rest(self) -> float | None:
-        """When the next partition will have rested; None if none does."""
+        """When the next back-off ends, in monotonic seconds; None if no partition is in back-off."""
         return min((until for until, _ in self._resting.values()), default=None)
 
     # --- requests and responses
 
     def next_request(self, broker_id: int, broker_epoch: int, now: float) -> FetchRequest | None:
-        """The request of this broker; None while there is nothing to fetch."""
+        """The next Fetch request; None while there is nothing to fetch."""
         for key, (until, position) in list(self._resting.items()):
             if until <= now:
                 self.ask_for(key, position)
@@ -181,11 +183,12 @@ class FetchPlan:
         return list(topics.values())
 
     def on_lost(self) -> None:
-        """There was no answer, or the session is not known: the next request makes a new one."""
+        """Start a new session with the next request: there was no response, or the leader does not know the session."""
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
 
     def on_response(self, response: FetchResponse) -> Iterator[Asked]:
-        """What was answered without an error of the whole. Partitions that were left out since are passed over."""
+        """The partitions of a response that has no top-level error. Partitions that were removed since the request are
+        skipped."""
         if response.session_id == NO_SESSION:
             self.on_lost()
         else:

@@ -1,8 +1,8 @@
-"""Followers at work: one loop for each broker that leads something we follow, with one Fetch outstanding.
+"""The follower's fetch loops: one per leader, with one Fetch outstanding.
 
-Records are appended straight from the response, partition by partition, other work between them. A log that has to be
-cut is left out meanwhile: that waits for the disk, and is done in a worker thread. Whatever is raised about one
-partition, the others go on, and it is tried again.
+Records are appended straight from the response, partition by partition, with other work in between. A truncation waits
+for the disk, so it runs in a worker thread, and the partition is not fetched meanwhile. An error of one partition does
+not stop the others; the partition is retried after a back-off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
-from oncelog_broker.replication.following import BeginAt, CutAt, cut, is_still_at, position_of, take
+from oncelog_broker.replication.fetch_response import RestartAt, TruncateTo, cut, is_still_at, position_of, take
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.throttle import ReplicationQuota
@@ -29,8 +29,8 @@ from oncelog_protocol.messages.fetch import FetchResponse
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 30.0
-"""request.timeout.ms: how long an answer may take beyond the time that the leader may wait for records."""
-PASSING: Final = frozenset(
+"""request.timeout.ms: seconds for a response, beyond the time for which the leader may wait for records."""
+RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -39,9 +39,9 @@ PASSING: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""One of both has not heard yet of the newest leader: no news for people."""
+"""Errors that are expected after an election, until both brokers know the newest leader; not logged."""
 MAX_HOLD_SECONDS: Final = 1.0
-"""After which it is seen whether a partition is still throttled: the rate may be another one by then."""
+"""A throttled partition is reconsidered at least this often, as the rate may have changed."""
 SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -52,7 +52,7 @@ SESSION_LOST: Final = frozenset(
 
 
 class Fetchers:
-    """Fetches whatever this broker follows; `Replicas` tells it what that is."""
+    """The fetch loops of this broker; `Replicas` says which partitions it follows."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Fetchers:
         note_log_starts: Callable[[], None],
         quota: ReplicationQuota | None = None,
     ) -> None:
-        """`on_truncated` is told when a log is cut: it may be followed again, if it is not to be led by then."""
+        """`on_truncated` is called after a truncation: `Replicas` then leads the partition or follows it again."""
         self._broker_id = broker_id
         self._peers = peers
         self._metadata = metadata
@@ -94,9 +94,9 @@ class Fetchers:
         fetcher.add(partition)
         self._followed[partition] = fetcher
 
-    def begin_anew(self, partition: Partition) -> None:
+    def restart_log(self, partition: Partition) -> None:
         """See `Fetching`."""
-        self._truncate(partition, BeginAt(partition.log.log_start_offset))
+        self._truncate(partition, RestartAt(partition.log.log_start_offset))
 
     def hears(self, partition: Partition) -> bool:
         """See `Fetching`."""
@@ -109,12 +109,12 @@ class Fetchers:
         if fetcher is not None:
             fetcher.remove(partition)
 
-    def _truncate(self, partition: Partition, wanted: CutAt | BeginAt) -> None:
+    def _truncate(self, partition: Partition, wanted: TruncateTo | RestartAt) -> None:
         partition.log.state.is_truncating = True
         self.forget(partition)
         self._tasks.spawn(f"truncate {partition.log.name}", self._cut(partition, wanted))
 
-    async def _cut(self, partition: Partition, wanted: CutAt | BeginAt) -> None:
+    async def _cut(self, partition: Partition, wanted: TruncateTo | RestartAt) -> None:
         log = partition.log
         before = log.log_end_offset
         try:
@@ -123,7 +123,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # before it is asked for, and to be cut, again
+            await asyncio.sleep(self._limits().max_rest_seconds)  # do not fetch and truncate it again at once
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -137,13 +137,13 @@ def _report(partition: Partition, before: int) -> None:
     logger.info("truncated", extra={"partition": partition.log.name, "from": before, "to": end})
     if end < partition.high_watermark:
         logger.error(
-            "records were cut that were replicated: a leader was elected that did not have them",
+            "replicated records were truncated: the elected leader did not have them (unclean election)",
             extra={"partition": partition.log.name, "high_watermark": partition.high_watermark, "to": end},
         )
 
 
 class BrokerFetcher:
-    """Fetches from one broker, the `source`."""
+    """The fetch loop of one leader, `source`."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class BrokerFetcher:
         metadata: ImageView,
         limits: FetchLimits,
         host: Host,
-        truncate: Callable[[Partition, CutAt | BeginAt], None],
+        truncate: Callable[[Partition, TruncateTo | RestartAt], None],
         note_log_starts: Callable[[], None],
         quota: ReplicationQuota,
     ) -> None:
@@ -176,10 +176,10 @@ class BrokerFetcher:
         self._has_work = asyncio.Event()
         self._failures = 0
         self._heard_at = -limits.lag_seconds
-        """When the leader answered last: monotonic, in seconds."""
+        """Monotonic seconds of the leader's last response."""
 
     def add(self, partition: Partition) -> None:
-        """Fetch it, in the leader epoch that it follows in now."""
+        """Fetch the partition in its present leader epoch."""
         key = partition.topic_id, partition.index
         self._partitions[key] = self._behind[key] = partition
         if partition.log.state.durable_start_offset < partition.log.log_start_offset:
@@ -188,7 +188,7 @@ class BrokerFetcher:
         self._has_work.set()
 
     def remove(self, partition: Partition) -> None:
-        """Fetch it no more; an answer that is on its way is passed over."""
+        """Stop fetching the partition; a response that is under way is ignored."""
         key = partition.topic_id, partition.index
         if self._partitions.get(key) is partition:
             del self._partitions[key]
@@ -196,7 +196,7 @@ class BrokerFetcher:
             self._plan.leave_out(key)
 
     def hears(self, partition: Partition) -> bool:
-        """Whether what the leader has is known, but for what is on its way."""
+        """Whether this follower is up to date with what its leader last sent."""
         key = partition.topic_id, partition.index
         return (
             self._partitions.get(key) is partition
@@ -231,8 +231,8 @@ class BrokerFetcher:
                 await self._back_off(None)
 
     def _hold_back_throttled(self, now: float) -> None:
-        """While too much was fetched, what is throttled is not asked for: `now` is also when the next request is made,
-        so that no hold has ended by then."""
+        """Skip throttled partitions while the quota is exceeded. `now` is also the time of the next request, so that no
+        skip has ended by then."""
         if not self._behind or not self._quota.is_exceeded(now):
             return
         until = now + min(self._quota.seconds_left(now), MAX_HOLD_SECONDS)
@@ -241,7 +241,7 @@ class BrokerFetcher:
                 self._plan.hold_back(key, position_of(partition), until)
 
     def _count(self, partition: Partition, asked: Asked) -> None:
-        """What was taken of an answer goes to the account of the throttle, unless the replica had caught up before."""
+        """Count fetched records against the throttle, unless the replica had already caught up."""
         answer = asked.answer
         if partition.is_throttled_as_follower and asked.key in self._behind and answer.records:
             self._quota.record(len(answer.records), self._clock.monotonic())
@@ -251,7 +251,7 @@ class BrokerFetcher:
             self._behind[asked.key] = partition
 
     async def _rest(self) -> None:
-        """Until there is something to fetch."""
+        """Wait until there is something to fetch."""
         self._has_work.clear()
         until = self._plan.next_end_of_a_rest()
         try:
@@ -282,16 +282,17 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the moved log starts to disk, and only then report them to the leader. The leader answers that the
-        records are deleted when all replicas report that, and after a crash no replica may serve them again."""
+        """Write the moved log start offsets to disk, and report them to the leader only after that. The leader answers
+        DeleteRecords when all replicas have reported, and after a crash no replica may serve the deleted records again.
+        """
         shortened, self._shortened = self._shortened, set()
         if not shortened:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # it is tried again periodically; until then the leader waits
-            if DISK_TROUBLES.is_news(os.path.dirname(error.filename or ""), "write down log starts", error):
-                logger.error("log starts could not be written down", extra={"reason": error})
+        except OSError as error:  # retried periodically; until then the leader waits
+            if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
+                logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for key in shortened:
             if key in self._plan:
                 self._plan.ask_for(key, position_of(self._partitions[key]))
@@ -324,8 +325,8 @@ class BrokerFetcher:
 
     def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
         if partition.log.is_offline:
-            self._plan.leave_out(key)  # there is a log line already
+            self._plan.leave_out(key)  # already logged
             return
-        if error.code not in PASSING and not is_known_disk_error(error.__cause__):  # of that the log has told
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # the log has logged those
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

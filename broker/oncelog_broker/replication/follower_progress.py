@@ -1,4 +1,4 @@
-"""How far a follower has come: what it says when it fetches, and what its leader knows from that. Pure."""
+"""How far a follower has fetched: the fields of its fetch, and what the leader derives from them. Pure."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from typing import NamedTuple
 
 
 class FetchPosition(NamedTuple):
-    """What a follower says of its log when it asks for more."""
+    """The state of a follower's log in its Fetch request."""
 
     offset: int
-    """Where its log ends."""
+    """Its log end offset."""
     last_fetched_epoch: int
-    """Of its last record; -1 where it has none."""
+    """The leader epoch of its last record; -1 for an empty log."""
     leader_epoch: int
-    """In which it follows."""
+    """The leader epoch in which it follows."""
     log_start_offset: int = -1
-    """Where its log begins, and will after a crash."""
+    """Its log start offset, as durable on its disk."""
 
 
 class FollowerProgress:
-    """One follower in one leader epoch. What it fetched from another leader, or in another epoch, says nothing of its
-    log in this one."""
+    """One follower in one leader epoch. Fetches from another leader or epoch say nothing about its log in this one."""
 
     __slots__ = (
         "_asked_at",
@@ -33,30 +32,30 @@ class FollowerProgress:
     )
 
     def __init__(self, now: float) -> None:
-        """`now` is monotonic, in seconds: nobody lags when an epoch begins."""
+        """`now` is monotonic, in seconds: at the start of an epoch every follower counts as caught up."""
         self.broker_epoch = -1
-        """Of the incarnation that asked last: what an older one says does not count (KIP-903)."""
+        """The broker epoch of its last fetch; fetches of earlier incarnations are ignored (KIP-903)."""
         self.log_end_offset: int | None = None
         """None until it has fetched in this epoch."""
         self.log_start_offset = -1
         self.last_caught_up = now
-        """When it last had everything that the leader had."""
+        """Monotonic seconds when it last had everything up to the leader's log end."""
         self.may_be_gone = False
-        """It has left the ISR, or was refused there, since it last asked: it may not come back (a broker that is about
-        to stop does not), and nobody should wait for it before it does."""
+        """It has left the ISR, or was refused by the controller, since its last fetch. It may not come back (a stopping
+        broker does not), and must not be proposed for the ISR until it fetches again."""
         self._asked_at = now
         self._leader_end_then = 0
 
     def on_fetch(
         self, log_end_offset: int, *, leader_end: int, now: float, broker_epoch: int = -1, log_start_offset: int = -1
     ) -> bool:
-        """It asks for what comes behind `log_end_offset`, so it has everything below; False if that does not count."""
+        """Note a fetch from `log_end_offset` on: the follower has everything below. False if the fetch is ignored."""
         if broker_epoch < self.broker_epoch:
             return False
         if log_end_offset >= leader_end:
             self.last_caught_up = max(self.last_caught_up, now)
         elif self.log_end_offset is not None and log_end_offset >= self._leader_end_then:
-            # It has what there was when it asked before: it is as far behind as one round trip.
+            # It has what there was at its previous fetch: it is as far behind as one round trip.
             self.last_caught_up = max(self.last_caught_up, self._asked_at)
         self.broker_epoch = broker_epoch
         self.may_be_gone = False

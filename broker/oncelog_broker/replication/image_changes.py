@@ -1,8 +1,9 @@
-"""What the image has changed for this broker, carried out a few partitions at a time.
+"""Applies a new cluster image to the partitions of this broker, a slice at a time.
 
-A topic may have thousands of partitions, and so may a broker whose leaders all move at once. The first few are dealt
-with at once, the rest by and by, others having their turn in between. Until then a partition is what it was before, as
-if the image had come a little later. What each is to become the image says when its turn comes, not when it was noted.
+A topic may have thousands of partitions, and all leaders of a broker may move at once. The first PARTITIONS_AT_A_TIME
+changes are applied at once, the rest in later slices with other work in between. A partition that is not reached yet
+stays as it was, as if the image had come later. It then gets its role from the newest image, not from the one that
+queued it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from oncelog_broker.runtime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 PARTITIONS_AT_A_TIME: Final = 100
-"""Dealt with before others have their turn: two or three milliseconds of making, leading or giving up."""
+"""Changes applied in one slice: two or three milliseconds of creating, leading or resigning."""
 
 Turn = Callable[[], Awaitable[None]]
-"""Returns when it is our turn again."""
+"""Returns when the next slice may run."""
 
 
 class ImageChanges:
-    """The partitions to be looked at. To be used on the event loop."""
+    """The queue of changed partitions. Use it on the event loop."""
 
     def __init__(
         self,
@@ -34,8 +35,8 @@ class ImageChanges:
         tasks: Tasks,
         turn: Turn,
     ) -> None:
-        """`look_at(partition, is_gone)` makes of one what the image says; `is_gone`: the topic of that name was
-        deleted since, and what is there now is another one. `on_done` is told the topics of those that came late."""
+        """`look_at(partition, is_gone)` applies the image to one partition; `is_gone`: the topic was deleted since, and
+        any topic of that name is another one. `on_done` gets the topics whose changes were applied in a later slice."""
         self._look_at = look_at
         self._on_done = on_done
         self._tasks = tasks
@@ -44,15 +45,15 @@ class ImageChanges:
         self._work: asyncio.Task[None] | None = None
 
     def note(self, partition: TopicPartition, *, is_gone: bool = False) -> None:
-        """Look at it, in the order in which that is asked for."""
+        """Queue a changed partition."""
         self._noted[partition] = is_gone or self._noted.get(partition, False)
 
     def includes(self, topic: str | None) -> bool:
-        """Whether some partition of `topic`, or of any (None), is to be looked at."""
+        """Whether a change is queued for `topic`, or for any topic (None)."""
         return bool(self._noted) if topic is None else any(name == topic for name, _ in self._noted)
 
     def begin(self) -> None:
-        """Look at what is noted: at the first few now, unless others wait before them."""
+        """Apply the first slice now, unless a task is already working on the queue."""
         if self._work is not None and not self._work.done():
             return
         self._look_at_some()
@@ -60,13 +61,13 @@ class ImageChanges:
             self._work = self._tasks.supervise("follow the image", self._look_at_the_rest)
 
     def look_now(self, partition: TopicPartition) -> None:
-        """Look at it before the others, if it is noted."""
+        """Apply the change of this partition now, if one is queued."""
         is_gone = self._noted.pop(partition, None)
         if is_gone is not None:
             self._look(partition, is_gone)
 
     async def until_done(self) -> None:
-        """Return when nothing is left."""
+        """Return when the queue is empty."""
         while self._work is not None and not self._work.done():
             await asyncio.wait([self._work])
 
@@ -76,7 +77,7 @@ class ImageChanges:
             self._on_done(self._look_at_some())
 
     def _look_at_some(self) -> set[str]:
-        """The topics of those that were looked at."""
+        """Apply one slice. Returns the topics affected."""
         some = [partition for partition, _ in zip(self._noted, range(PARTITIONS_AT_A_TIME), strict=False)]
         for partition in some:
             self.look_now(partition)
@@ -85,5 +86,5 @@ class ImageChanges:
     def _look(self, partition: TopicPartition, is_gone: bool) -> None:
         try:
             self._look_at(partition, is_gone)
-        except Exception:  # the others come after it
-            logger.exception("not as the image says", extra={"partition": "-".join(map(str, partition))})
+        except Exception:  # the other changes must still be applied
+            logger.exception("partition change not applied", extra={"partition": "-".join(map(str, partition))})

@@ -1,7 +1,7 @@
-"""The in-sync replicas (ISR): how many are needed, who leaves, who joins, and what is known of it meanwhile. Pure.
+"""The in-sync replicas (ISR): how many are needed, ISR shrink and expand, and the state while a proposal is open. Pure.
 
-The controller alone changes the ISR. A leader proposes (AlterPartition, KIP-497), one change of a partition at a time.
-From then on until the answer, either ISR may be the true one, so the high watermark takes in the members of both.
+Only the controller changes the ISR. A leader proposes a change (AlterPartition, KIP-497), one per partition at a time.
+Until the answer, either ISR may be the true one, so the high watermark counts the members of both.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ def needed_in_sync(min_insync_replicas: int, replicas: int) -> int:
 
 
 def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_seconds: float) -> bool:
-    """Whether a member of the ISR is to leave it: it was behind the leader for longer than replica.lag.time.max.ms.
+    """Whether a member must leave the ISR: it has been behind for longer than replica.lag.time.max.ms.
 
-    `now` is monotonic, in seconds, as are the times that `follower` has noted.
+    `now` is in monotonic seconds, as are the times in `follower`.
     """
     return follower.log_end_offset != log_end_offset and now - follower.last_caught_up > lag_seconds
 
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
-    """Whether a replica may enter the ISR: it has everything that was acknowledged, in this leader epoch and before,
-    nothing that was said to be deleted (that is what the leader's `log_start_offset` says), and has asked for more
-    since it was last out.
+    """Whether a replica may join the ISR: it has all acknowledged records of this leader epoch and earlier ones, it has
+    deleted what the leader has deleted (`log_start_offset` is the leader's), and it has fetched since it was last
+    removed.
 
-    The high watermark of a new leader may be lower than what the one before acknowledged. Everything that was is below
-    the place where the new leader's epoch begins, hence the second condition.
+    The high watermark of a new leader may be below records that the previous leader acknowledged. All of those lie
+    below the start of the new epoch, hence the check of `epoch_start_offset`.
     """
     end = follower.log_end_offset
     if end is None or end < high_watermark or end < epoch_start_offset:
@@ -39,24 +39,24 @@ def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset
 
 
 class InSync:
-    """The ISR of a partition as its leader knows it: `committed` by the controller, and perhaps `proposed`."""
+    """The ISR of a partition as its leader knows it: `committed` by the controller, and the `proposed` one, if any."""
 
     __slots__ = ("committed", "maximal", "partition_epoch", "proposed")
 
     def __init__(self, isr: tuple[int, ...]) -> None:
         self.committed = isr
         self.partition_epoch = -1
-        """Version of the state that `committed` is from; what a proposal names."""
+        """The partition epoch of `committed`; a proposal names it."""
         self.proposed: tuple[int, ...] | None = None
-        """What was asked of the controller, as long as it may have done so unknown to us."""
+        """The proposed ISR, until it is known whether the controller accepted it."""
         self.maximal: frozenset[int] = frozenset(isr)
-        """Everybody who may be in sync."""
+        """Every broker that may be in sync: the committed and the proposed ISR together."""
 
     def adopt(self, isr: tuple[int, ...], partition_epoch: int, *, is_new_epoch: bool) -> bool:
-        """The image, or the answer to a proposal, says so; False where something newer is known already.
+        """Take the ISR from the image or an AlterPartition response; False if a newer state is known.
 
-        `is_new_epoch`: of the leader. A proposal of the old one can no longer be accepted then, as it cannot once the
-        state has a newer version.
+        `is_new_epoch`: the leader epoch is new. A proposal ends with a new leader epoch or partition epoch, since the
+        controller can no longer accept it.
         """
         if not is_new_epoch and partition_epoch < self.partition_epoch:
             return False
@@ -67,13 +67,13 @@ class InSync:
         return True
 
     def propose(self, isr: tuple[int, ...]) -> None:
-        """It is about to be asked for."""
+        """Note the ISR that is about to be proposed."""
         assert self.proposed is None, "one change at a time"
         self.proposed = isr
         self._see_who_may_be()
 
     def withdraw(self) -> None:
-        """The controller has refused the proposal, for sure: it will never be accepted."""
+        """Drop the proposal: the controller has refused it for good."""
         self.proposed = None
         self._see_who_may_be()
 
@@ -82,7 +82,7 @@ class InSync:
 
 
 def changed_isr(committed: tuple[int, ...], leaving: Iterable[int], joining: Iterable[int]) -> tuple[int, ...] | None:
-    """`committed` without some and with others; None where that is the same, or nobody."""
+    """`committed` without `leaving` and with `joining`; None if that changes nothing or leaves nobody."""
     gone = set(leaving)
     isr = tuple(member for member in committed if member not in gone)
     isr += tuple(member for member in joining if member not in isr)
@@ -98,11 +98,11 @@ def wanted_isr(
     now: float,
     lag_seconds: float,
 ) -> tuple[int, ...] | None:
-    """What the leader is to propose: without those that lag, with those `joining` that do not; None if that is what
-    there is.
+    """The ISR to propose: without lagging members, with those `joining` that do not lag; None if that is the present
+    one.
 
-    Who lags may have everything that was acknowledged all the same: nothing is, while the ISR is too small. Taken for
-    in sync it would leave again, and two of them would take turns for ever.
+    A lagging replica may have all acknowledged records nevertheless, as nothing is acknowledged while the ISR is too
+    small. If it joined, it would be removed again, and two such replicas would alternate for ever.
     """
     lagging = {
         broker_id for broker_id, follower in followers.items() if lags(follower, log_end_offset, now, lag_seconds)

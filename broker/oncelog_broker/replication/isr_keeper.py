@@ -1,7 +1,8 @@
-"""Keeps the ISR of what this broker leads: who lags is proposed to leave it, who has caught up to join it.
+"""ISR shrink and ISR expand for the partitions that this broker leads: proposes the removal of lagging replicas and the
+return of replicas that have caught up.
 
-The controller decides (AlterPartition). There is one request to it at a time, with all that came up meanwhile. Where no
-answer came, nobody knows what was decided: the same is asked again until the image, or an answer, shows a newer state.
+The controller decides (AlterPartition). One request is outstanding at a time, with all proposals so far. If no response
+comes, the outcome is unknown: the proposal is repeated until the image or a response shows a newer state.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ CHECK_SECONDS: Final = 0.5
 """The interval of the checks for lagging followers: a replica leaves the ISR at most this much after
 replica.lag.time.max.ms."""
 RETRY_SECONDS: Final = 0.2
-"""Before an unanswered proposal is made again, and before one that was refused may be followed by another."""
+"""Seconds before an unanswered proposal is repeated, and before a refused one may be followed by another."""
 PARTITIONS_PER_TURN: Final = 500
 MAX_PROPOSALS: Final = 1000
-"""In one request."""
+"""Partitions in one AlterPartition request."""
 REFUSED: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED})
-"""The state is what the proposal named, and stays so."""
+"""Errors that say the proposal is refused for good and the state is unchanged."""
 UNKNOWN_BROKER_EPOCH: Final = -1
 ASK_AGAIN: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionResponse]]
-"""Asks the controller, wherever it is. Raises PeerUnavailable: nobody knows whether it was asked."""
+"""Sends AlterPartition to the controller. Raises PeerUnavailable: the controller may or may not have the request."""
 
 
 class Proposal(NamedTuple):
-    """What was proposed for a partition, and what it was a change of."""
+    """A proposed ISR, and the state it changes."""
 
     partition: Partition
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Broker epochs of the incarnations that were seen to be in sync: another one may lack what they had."""
+    """Broker id -> broker epoch of the incarnation that was seen in sync. Another incarnation may have lost records."""
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing newer is known than what it was a change of."""
+        """Whether no newer state is known than the one the proposal changes."""
         partition, in_sync = self.partition, self.partition.in_sync
         return (
             not partition.is_resigned
@@ -68,7 +69,7 @@ class Proposal(NamedTuple):
 
 
 class IsrKeeper:
-    """Of one broker."""
+    """Proposes the ISRs of the partitions that one broker leads."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class IsrKeeper:
         lag_seconds: Callable[[], float],
         host: Host,
     ) -> None:
-        """`lag_seconds` gives replica.lag.time.max.ms, as it is now."""
+        """`lag_seconds` returns the present replica.lag.time.max.ms, in seconds."""
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
@@ -89,17 +90,17 @@ class IsrKeeper:
         self._tasks = host.tasks
         self._open: dict[Partition, Proposal] = {}
         self._not_before: dict[Partition, float] = {}
-        """When the next proposal for a partition may come whose last one was refused."""
+        """Partition -> monotonic seconds before which it gets no new proposal, after a refusal."""
         self._work: asyncio.Task[None] | None = None
         self._giving_away: asyncio.Task[None] | None = None
         self._asking_for_epochs: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look for those that lag, from now on; ends with the broker's tasks."""
+        """Check for lagging replicas every CHECK_SECONDS, until the broker's tasks end."""
         self._tasks.every("in-sync replicas", CHECK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Propose what has to be, for all partitions that this broker leads."""
+        """Make the due proposals for all partitions that this broker leads."""
         now = self._clock.monotonic()
         self._not_before = {partition: until for partition, until in self._not_before.items() if until > now}
         for number, partition in enumerate(list(self._replicas.led())):
@@ -115,8 +116,8 @@ class IsrKeeper:
                 )
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Of partitions that others lead, so that the logs of them that failed here may begin again
-        (`returning_logs`): each is proposed the ISR that it has, by a replica which is not in it."""
+        """Ask for new leader epochs of partitions that other brokers lead, so that their offline logs may be reopened
+        here (`offline_log_recovery`): a replica outside the ISR proposes the present ISR."""
         if self._asking_for_epochs is not None and not self._asking_for_epochs.done():
             return
         image, request = self._metadata.image, self._empty_request()
@@ -130,7 +131,7 @@ class IsrKeeper:
             )
 
     def consider(self, partitions: Iterable[Partition]) -> None:
-        """A follower of these has caught up, it seems."""
+        """Check these partitions for replicas that may join: a follower seems to have caught up."""
         for partition in partitions:
             self._propose(partition)
 
@@ -141,7 +142,9 @@ class IsrKeeper:
         isr = partition.wanted_isr(now=now, lag_seconds=self._lag_seconds(), is_eligible=self._is_eligible)
         if isr is None:
             return
-        logger.info("proposing an ISR", extra={"partition": partition.log.name, "from": partition.isr, "to": isr})
+        logger.info(
+            "proposing an ISR change", extra={"partition": partition.log.name, "from": partition.isr, "to": isr}
+        )
         epochs = {other: follower.broker_epoch for other, follower in partition.followers.items()}
         epochs[self._broker_id] = self._own_epoch()
         self._open[partition] = Proposal(
@@ -152,16 +155,16 @@ class IsrKeeper:
             self._work = self._tasks.supervise("propose in-sync replicas", self._ask)
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
-        """Whether that incarnation of a broker is alive, as far as we know (KIP-903)."""
+        """Whether that incarnation of a broker is registered (KIP-903)."""
         broker = self._metadata.image.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
     # --- asking
 
     async def _ask(self) -> None:
-        """Until every proposal is answered, or outdated."""
+        """Send proposals until each is answered, or outdated by a newer state."""
         while True:
-            # Several appends and fetches of a turn may have led to proposals: they go together.
+            # Appends and fetches of one turn may cause several proposals: send them together.
             await asyncio.sleep(0)
             self._open = {partition: proposal for partition, proposal in self._open.items() if proposal.is_open}
             proposals = list(self._open.values())[:MAX_PROPOSALS]
@@ -170,26 +173,28 @@ class IsrKeeper:
             try:
                 response = await self._alter_partition(self._request(proposals))
             except PeerUnavailable as error:
-                logger.warning("the controller does not answer", extra={"reason": error})
+                logger.warning("the controller does not answer AlterPartition", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            except Exception:  # the proposals stay open, and nobody else asks about them
+            except Exception:  # the proposals stay open, and no other task repeats them
                 logger.exception("the controller could not be asked")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if response.error_code:
-                logger.warning("the controller refuses", extra={"error": ErrorCode.of(response.error_code).name})
+                logger.warning(
+                    "the controller refuses AlterPartition", extra={"error": ErrorCode.of(response.error_code).name}
+                )
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if not self._take_all(proposals, response):
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
-        """Who looks the next time sees what is left."""
+        """Send the request without repeating it; the next check covers what is left."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
-            logger.warning("the controller does not answer", extra={"reason": error})
+            logger.warning("the controller does not answer AlterPartition", extra={"reason": error})
             return
         for topic in response.topics:
             for answer in topic.partitions:
@@ -201,10 +206,10 @@ class IsrKeeper:
                     )  # fmt: skip
 
     def _without_what_is_offline(self) -> AlterPartitionRequest:
-        """The others of the ISR lead what we were given to lead and could not open. Where there are no others in the
-        ISR, nobody leads: an operator sees it, and may have a replica elected that is not in sync.
+        """Propose the ISR without this broker for partitions whose log it could not open, so that another member leads.
+        If there is none, the partition stays without a leader, and an operator may order an unclean election.
 
-        In which incarnation they were in sync we have not seen: that the controller must know.
+        This broker has not seen in which incarnation the other members were in sync; the controller must know.
         """
         request = self._empty_request()
         for topic, index, state in islice(self._replicas.led_offline(), MAX_PROPOSALS):
@@ -230,7 +235,7 @@ class IsrKeeper:
         return -1 if me is None else me.epoch
 
     def _take_all(self, proposals: Iterable[Proposal], response: AlterPartitionResponse) -> bool:
-        """Whether all were answered with something that ends them."""
+        """Whether every proposal got a final answer."""
         answers = {
             (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
         }
@@ -240,12 +245,14 @@ class IsrKeeper:
             answer = answers.get((partition.topic_id, partition.index))
             if answer is None or answer.error_code in ASK_AGAIN:
                 code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode.of(answer.error_code)
-                logger.warning("ISR not decided on", extra={"partition": partition.log.name, "error": code.name})
+                logger.warning(
+                    "ISR change not decided, retrying", extra={"partition": partition.log.name, "error": code.name}
+                )
                 done = False
                 continue
             if (
                 self._open.get(partition) is proposal
-            ):  # else the image came before this answer, and another one after it
+            ):  # else the image came first, and the partition has another proposal since
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
@@ -257,11 +264,11 @@ class IsrKeeper:
                 partition.adopt_isr(tuple(answer.isr), answer.partition_epoch)
             return
         code = ErrorCode.of(answer.error_code)
-        logger.warning("ISR not changed", extra={"partition": partition.log.name, "error": code.name})
+        logger.warning("ISR change refused", extra={"partition": partition.log.name, "error": code.name})
         if code in REFUSED:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
-        # Else the state is newer than what we know, and the image will show it; until then both ISRs may be true.
+        # Otherwise the controller's state is newer than ours, and the image will show it; until then both ISRs count.
 
 
 def _add(
@@ -275,7 +282,7 @@ def _add(
     *,
     is_log_offline: bool = False,
 ) -> None:
-    """One partition more. A request names few topics, and mostly the same one again."""
+    """Add one partition to the request; consecutive partitions mostly belong to the same topic."""
     topic = next((topic for topic in reversed(request.topics) if topic.topic_id == topic_id), None)
     if topic is None:
         topic = TopicData(topic_id=topic_id, partitions=[])

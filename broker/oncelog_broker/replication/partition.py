@@ -1,11 +1,11 @@
-"""One partition as its leader sees it: the log, the leader epoch, the high watermark, the in-sync replicas.
+"""One partition as its leader sees it: log, leader epoch, high watermark, in-sync replicas.
 
-Even alone, a partition has a leader epoch, an ISR of one and a high watermark: with one replica it follows the log end
-at once, with several it follows what the followers in sync have fetched. Between the check of the leader epoch and the
-append there is no `await` (E30).
+A partition with one replica also has a leader epoch, an ISR of one and a high watermark, which then follows the log end
+at once; with several replicas it follows the in-sync followers. Between the check of the leader epoch and the append
+there is no `await` (E30).
 
-Whoever asked for the partition may have waited since, for its records to be walked or its transaction to be verified:
-so it is the append itself that asks whether this broker leads still, and whether the gate of its session is open.
+A caller may have waited since it looked the partition up, for its records to be walked or its transaction to be
+verified. So the append itself checks that this broker still leads, and that its session with the metadata store holds.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MARKER_SIZE: Final = 78
 class Partition(Replica):
     """A replica that this broker hosts, and leads unless it `is_resigned`.
 
-    Invariants, beside those of `Replica`: the high watermark never goes back while this broker leads; it moves only
-    while as many replicas are in sync as acks=all asks for (KIP-966).
+    Invariants, beside those of `Replica`: while this broker leads, the high watermark never decreases; it advances only
+    while the ISR has the min.insync.replicas that acks=all needs (KIP-966).
     """
 
     __slots__ = (
@@ -64,23 +64,24 @@ class Partition(Replica):
         high_watermark: int = 0,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """See `Replica`. `may_lead` is the gate, None where nobody else can be made leader (`Replicas`)."""
+        """See `Replica`. `may_lead` returns whether this broker's session holds, so that no other broker can have been
+        elected; None for a broker without others (`Replicas`)."""
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
         self._lasting: tuple[int, ...] = (broker_id,)
-        """The replicas, without those that a reassignment adds: of them so many must be in sync as ever."""
+        """The replicas without those that a reassignment adds; min.insync.replicas counts against these."""
         self.in_sync = InSync((broker_id,))
         self.followers: dict[int, FollowerProgress] = {}
-        """The other replicas, as far as they have come in this leader epoch."""
+        """The progress of the other replicas in this leader epoch."""
         self.epoch_start_offset = log.log_end_offset
-        """Where the epoch began in which this broker leads."""
+        """The log end offset when this broker's leader epoch began."""
         self.is_alone = True
-        """There is no other replica: what is appended is replicated."""
+        """Whether there is no other replica, so that an append is replicated at once."""
         self._is_whole = True
-        """All of these are in sync, which is enough for whatever is asked."""
+        """Whether all `_lasting` replicas are in sync, which satisfies any min.insync.replicas."""
         self.guards = VerificationGuards()
         self.is_throttled_as_leader = False
-        """Whether it is sent slowly to replicas that are not in sync."""
+        """Whether fetches of out-of-sync replicas are throttled (KIP-73)."""
         self.is_throttled_as_follower = False
         self._see_throttles(log.config)
 
@@ -96,12 +97,11 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead from now on with this epoch, these replicas in sync among `replicas` (None: these are all), of which a
-        reassignment is `adding` some, as the state with version `partition_epoch` says. The log learns of the epoch
-        with the first batch that carries it, so that a start with very many partitions writes no files. `now` is
-        monotonic, in seconds.
+        """Lead in this leader epoch, with `isr` in sync among `replicas` (None: those are all), of which a reassignment
+        is `adding` some, by the state of version `partition_epoch`. The log notes the epoch with its first batch, so
+        that a start with very many partitions writes no files. `now` is in monotonic seconds.
 
-        What is older than what the controller has answered since changes nothing.
+        A state older than the controller's last answer changes nothing.
         """
         if leader_epoch < self.leader_epoch:
             return
@@ -111,7 +111,7 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # What followers fetched from another leader, or from us before another, says nothing about this log.
+            # Fetches from another leader, or from this one in an earlier epoch, say nothing about this log.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
@@ -134,11 +134,11 @@ class Partition(Replica):
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """As the controller last said."""
+        """The ISR that the controller committed last."""
         return self.in_sync.committed
 
     def update_config(self, config: LogConfig) -> None:
-        """The topic's settings are these now; among them is how many replicas must be in sync."""
+        """Take new topic settings, min.insync.replicas among them."""
         self.log.update_config(config)
         self._see_throttles(config)
         if not self.is_resigned:
@@ -153,33 +153,34 @@ class Partition(Replica):
         self.is_throttled_as_follower = is_listed(as_follower, self.index, self.broker_id)
 
     def _see_who_is_in_sync(self) -> None:
-        """The replicas, the ISR or the proposal for it are others than before."""
+        """React to a change of the replicas, the ISR or the proposed ISR."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
         self._is_whole = set(self._lasting) <= set(self.isr)
-        if self.waiting.deletions:
-            self.waiting.on_low_watermark(self.low_watermark)
+        if self.purgatory.deletions:
+            self.purgatory.on_low_watermark(self.low_watermark)
         if not self.has_enough_in_sync:
-            self.waiting.on_too_few_replicas()
+            self.purgatory.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether as many replicas are in sync as acks=all asks for."""
+        """Whether the ISR has the min.insync.replicas that acks=all needs."""
         return self._is_whole or len(self.isr) >= needed_in_sync(
             self.log.config.min_insync_replicas, len(self._lasting)
         )
 
     @property
-    def shows_all_that_was_shown(self) -> bool:
-        """Whether the high watermark has come to where the leader before this one may have had it (KIP-207)."""
+    def high_watermark_caught_up(self) -> bool:
+        """Whether the high watermark has reached the start of this leader epoch, and so any high watermark that the
+        previous leader may have shown (KIP-207)."""
         return self.high_watermark >= self.epoch_start_offset
 
     # --- followers
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
-        """Whether a follower's log agrees with ours as far as it goes: None, or the last epoch in common, and where
-        that ends here (the follower goes back to there). Only one that agrees may count: `on_follower_fetch`.
+        """Compare a follower's log with this one: None if it agrees up to its end, else the last common epoch and its
+        end here, to which the follower truncates. Only a fetch that agrees counts (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -202,9 +203,9 @@ class Partition(Replica):
         log_start_offset: int = -1,
         now: float = 0.0,
     ) -> bool:
-        """A follower asks, in our leader epoch, for what comes behind `log_end_offset`: so far it has everything.
+        """Note a follower's fetch in this leader epoch: it has all records below `log_end_offset`.
 
-        Whether it might join the ISR now. `now` is monotonic, in seconds.
+        Returns whether it may be ready to join the ISR. `now` is in monotonic seconds.
         """
         follower = self.followers.get(broker_id)
         if follower is None or not follower.on_fetch(
@@ -217,8 +218,8 @@ class Partition(Replica):
             return False
         if self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
-        if self.waiting.deletions:
-            self.waiting.on_low_watermark(self.low_watermark)
+        if self.purgatory.deletions:
+            self.purgatory.on_low_watermark(self.low_watermark)
         return broker_id not in self.in_sync.maximal and self._may_join(follower)
 
     def _may_join(self, follower: FollowerProgress) -> bool:
@@ -227,10 +228,10 @@ class Partition(Replica):
     def wanted_isr(
         self, *, now: float, lag_seconds: float, is_eligible: Callable[[int, int], bool]
     ) -> tuple[int, ...] | None:
-        """The ISR to propose to the controller, None while there is nothing to be changed or a proposal is open.
+        """The ISR to propose, None if nothing is to change or a proposal is open.
 
-        `is_eligible(broker id, broker epoch)` says whether that very incarnation of a broker is alive. A leader whose
-        log is offline, or takes no appends, proposes one without itself, and so resigns.
+        `is_eligible(broker id, broker epoch)` says whether that incarnation is registered. A leader whose log is
+        offline, or refuses appends, proposes an ISR without itself, and so resigns.
         """
         if self.is_resigned or self.in_sync.proposed is not None:
             return None
@@ -251,7 +252,7 @@ class Partition(Replica):
         )
 
     def adopt_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        """The controller has answered that this is the ISR, as of that version of the state."""
+        """Take the ISR of version `partition_epoch` from an AlterPartition response."""
         before = self.isr
         if self.in_sync.adopt(isr, partition_epoch, is_new_epoch=False):
             self._doubt(before, isr)
@@ -259,18 +260,18 @@ class Partition(Replica):
             self._see_who_is_in_sync()
 
     def propose_isr(self, isr: tuple[int, ...]) -> None:
-        """It is about to be asked of the controller."""
+        """Note the ISR that is about to be proposed."""
         self.in_sync.propose(isr)
         self._see_who_is_in_sync()
 
     def withdraw_proposal(self) -> None:
-        """The controller has refused it, for sure."""
+        """Drop the proposal: the controller has refused it for good."""
         self._doubt(self.in_sync.proposed or (), self.isr)
         self.in_sync.withdraw()
         self._see_who_is_in_sync()
 
     def _doubt(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        """Those who are out now have to ask once more before they may come back."""
+        """Members that left the ISR must fetch again before they may join."""
         for broker_id in set(before).difference(after):
             if broker_id in self.followers:
                 self.followers[broker_id].may_be_gone = True
@@ -279,32 +280,32 @@ class Partition(Replica):
 
     @property
     def messages_in_epoch(self) -> int:
-        """Records appended here in the present leader epoch, control records included: all that came since it began."""
+        """Records appended in the present leader epoch, control records included."""
         return 0 if self.is_resigned else self.log.log_end_offset - self.epoch_start_offset
 
     def _count_messages(self) -> None:
-        """The present leader epoch is over."""
+        """Add the appends of the ending leader epoch to the topic's counter."""
         self.traffic.messages_in += self.messages_in_epoch
 
     def _count_isr_change(self, before: tuple[int, ...]) -> None:
-        """The controller has granted another ISR than the one `before`."""
+        """Count an ISR shrink or expand, against the ISR `before`."""
         self.traffic.isr_shrinks += len(self.isr) < len(before)
         self.traffic.isr_expands += len(self.isr) > len(before)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync, those that a reassignment adds apart; of a partition that is led."""
+        """Whether a replica is out of sync, apart from those that a reassignment adds. For a leader."""
         return not self._is_whole
 
     @property
     def needed_in_sync(self) -> int:
-        """How many replicas acks=all asks for."""
+        """How many in-sync replicas acks=all needs."""
         return needed_in_sync(self.log.config.min_insync_replicas, len(self._lasting))
 
     @property
     def low_watermark(self) -> int:
-        """The least log start of all replicas that may be in sync: nobody of them shows what lies before, whoever leads
-        next. Who is not among them may join only when its log begins where ours does (`may_join`)."""
+        """The lowest log start offset of all replicas that may be in sync: none of them serves earlier records, whoever
+        leads next. Other replicas may join only when their log starts where this one does (`may_join`)."""
         starts = (
             self.followers[other].log_start_offset if other in self.followers else -1
             for other in self.in_sync.maximal
@@ -313,19 +314,19 @@ class Partition(Replica):
         return min([self.log.log_start_offset, *starts])
 
     def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
-        """NONE when the low watermark has come to `offset`; NOT_LEADER_OR_FOLLOWER as soon as this broker leads no
-        more."""
+        """NONE when the low watermark has reached `offset`; NOT_LEADER_OR_FOLLOWER as soon as this broker stops
+        leading."""
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if offset <= self.low_watermark:
             return ErrorCode.NONE
-        self.waiting.on_news()
-        return self.waiting.for_low_watermark(offset)
+        self.purgatory.on_news()
+        return self.purgatory.for_low_watermark(offset)
 
     # --- appending
 
     def _check_may_append(self) -> None:
-        """Raises KafkaError NOT_LEADER_OR_FOLLOWER: this broker leads no more, or another one may have been chosen."""
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER: this broker no longer leads, or another may have been elected."""
         if self.is_resigned:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self._may_lead is not None and not self._may_lead():
@@ -341,13 +342,13 @@ class Partition(Replica):
         guard: Guard | None = None,
         records_checked: bool = False,
     ) -> tuple[int, int]:
-        """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate appends nothing and is
-        answered as it was the first time. Who has to wait until it is replicated asks `committed`.
+        """Append one batch as leader: (base offset, log append time in ms or -1). A duplicate is not appended, and gets
+        the offset of the original. To wait for replication, call `committed`.
 
-        `records` is writable memory, patched in place. `guard` was taken before it was asked whether the producer is in
-        a transaction. `records_checked`: see PartitionLog.append_as_leader. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
-        NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or what PartitionLog.append_as_leader
-        raises.
+        `records` is writable memory, patched in place. `guard` was taken before the producer's transaction was
+        verified. `records_checked`: see PartitionLog.append_as_leader. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
+        PartitionLog.append_as_leader.
         """
         if self.is_resigned or self._may_lead is not None:
             self._check_may_append()
@@ -396,10 +397,10 @@ class Partition(Replica):
         return offset
 
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
-        """NONE when everything below `next_offset` is on all replicas in sync: at once if it is, as always with one.
+        """NONE when all in-sync replicas have everything below `next_offset`; with one replica at once.
 
-        NOT_LEADER_OR_FOLLOWER as soon as this broker leads no more, when nobody knows whether it will be;
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND, where the answer `needs_replicas`, as soon as too few are in sync.
+        NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading, with the outcome unknown. With `needs_replicas`,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is too small.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -407,11 +408,10 @@ class Partition(Replica):
             return ErrorCode.NONE
         if needs_replicas and not self.has_enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return self.waiting.for_offset(next_offset, needs_replicas=needs_replicas)
+        return self.purgatory.for_offset(next_offset, needs_replicas=needs_replicas)
 
     def _advance_high_watermark(self, new_bytes: int) -> None:
-        """`new_bytes` were appended, or replicas have come further. With one replica, what is appended is
-        replicated."""
+        """Recompute after an append of `new_bytes`, or after progress of the followers."""
         end = self.log.log_end_offset
         if not self.is_alone:
             self._advance_with_followers(new_bytes, end)
@@ -420,20 +420,20 @@ class Partition(Replica):
 
     def _advance_with_followers(self, new_bytes: int, end: int) -> None:
         self._hidden_bytes += new_bytes
-        if new_bytes and self.waiting.replica_fetches:
-            self.waiting.on_appended(new_bytes)
+        if new_bytes and self.purgatory.replica_fetches:
+            self.purgatory.on_appended(new_bytes)
         if not self.has_enough_in_sync:
             return
         ends = (self.followers[other].log_end_offset if other in self.followers else None
                 for other in self.in_sync.maximal if other != self.broker_id)  # fmt: skip
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # Counts all bytes that were hidden, though fewer may be readable now: a waiting fetch then only ends early.
+            # Counts all hidden bytes, though fewer may be readable now: a waiting fetch then only ends early.
             self._move_high_watermark(replicated, self._hidden_bytes)
-            if self.waiting.replica_fetches:
-                self.waiting.on_news()
+            if self.purgatory.replica_fetches:
+                self.purgatory.on_news()
 
 
 def in_doubt() -> KafkaError:
-    """Why nobody leads behind a shut gate."""
+    """The error while this broker's session may have expired."""
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session with ZooKeeper is in doubt")

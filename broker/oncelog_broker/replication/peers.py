@@ -1,11 +1,11 @@
-"""The one way to send a request to another broker.
+"""Sends requests to other brokers.
 
-There is one connection to each broker and purpose, so that what waits long for one purpose holds up no other; requests
-are pipelined on it and answered in their order. A connection belongs to one registration of its broker: it is dropped
-as soon as the image shows another epoch or address, or the broker no more.
+There is one connection per broker and purpose, so that slow requests of one purpose do not delay others. Requests are
+pipelined on it and answered in order. A connection belongs to one registration of its broker, and is closed as soon as
+the image shows another broker epoch or address, or no longer lists the broker.
 
-No request is ever sent twice from here. Where the answer is missing nobody knows whether the request was handled, and
-only the caller knows what that means.
+No request is sent twice. Without a response it is unknown whether the request was handled, and only the caller can
+decide what to do.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 SETUP_SECONDS: Final = 10.0
-"""socket.connection.setup.timeout.ms: for each address of a broker, until it has said which versions it speaks."""
+"""socket.connection.setup.timeout.ms: for each address of a broker, until its ApiVersions response."""
 RECONNECT_BACKOFF_MS: Final = 50
-"""reconnect.backoff.ms: no sooner after the last attempt; twice as long after each failure, up to the next."""
+"""reconnect.backoff.ms: the minimum pause between two attempts; it doubles with each failure."""
 RECONNECT_BACKOFF_MAX_MS: Final = 1000
-"""reconnect.backoff.max.ms"""
+"""reconnect.backoff.max.ms: the longest pause."""
 
 
 class Purpose(Enum):
@@ -47,18 +47,19 @@ class Purpose(Enum):
     FETCH = "fetch"
     CONTROL = "control"
     VERIFICATION = "verification"
-    """AddPartitionsToTxn, for the producers that write here: it must not wait behind markers, nor they behind it."""
+    """AddPartitionsToTxn, for producers that write to this broker: apart, so that it does not wait behind markers, nor
+    markers behind it."""
     MARKERS = "markers"
     FORWARDING = "forwarding"
-    """What clients asked of a broker and only the controller may do: the answers may take long."""
+    """Requests of clients that only the controller may execute; they may take long."""
 
 
 class PeerUnavailable(Exception):
-    """The broker is not in the image, cannot be reached, hung up, or did not answer in time, or does not have the API.
-    Whether it has handled the request is not known."""
+    """The request got no answer: the broker is not in the image, was not reached, closed the connection, timed out, or
+    lacks the API. Whether it handled the request is unknown."""
 
     def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
-        """`may_be_sent` False: the request surely was not sent."""
+        """`may_be_sent` False: the request was certainly not sent."""
         super().__init__(f"broker {broker_id}: {reason}")
         self.may_be_sent = may_be_sent
 
@@ -67,12 +68,12 @@ class Peers(Protocol):
     """The other brokers."""
 
     async def send(self, broker_id: int, request: Request[R], *, purpose: Purpose, timeout: float) -> R:
-        """The response, within `timeout` seconds, connecting included. Requests of one purpose to one broker arrive in
-        the order of the calls. Raises PeerUnavailable."""
+        """The response, within `timeout` seconds including the connection set-up. Requests of one purpose to one broker
+        arrive in the order of the calls. Raises PeerUnavailable."""
 
 
 class _Place(NamedTuple):
-    """One registration of a broker: where it is, and which incarnation."""
+    """One registration of a broker: its address and broker epoch."""
 
     address: Address
     epoch: int
@@ -91,7 +92,7 @@ class _Link:
         self.not_before = 0.0
 
     def drop(self, reason: str) -> None:
-        """What is under way fails."""
+        """Close the connection; its outstanding requests fail."""
         if self.connecting is not None:
             self.connecting.cancel()
         if self.connection is not None:
@@ -101,7 +102,7 @@ class _Link:
 class BrokerPeers:
     """`Peers` over the network. `listener` is the name of the inter-broker listener.
 
-    To be told of each image (`on_image`), and closed before the tasks of its host.
+    Give it each image (`on_image`), and close it before the tasks of its host.
     """
 
     def __init__(
@@ -144,14 +145,14 @@ class BrokerPeers:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
 
     def on_image(self, image: ClusterImage) -> None:
-        """Drop the connections to what is no longer there, or no longer the same."""
+        """Close the connections to brokers that have left or registered again."""
         for key, link in list(self._links.items()):
             if self._place(image, key[0]) != link.place:
                 del self._links[key]
                 link.drop(f"{link.place.address}: the broker left, or registered anew")
 
     def close(self) -> None:
-        """Nothing can be sent any more; what is in flight fails."""
+        """Close all connections: outstanding requests fail, and no more can be sent."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
@@ -165,7 +166,7 @@ class BrokerPeers:
         return _Place(Address(endpoint.host, endpoint.port), broker.epoch)
 
     async def _connection(self, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        """An open connection, after the backoff. Raises PeerUnavailable, KafkaError."""
+        """An open connection, after the back-off if needed. Raises PeerUnavailable, KafkaError."""
         if self._is_closed:
             raise PeerUnavailable(broker_id, "this broker stops", may_be_sent=False)
         place = self._place(self._metadata.image, broker_id)
@@ -184,7 +185,7 @@ class BrokerPeers:
             link.connecting.add_done_callback(_retrieve)
         attempt = link.connecting
         try:
-            # Callers share the attempt, and one who gives up must not take it from the others.
+            # Callers share the attempt; cancelling one caller must not cancel it for the others.
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not is_being_cancelled():
@@ -215,7 +216,8 @@ class BrokerPeers:
             raise
         else:
             link.connection, link.failures = connection, 0
-            link.not_before = loop.time() + self._backoff(1)  # one that hangs up at once is not called in a loop
+            # do not reconnect in a loop to a broker that closes at once
+            link.not_before = loop.time() + self._backoff(1)
             return connection
         finally:
             link.connecting = None
@@ -225,6 +227,6 @@ class BrokerPeers:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the error of an attempt as seen: those who waited for it have it, and there may be none any more."""
+    """Mark the attempt's error as retrieved: the waiting callers have it, and there may be no caller left."""
     if not task.cancelled():
         task.exception()

@@ -1,10 +1,10 @@
 """All partitions that this broker hosts, kept in step with the cluster image.
 
-The image decides: a partition that it gives us is opened (or created) and led, or followed; one that it takes away is
-deleted. The request handlers ask here for the leader of a partition and get it, or the precise error why not. A log
-that is not open yet takes its time (`hosted_logs`): until then the answer is NOT_LEADER_OR_FOLLOWER, which clients try
-again. So does one whose end is being cut off in a worker thread. Where the image changes very many partitions at once
-the last of them follow it some turns of the loop later (`image_changes`).
+The image decides: partitions assigned to this broker are opened (or created), then led or followed; partitions taken
+away are deleted. Request handlers look up the leader of a partition here, and get it or the precise error. While a log
+is being opened (`log_opener`) or truncated in a worker thread, the error is NOT_LEADER_OR_FOLLOWER, which clients
+retry. If the image changes very many partitions at once, the last of them follow some turns of the loop later
+(`image_changes`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
-from oncelog_broker.replication.hosted_logs import HostedLogs, Opened
 from oncelog_broker.replication.image_changes import ImageChanges
+from oncelog_broker.replication.log_opener import LogOpener, Opened
 from oncelog_broker.replication.lost_epochs import LostEpochs
 from oncelog_broker.replication.partition import Partition, in_doubt
+from oncelog_broker.replication.purgatory import DelayedFetch, NewsPace
 from oncelog_broker.replication.roles import Follow, Lead, Role, Stop, Wait, role_of
-from oncelog_broker.replication.waiting import NewsPace, WaitingFetch
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_broker.runtime.host import Host
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -34,34 +34,33 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 WRITTEN_BACK_MS: Final = 300_000
-"""After this time the operating system has written what it was given, however much there was (by default it begins
+"""After this time the operating system has written dirty pages to disk, whatever their amount (by default it starts
 after 30 seconds)."""
 AWAITED_SECONDS: Final = 1.0
-"""For so long after a leader epoch began, the fetches of a follower that has not asked in it wait only a moment: it
-hears of the epoch by itself, perhaps later than we, and can ask with its next fetch only."""
+"""Seconds after the start of a leader epoch in which a fetch of a follower that has not yet fetched in the epoch is
+answered early: the follower may learn of the epoch later than this broker, and can use it only with its next fetch."""
 
 
 class Fetching(Protocol):
-    """Who fetches what this broker follows."""
+    """The fetch loops of this broker's followers (`fetcher.Fetchers`)."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch it from its leader, in its leader epoch, from now on; or no more, where it has no leader."""
+        """Fetch the partition from its leader, in its present leader epoch; stop fetching if it has no leader."""
 
     def forget(self, partition: Partition) -> None:
-        """Fetch it no more."""
+        """Stop fetching the partition."""
 
-    def begin_anew(self, partition: Partition) -> None:
-        """Delete and create the replica's log again, in the background, and then call `Replicas.on_truncated`."""
+    def restart_log(self, partition: Partition) -> None:
+        """Delete and re-create the replica's log in the background, then call `Replicas.on_truncated`."""
 
     def hears(self, partition: Partition) -> bool:
-        """Whether its leader answers: if not, nothing is known here of what is new."""
+        """Whether the leader answers, so that this follower is up to date."""
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Called with the names of topics of which other partitions are led now though the image is the same, because their
-logs are open, say."""
+"""Called with topics whose led partitions have changed without a new image, for example because a log was opened."""
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Makes the `Fetching` of some replicas, given their `on_truncated`: each of the two needs the other."""
+"""Makes the `Fetching`, given `Replicas.on_truncated`: the two need each other."""
 
 
 class Replicas:
@@ -78,8 +77,9 @@ class Replicas:
         broker_epoch: int = -1,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """`log_config` resolves a topic's overrides to all its settings. `broker_epoch`: of the broker's registration.
-        `may_lead` is the gate: whether nobody else can have been made leader. None where there is nobody else."""
+        """`log_config` resolves a topic's overrides to its full settings. `broker_epoch` is that of the broker's
+        registration. `may_lead` returns whether the session holds, so that no other broker can have been elected; None
+        for a broker without others."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._logs = logs
@@ -87,26 +87,27 @@ class Replicas:
         self._image = ClusterImage("")
         self._monotonic = host.clock.monotonic
         self._hosts: dict[tuple[str, int], Partition] = {}
-        """All, led or followed."""
+        """All hosted partitions, led or followed."""
         self._leaders: dict[tuple[str, int], Partition] = {}
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
         self.lost_epochs = LostEpochs()
-        """Partitions of which the log knows a newer leader epoch than the image."""
+        """Partitions whose log knows a newer leader epoch than the image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """By topic: of those that are hosted here, or were."""
+        """By topic, for topics that have or had a partition here."""
         self.traffic_of_deleted = TopicTraffic()
-        """Of topics that are no more."""
+        """Of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
-        self._hosted = HostedLogs(logs, host.tasks, self._is_wanted, self._on_opened)
+        self._hosted = LogOpener(logs, host.tasks, self._is_wanted, self._on_opened)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
-        self._waiting_followers: dict[int, dict[WaitingFetch, None]] = {}
+        self._waiting_followers: dict[int, dict[DelayedFetch, None]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
-        """Logs that may have lost their ends in a power cut, until it is clear what becomes of them."""
+        """Logs that may have lost their ends in a power failure, until their role decides whether they are restarted.
+        """
         self._fetching = make_fetching(self.on_truncated)
         self.may_lead = may_lead
         self.is_leaving = False
@@ -116,7 +117,7 @@ class Replicas:
         (monotonic, in seconds) until which its fetch is expected."""
 
     def subscribe(self, on_opened: OnOpened) -> None:
-        """Call `on_opened` with the topics whose logs have been opened, from now on."""
+        """Call `on_opened` with the topics whose logs were opened, from now on."""
         self._subscribers.append(on_opened)
 
     def _tell_opened(self, topics: Collection[str]) -> None:
@@ -124,22 +125,22 @@ class Replicas:
             on_opened(topics)
 
     def doubt_logs(self) -> None:
-        """Note that the machine lost its power before this start: all present logs may lack their ends."""
+        """Note that the machine lost power before this start: every present log may lack its end."""
         self._doubted.update(self._logs.partitions())
 
     # --- asked by the request handlers
 
-    def follower_waits(self, broker_id: int, fetch: WaitingFetch) -> None:
-        """Note that a fetch of another broker waits for records.
+    def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
+        """Register a waiting fetch of another broker.
 
-        It is answered early if that broker is to follow more partitions, so that it can soon fetch these.
+        It is answered early if that broker is to follow more partitions, so that it can fetch those soon.
         """
         waiting = self._waiting_followers.setdefault(broker_id, {})
         waiting[fetch] = None
         fetch.enough.add_done_callback(lambda _: waiting.pop(fetch, None))
 
     def awaits(self, broker_id: int) -> bool:
-        """Whether this follower is about to ask for more than it does: it must not be kept waiting until then."""
+        """Whether this follower is about to fetch more partitions: until then its fetches must not wait long."""
         awaited = self._awaited.get(broker_id)
         while awaited:
             partition, until = next(iter(awaited.items()))
@@ -150,7 +151,7 @@ class Replicas:
         return False
 
     def leader(self, topic: str, index: int) -> Partition:
-        """The partition, if this broker leads it and may.
+        """The partition, if this broker leads it and its session holds.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
@@ -160,19 +161,19 @@ class Replicas:
         return partition
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
-        """The partition that this broker leads by the image, also while the gate is shut: for those who only hold what
-        belongs to it, and answer nobody."""
+        """The partition that this broker leads by the image, even if its session may have expired: for internal
+        bookkeeping, not for answers to clients."""
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As `leader`, by topic id; UNKNOWN_TOPIC_ID where nobody has that id (T9)."""
+        """`leader` by topic id; UNKNOWN_TOPIC_ID if no topic has that id (T9)."""
         partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
             raise in_doubt()
         return partition
 
     def led_by_name(self, topic: str, index: int) -> Partition:
-        """As `leader` also while the gate is shut, for those who append: `Partition.append` asks the gate."""
+        """`leader` without the check of the session: for appends, as `Partition.append` makes that check."""
         partition = self._leaders.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -187,8 +188,8 @@ class Replicas:
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """As `leader_by_id` also while the gate is shut: for those who append, as `led_by_name`, and for followers, as
-        what they are told of a log is true of the leader epoch that they ask in, whoever leads by now."""
+        """`leader_by_id` without the check of the session: for appends, as with `led_by_name`, and for followers, as
+        the answer to them is true in the leader epoch of their fetch, whoever leads by now."""
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -205,29 +206,29 @@ class Replicas:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def partitions(self) -> Iterable[Partition]:
-        """All that this broker hosts, those included that it follows: their logs need the same care."""
+        """All hosted partitions, followed ones included."""
         return self._hosts.values()
 
     def hosted(self, topic: str, index: int) -> Partition | None:
-        """The partition, if its log is here, whoever leads it."""
+        """The partition, if its log is open here, whoever leads it."""
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """The partition, led or followed here, for who asks what this log holds. Raises KafkaError as `leader`."""
+        """The partition, led or followed, for readers of this log. Raises KafkaError like `leader`."""
         partition = self._hosts.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
     def led(self) -> Iterable[Partition]:
-        """All that this broker leads."""
+        """The partitions that this broker leads."""
         return self._leaders.values()
 
     def log_end(self, topic: str, index: int) -> tuple[int, int]:
-        """Leader epoch of the last batch of a log (-1: it has none) and its log end offset, whoever leads.
+        """The leader epoch of a log's last batch (-1: empty log) and its log end offset, whoever leads.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR, if it is offline; LEADER_NOT_AVAILABLE, while it is not known: it is
-        being opened or made, or its end is being cut.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while it is being opened or
+        truncated.
         """
         key = (topic, index)
         if key in self._offline:
@@ -241,8 +242,9 @@ class Replicas:
         return partition.log.latest_epoch, partition.log.log_end_offset
 
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """What the image lets this broker lead and whose log could not be opened, or has failed while this broker is
-        alone in sync: topic, partition and state. (Who is not alone has proposed an ISR without itself.)"""
+        """Partitions that the image assigns this broker to lead although their log could not be opened, or failed while
+        this broker was the only member of the ISR: topic, partition and state. (Otherwise the leader has proposed an
+        ISR without itself.)"""
         failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
         for key in (*self._offline, *failed):
             name, index = key
@@ -254,7 +256,7 @@ class Replicas:
                 yield topic, index, state
 
     def offline_and_not_counted_on(self) -> Iterator[tuple[str, int]]:
-        """Topic and partition of what has failed here, or could not be opened, while others are in sync and lead."""
+        """Topic and partition of offline logs whose partition is led by another broker with this one out of the ISR."""
         failed = [key for key, partition in self._hosts.items() if partition.log.is_offline]
         for name, index in (*self._offline, *failed):
             topic = self._image.topic(name)
@@ -264,28 +266,28 @@ class Replicas:
                 yield name, index
 
     def offline_and_never_made(self) -> Iterator[tuple[str, int]]:
-        """Topic and partition of what this broker is to host and whose log could not be made: the disk was full, say.
-        Nothing of it was there, so nobody counts on it, and it may be made whoever leads."""
+        """Topic and partition of hosted logs that could not be created, for example on a full disk. They never had
+        records, so they may be created whoever leads."""
         for key in self._offline:
             state = self._image.partition(*key)
             if state is not None and self._logs.is_unmade(key) and isinstance(self._role_in(state), Lead | Follow):
                 yield key
 
     def may_begin_again(self, name: str, index: int) -> bool:
-        """Whether such a log may be opened again (`Replica.may_begin_again`). One that has not been open since the
-        broker started, or since it was opened again in vain, may: nobody was told of it."""
+        """Whether such a log may be reopened (`Replica.may_begin_again`). A log not opened since the broker started, or
+        since the last failed attempt, may: no leader knows its end."""
         state, partition = self._image.partition(name, index), self._hosts.get((name, index))
         return state is not None and (partition is None or partition.may_begin_again(state.leader_epoch))
 
     def fetch_no_failed(self) -> None:
-        """Fetch nothing more for logs that have failed. As long as nothing is written, a leader only hears where they
-        end: it would go on to count on what is given up when they are opened again, and want them in the ISR."""
+        """Stop fetching for failed logs. Since nothing is written, their fetches would tell the leader the old log end;
+        it would rely on records that reopening discards, and propose the replica for the ISR."""
         for partition in self._hosts.values():
             if partition.log.is_offline:
                 self._fetching.forget(partition)
 
     def open_again(self, name: str, index: int) -> None:
-        """Try to open or create such a log again. The replica then fetches from the last synced offset on."""
+        """Try to reopen or create such a log. The replica then fetches from the last synced offset."""
         key, topic = (name, index), self._image.topics[name]
         partition = self._hosts.get(key)
         high_watermark = 0 if partition is None else partition.high_watermark
@@ -301,39 +303,37 @@ class Replicas:
         self._hosted.open(wanted)
 
     def all_are_in_sync(self, partition: Partition) -> bool:
-        """Whether every replica of it is in the ISR, those too that a reassignment adds, as far as this broker can
-        know: they have all that was below the high watermark."""
+        """Whether every replica is in the ISR, including those that a reassignment adds, as far as this broker can
+        know."""
         if self.may_lead is not None and not self.may_lead():
-            return False  # what we know of the cluster may be of the past
+            return False  # our view of the cluster may be out of date
         topic = self._image.topic(partition.topic)
         if topic is None or topic.topic_id != partition.topic_id:
             return False
         state = topic.partitions.get(partition.index)
         if state is None or not set(state.replicas) <= set(state.isr):
             return False
-        # Who leads may have been granted an ISR already that the image does not show yet.
+        # A leader may have been granted an ISR that the image does not show yet.
         is_led = self._leaders.get((partition.topic, partition.index)) is partition
         return not is_led or set(state.replicas) <= set(partition.isr)
 
     def high_watermarks(self) -> dict[tuple[str, int], int]:
-        """For replication-offset-checkpoint."""
+        """The high watermarks for replication-offset-checkpoint."""
         return {key: partition.high_watermark for key, partition in self._hosts.items()}
 
     @property
     def offline(self) -> int:
-        """How many logs of this broker could not be opened, or have failed since."""
+        """The number of logs that could not be opened or have failed since."""
         return len(self._offline) + sum(partition.log.is_offline for partition in self._hosts.values())
 
     @property
     def is_opening(self) -> bool:
-        """Whether the image gave us partitions whose logs are not open, nor known to be offline, yet."""
+        """Whether the image has assigned partitions whose logs are neither open nor known to be offline."""
         return self._is_opening(None)
 
     async def until_opened(self, topic: str | None = None) -> None:
-        """Return when every partition of `topic`, by default of all, that the image gave us so far is open, or offline.
-
-        Whoever has subscribed has been called.
-        """
+        """Return when every assigned partition of `topic`, by default of all topics, is open or offline, and the
+        subscribers have been called."""
         if not self._is_opening(topic):
             return
         entry = (topic, asyncio.get_running_loop().create_future())
@@ -348,10 +348,10 @@ class Replicas:
             return True
         return bool(self._opening) if topic is None else any(name == topic for name, _ in self._opening)
 
-    # --- told by the image
+    # --- changes of the image
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Follow a new image: open, lead, reconfigure, delete."""
+        """Apply a new image: open, lead, follow, reconfigure, delete."""
         self._image = new
         changes = new.topic_changes_since(old)
         for topic in changes.removed:
@@ -361,16 +361,16 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # one of thousands changes alone
+                if known.get(index) is not state:  # one partition of thousands may change alone
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
             self._reconfigure(old, new)
 
     async def on_registered(self, broker_epoch: int) -> None:
-        """The broker was registered anew: what it leads by an older state it leads no more, until it is chosen again.
+        """Resign partitions that were assigned before this new registration, until the controller elects again.
 
-        Who has subscribed is told the topics. Returns when that is so for all partitions.
+        Subscribers get the topics. Returns when all partitions are updated.
         """
         self._broker_epoch = broker_epoch
         for key in self._leaders:
@@ -381,11 +381,11 @@ class Replicas:
         await self.until_settled()
 
     async def until_settled(self) -> None:
-        """Return when all partitions are what the image makes of them; logs may still be on their way."""
+        """Return when all partitions have the role that the image gives them; logs may still be opening."""
         await self._changes.until_done()
 
     def _look_at(self, key: tuple[str, int], is_gone: bool) -> None:
-        """Make of a partition what the image says now. `is_gone`: what it was belongs to a topic that was deleted."""
+        """Apply the image to one partition. `is_gone`: the partition here belongs to a deleted topic."""
         if is_gone and self._forget(*key):
             self._hosted.delete(key)
         name, index = key
@@ -399,8 +399,8 @@ class Replicas:
         self._tell_who_waits()
 
     def leave(self) -> None:
-        """This broker is about to stop: what it follows and is not in sync with, now or later, it fetches no more, for
-        its leader would want it back in the ISR as soon as it has caught up."""
+        """Prepare to stop: cease fetching partitions for which this broker is out of sync, now or later, since their
+        leader would propose it for the ISR as soon as it caught up."""
         self.is_leaving = True
         for key, partition in self._hosts.items():
             state = self._image.partition(*key)
@@ -426,17 +426,18 @@ class Replicas:
             self._open(topic, index, role)
 
     def _is_left_over(self, topic: Topic, index: int) -> bool:
-        """Whether there is a log of what others hold now: it was taken away while this broker was not there."""
+        """Whether there is a log of a partition that now belongs to others: it was reassigned while this broker was
+        away."""
         key = (topic.name, index)
         return not self._hosted.is_pending(key) and self._logs.topic_id(*key) == topic.topic_id
 
     def _open(self, topic: Topic, index: int, role: Lead | Follow) -> None:
         key = (topic.name, index)
         if key in self._offline and isinstance(role, Follow) and not role.is_in_sync:
-            # What it had and lost, nobody counts on: it may begin anew, and fetch it.
+            # It is out of the ISR, so the records it lost do not count: it may start empty and fetch everything.
             self._logs.begin_anew(*key)
         wanted = WantedLog(topic.name, index, topic.topic_id, self._config_of(topic.name))
-        # While the log of a deleted topic is being removed, the log of the new topic of that name waits for it.
+        # While the log of a deleted topic is being removed, the log of a new topic of that name waits.
         found = None if self._hosted.is_pending(key) else self._logs.find(wanted)
         if found is not None:
             self._adopt(topic, index, role, found)
@@ -445,8 +446,8 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Lead or follow it, from now on or still. While its log is being truncated it does neither, nor where its
-        leader epoch must be raised first."""
+        """Lead or follow the partition. During a truncation it does neither, nor while its leader epoch must be raised
+        first."""
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)
         if isinstance(role, Follow):
@@ -457,8 +458,8 @@ class Replicas:
                 partition.follow(role.leader, role.leader_epoch)
             if self.is_leaving and not role.is_in_sync:
                 self._fetching.forget(partition)
-            elif is_news and role.has_leader and self._must_begin_anew(partition, role):
-                self._fetching.begin_anew(partition)
+            elif is_news and role.has_leader and self._must_restart_log(partition, role):
+                self._fetching.restart_log(partition)
             elif is_news:
                 self._fetching.follow(partition)
             return
@@ -482,13 +483,13 @@ class Replicas:
             for fetch in self._waiting_followers.get(broker_id, ()):
                 fetch.hurry()
 
-    def _must_begin_anew(self, partition: Partition, role: Follow) -> bool:
-        """Whether a log that lost its end in a power cut is given up, now that it is to follow a leader.
+    def _must_restart_log(self, partition: Partition, role: Follow) -> bool:
+        """Whether to restart a log empty that lost its end in a power failure, now that it follows a leader.
 
-        Of a log that is compacted, or was, the lost end may be what takes back records that are left: markers,
-        deletions. The others may have compacted it away since, as this replica had it when it was in sync (S56). They
-        do that `delete.retention.ms` after they have seen it at the earliest: where that is long, what this replica
-        had of it by then was on the disk.
+        In a compacted log, the lost end may have held markers or tombstones of records that are still there, and the
+        other replicas may have compacted those away since, as this replica had them when in sync (S56). They do so
+        `delete.retention.ms` after the record at the earliest: if that is long, this replica had the record on disk by
+        then.
         """
         key = (partition.topic, partition.index)
         if key not in self._doubted:
@@ -500,7 +501,7 @@ class Replicas:
         return is_short and was_compacted and not role.is_in_sync and not log.is_offline
 
     def on_truncated(self, partition: Partition) -> None:
-        """The end of its log is cut: it may have been chosen to lead meanwhile, or be deleted."""
+        """Continue after a truncation: this broker may have been elected meanwhile, or the partition deleted."""
         self._hosted.on_truncated()
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
@@ -519,9 +520,9 @@ class Replicas:
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
-            self._changes.look_now(wanted.key)  # it may have been taken away
+            self._changes.look_now(wanted.key)  # the assignment may have been withdrawn
             if not self._is_wanted(wanted):
-                continue  # taken away again meanwhile
+                continue  # no longer assigned
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])
@@ -541,12 +542,12 @@ class Replicas:
         if isinstance(log, KafkaError):
             cause = log.__cause__
             home = os.path.dirname(getattr(cause, "filename", None) or "")
-            is_news = cause is None or DISK_TROUBLES.is_news(home, "open a log", cause)
+            is_news = cause is None or DISK_TROUBLES.note_failure(home, "open a log", cause)
             if is_news and self._offline.get(key) != str(log):
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
-        log.update_config(self._config_of(topic.name))  # one that was there is opened with the defaults
+        log.update_config(self._config_of(topic.name))  # an existing log is opened with the default settings
         noted = self._logs.high_watermarks().get(key, 0)
         partition = Partition(
             topic.name, topic.topic_id, index, log,
@@ -555,14 +556,16 @@ class Replicas:
         partition.traffic = self.traffic.setdefault(topic.name, TopicTraffic())
         self._hosts[key] = partition
         if self._offline.pop(key, None) is not None:
-            logger.info("partition is back", extra={"partition": log.name, "log_end_offset": log.log_end_offset})
+            logger.info(
+                "partition is online again", extra={"partition": log.name, "log_end_offset": log.log_end_offset}
+            )
         self._follow_role(partition, role)
 
     def _config_of(self, topic: str) -> LogConfig:
         return self._log_config(self._image.config_of_topic(topic))
 
     def _forget(self, topic: str, index: int) -> bool:
-        """Host it no more; whether there is a log of it, or will be."""
+        """Stop hosting the partition. Returns whether it has, or will have, a log here."""
         partition = self._hosts.pop((topic, index), None)
         self.lost_epochs.forget(topic, index)
         if partition is not None:
@@ -572,7 +575,7 @@ class Replicas:
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # Of several partitions the first takes what all have counted, the others what has come to it since.
+            # The first partition moves the counts of all; later ones move what was counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)
@@ -593,11 +596,11 @@ class Replicas:
                     partition.update_config(config)
 
     def reconfigure_all(self) -> None:
-        """The broker's own settings have changed, which topics inherit."""
+        """Apply changed broker settings, which topics inherit."""
         for (name, _), partition in self._hosts.items():
             partition.update_config(self._config_of(name))
 
     def close(self) -> None:
-        """Answer whoever waits; the logs are closed by their manager."""
+        """Answer all waiting requests; the log manager closes the logs."""
         for partition in self._hosts.values():
             partition.resign()

@@ -1,4 +1,4 @@
-"""What this broker is to a partition, as the cluster image says. Pure."""
+"""The role of this broker in a partition, from the cluster image. Pure."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Final, NamedTuple
 from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
 
 LOST_EPOCHS: Final = 1000
-"""Where the metadata store is older than a log, the next leader epoch is so far above the log's last one. Other logs
-may have later ones, those of elections that the store has forgotten."""
+"""If the metadata store is older than a log, the next leader epoch is this far above the log's last one. Other logs may
+have later epochs, from elections that the store has lost."""
 
 
 class Lead(NamedTuple):
-    """It leads. `partition_epoch` is the version of the state that says so."""
+    """This broker leads, by the state of version `partition_epoch`."""
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
-    """Of the replicas those that a reassignment brings."""
+    """The replicas that a reassignment adds."""
 
 
 class Follow(NamedTuple):
-    """It fetches from `leader`; with NO_LEADER it holds its log ready, and has nobody to fetch from."""
+    """This broker follows `leader`; with NO_LEADER it keeps its log open and fetches from nobody."""
 
     leader: int
     leader_epoch: int
     is_in_sync: bool
-    """Whether it is in the ISR: then what it holds counts, and it must not begin anew."""
+    """Whether it is in the ISR; if so, its records count, and its log must not be restarted empty."""
 
     @property
     def has_leader(self) -> bool:
@@ -36,21 +36,21 @@ class Follow(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """It has no replica of it, or no longer."""
+    """This broker has no replica of the partition."""
 
 
 class Wait(NamedTuple):
-    """The controller has not chosen a leader yet, so there is nothing to be known."""
+    """The controller has not elected a leader yet, so nothing is to be done."""
 
 
 Role = Lead | Follow | Stop | Wait
 
 
 def role_of(state: PartitionState, broker_id: int, broker_epoch: int = -1) -> Role:
-    """The role of `broker_id` in a partition. `broker_epoch`: of its registration.
+    """The role of `broker_id` in a partition. `broker_epoch` is that of its registration.
 
-    Who was chosen to lead before it was registered does not: it may have come back with less than it had. It holds its
-    log ready until the controller, which sees that it was away, has chosen again.
+    A broker elected before it registered does not lead: it may have restarted with fewer records. It keeps its log open
+    until the controller, which sees the new registration, elects again.
     """
     if broker_id not in state.replicas:
         return Stop()

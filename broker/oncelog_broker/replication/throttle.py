@@ -1,8 +1,9 @@
-"""How fast replicas catch up that need not hurry (KIP-73): so that moving partitions leaves room for everybody else.
+"""The replication throttle (KIP-73): limits the traffic of replicas that are not in sync, so that moving partitions
+leaves bandwidth to clients.
 
-The leader sends nothing more, and the follower asks for nothing more, while what was replicated is beyond the rate.
-Only what is throttled by its topic counts, and only for replicas that are behind: one in sync is never held up, since
-producers wait for it.
+While the rate is exceeded, the leader sends no more to throttled replicas, and the follower fetches no throttled
+partitions. Only replicas that their topic lists as throttled count, and only while out of sync: an in-sync replica is
+never delayed, since producers wait for it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from collections.abc import Collection
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
-"""What was not used is kept for so long."""
+"""Unused quota is kept for this many seconds."""
 EVERY_REPLICA: Final = "*"
 UNLIMITED: Final = 2**63 - 1
-"""The rate of who is not throttled: what the broker's keys have as their default."""
+"""The default of the broker's rate keys: no throttle."""
 
 
 class ReplicationQuota:
-    """One direction of one broker. A response may go beyond the rate: what it took too much is made up for before the
-    next one, so that the rate holds on average, whatever the size of responses. Pure."""
+    """A token bucket for one direction of one broker. A response may exceed the rate; the next one waits until the debt
+    is paid, so that the rate holds on average for any response size. Pure."""
 
     __slots__ = ("_available", "_bytes_per_second", "_seen_at")
 
@@ -30,7 +31,7 @@ class ReplicationQuota:
         self._seen_at = 0.0
 
     def limit(self, bytes_per_second: float, now: float) -> None:
-        """From `now` on, monotonic, in seconds. What is owed by the old rate is forgotten."""
+        """Set the rate from `now` on (monotonic seconds). Debt from the old rate is forgotten."""
         rate = math.inf if bytes_per_second == UNLIMITED else bytes_per_second
         if rate != self._bytes_per_second:
             self._bytes_per_second = rate
@@ -38,17 +39,17 @@ class ReplicationQuota:
             self._seen_at = now
 
     def record(self, size: int, now: float) -> None:
-        """So many bytes were replicated."""
+        """Charge `size` replicated bytes."""
         self._earn(now)
         self._available -= size
 
     def is_exceeded(self, now: float) -> bool:
-        """Whether nothing more is to be replicated for now."""
+        """Whether throttled replication must wait."""
         self._earn(now)
         return self._available <= 0
 
     def seconds_left(self, now: float) -> float:
-        """Until it is no longer exceeded; 0 if it is not, infinity where the rate is none."""
+        """Seconds until the quota is no longer exceeded; 0 if it is not, infinity for a rate of 0."""
         self._earn(now)
         if self._available > 0:
             return 0.0
@@ -62,7 +63,7 @@ class ReplicationQuota:
 
 
 class Throttles:
-    """Of one broker."""
+    """The replication quotas of one broker."""
 
     def __init__(self) -> None:
         self.leader = ReplicationQuota()
@@ -70,5 +71,5 @@ class Throttles:
 
 
 def is_listed(replicas: Collection[str], partition: int, broker_id: int) -> bool:
-    """Whether a topic's list of throttled replicas has that one."""
+    """Whether a topic's list of throttled replicas includes this one."""
     return bool(replicas) and (EVERY_REPLICA in replicas or f"{partition}:{broker_id}" in replicas)

@@ -1,9 +1,10 @@
-"""Where a follower cuts its log so that it agrees with the leader's: by leader epochs, never by numbers. Pure.
+"""Where a follower truncates its log to agree with the leader's: by leader epochs, never by comparing offsets alone.
+Pure.
 
-The leader's answer to a fetch names the last epoch that it may have in common with the follower, and where that epoch
-ends in its log (`diverging_epoch`). Of logs that agree up to an offset, the next batch agrees if its epoch is the same,
-since an epoch has one leader, and that gave each offset once (KIP-101). So the follower cuts where that epoch ends on
-either side; where it lacks the epoch, the next fetch asks about an older one (KIP-279).
+The leader's Fetch response names the last epoch that the two logs may share, and its end offset in the leader's log
+(`diverging_epoch`). If two logs agree up to an offset, the next batch agrees if its epoch is equal, since an epoch has
+one leader, which assigned each offset once (KIP-101). So the follower truncates to the lower of the two ends of that
+epoch; if it lacks the epoch, its next fetch asks about an older one (KIP-279).
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from typing import Final
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 
 NO_EPOCH_IN_COMMON: Final = -1
-"""A leader whose log is empty answers so, with where it is empty."""
+"""Sent by a leader whose log is empty, with the offset at which it is empty."""
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging_epoch: int, end_offset: int) -> int:
-    """The offset to cut at; `epochs` and `log_end_offset` are the follower's, the others the leader's answer."""
+    """The offset to truncate to. `epochs` and `log_end_offset` are the follower's, the others the leader's response."""
     if diverging_epoch == NO_EPOCH_IN_COMMON:
         return min(end_offset, log_end_offset)
     own_epoch, own_end = epochs.end_offset_for_epoch(diverging_epoch, log_end_offset)
-    if own_end < 0:  # it has no epochs at all, or only older ones
+    if own_end < 0:  # the follower has no epochs, or only newer ones
         return min(end_offset, log_end_offset)
     if own_epoch != diverging_epoch:
-        # Ours has no such epoch: what comes after the next lower one that it has is of leaders that the other lacks.
+        # The follower lacks that epoch: records after its next lower epoch are from leaders that the leader's log
+        # lacks.
         return min(own_end, log_end_offset)
     return min(own_end, end_offset, log_end_offset)

@@ -1,12 +1,12 @@
-"""What holds between the question whether a producer is in a transaction, and the append (KIP-890). Pure.
+"""Guards from the verification of a transaction to the append of its records (KIP-890). Pure.
 
-The coordinator may answer late. A marker that is appended in between has ended the transaction that was asked about,
-and a record behind it would open one that nobody ends (E3). So who asks takes a guard first and shows it when he
-appends; a marker of the producer, or a new leader epoch, makes it worthless.
+The coordinator's answer may be late. A marker appended in between ends the verified transaction, and a record after it
+would open a transaction that nobody ends (E3). So the verifier takes a guard first and presents it with the append; a
+marker of the producer, or a new leader epoch, invalidates the guard.
 
-Under transactions V2 each transaction has an epoch of its own, and the marker that ends one has the epoch of the next.
-So a marker of the guard's epoch has ended the transaction before, which the coordinator may just be completing while
-the producer goes on: that changes nothing.
+Under transactions V2 each transaction has its own producer epoch, and its end marker carries the epoch of the next one.
+So a marker with the guard's epoch ended the previous transaction, which the coordinator may complete while the producer
+goes on; it leaves the guard valid.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Guard:
-    """One question, or several at a time about the same producer and epoch."""
+    """One verification, or several concurrent ones of the same producer id and epoch."""
 
     __slots__ = ("askers", "is_of_former_leader", "producer_epoch", "producer_id")
 
@@ -35,27 +35,26 @@ class Guard:
 
 
 class VerificationGuards:
-    """The guards of one partition. Each goes with the last question that it was taken for.
+    """The guards of one partition. A guard lives until the last verification that uses it has ended.
 
-    One epoch's questions are nothing to another's: a producer that was taken over may still ask, and must not undo what
-    its successor does.
+    Epochs are separate: a fenced producer may still verify, and must not affect its successor's guard.
     """
 
     __slots__ = ("_guards", "ends")
 
     def __init__(self) -> None:
         self._guards: dict[int, list[Guard]] = {}
-        """By producer id; of several epochs hardly ever."""
+        """By producer id; rarely more than one epoch each."""
         self.ends = 0
-        """How many markers have come, and new leader epochs. While it stays the same, what was verified without a guard
-        is still so."""
+        """How many markers and new leader epochs there were. While it stays the same, a verification without a guard
+        stays valid."""
 
     def __len__(self) -> int:
         return sum(map(len, self._guards.values()))
 
     def during(self, producer_id: int, producer_epoch: int, ask: Callable[[Guard], Answer[R]]) -> Answer[R]:
-        """What `ask` answers, to whom the guard is given for so long: until the answer is there or nobody waits for it
-        any more, or asking has raised."""
+        """Return what `ask` returns for a new or shared guard. The guard lives until that answer is done or cancelled,
+        or `ask` raises."""
         guard = self._take(producer_id, producer_epoch)
         answer: Answer[R] | None = None
         try:
@@ -87,26 +86,26 @@ class VerificationGuards:
             self._guards[producer_id] = kept
 
     def holds(self, guard: Guard) -> bool:
-        """Whether nothing has made the guard worthless."""
+        """Whether the guard is still valid."""
         return guard in self._guards.get(guard.producer_id, ())
 
     def check(self, guard: Guard) -> None:
-        """Raises KafkaError where the guard is worthless: INVALID_TXN_STATE, the transaction was ended meanwhile;
-        NOT_LEADER_OR_FOLLOWER, nobody knows whether it was, and it helps to come again."""
+        """Raises KafkaError for an invalid guard: INVALID_TXN_STATE, the transaction has ended; NOT_LEADER_OR_FOLLOWER,
+        unknown because the leader epoch changed: retry."""
         if guard.is_of_former_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leader epoch began while it was asked")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch changed during the verification")
         if not self.holds(guard):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was asked about (KIP-890)")
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended during its verification (KIP-890)")
 
     def on_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
-        """A transaction of this producer has ended here."""
+        """Invalidate guards of this producer: one of its transactions has ended here."""
         self.ends += 1
         if producer_id in self._guards:
             is_v2 = transaction_version >= TRANSACTIONS_V2
             self._keep(producer_id, lambda guard: is_v2 and guard.producer_epoch >= producer_epoch)
 
     def on_new_leader_epoch(self) -> None:
-        """Others may have led in between, and appended markers."""
+        """Invalidate all guards: another broker may have led in between and appended markers."""
         self.ends += 1
         for guards in self._guards.values():
             for guard in guards:

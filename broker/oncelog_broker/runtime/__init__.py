@@ -1,13 +1,11 @@
-"""The seams: everything from outside (time, network, disk, tasks) enters through here, the real one or a simulated one.
+"""The broker's access to the outside (time, network, disk) and its background work; tests and simulations replace each.
 
-`clock` wall and monotonic time, `network` connections, `accepting` those that come, `disk` files, `tasks` background
-tasks and deadlines, `entropy` random bytes, `parent` the end of the process that started us; `host` is one value with
-the clock, disk, network and background work of one broker. `descriptors` says who may have how many file descriptors,
-`open_files` which files have one, and `mappings` counts those that are mapped. `disk_troubles` keeps a disk that fails
-again and again from filling the log, `addresses` has one spelling for each address, and `private_files` says who may
-read what a broker makes.
+`clock` wall and monotonic time, `network` connections, `accepting` incoming connections, `disk` files, `tasks`
+background tasks and deadlines, `entropy` random bytes, `parent` end with the parent process; `host` is one value with
+the clock, disk, network and background work of one broker. `descriptors` divides the file descriptors, `open_files`
+closes idle files, `mappings` counts memory mappings. `disk_troubles` limits the log lines of a failing disk,
+`addresses` normalises host addresses, and `private_files` sets file modes.
 
-How work and waiting are written down: `answers` a value that is there or comes later, `steps` long work as a generator,
-`slices` which runs it between everything else, `turns` how much may be done in one turn of the loop. `garbage` keeps
-full collections short.
+Answers and long work: `answers` is a value or a future of one, `steps` is long work as a generator, `slices` runs it
+between other work, `turns` limits the work in one turn of the event loop. `garbage` keeps full collections short.
 """

@@ -1,8 +1,8 @@
-"""Accepting connections: a number of them in one turn of the loop, and where there is a pace, no faster than that.
+"""Accepts connections: several in one turn of the event loop, and no faster than a pace if there is one.
 
-The loop's own servers accept one in a turn: while requests make the turns long, a client would wait a turn for each of
-those who came before it. What comes faster than the pace waits in the listening socket's backlog, as if the broker had
-not heard of it yet. While nobody may come in the loop does not look at the socket at all.
+The event loop's own servers accept one per turn, so that while requests make turns long, a client would wait one turn
+for each client before it. Connections above the pace wait in the backlog of the listening socket. Meanwhile the loop
+does not poll the socket.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Final, Protocol
 logger = logging.getLogger(__name__)
 
 ACCEPTS_AT_ONCE: Final = 16
-"""In one turn of the loop: a millisecond or two."""
+"""Connections accepted in one turn of the loop: a millisecond or two."""
 RETRY_SECONDS: Final = 1.0
-"""After the system had no descriptor or memory left for a connection."""
+"""Seconds before the next attempt after the system had no descriptor or memory for a connection."""
 
 
 class Pace(Protocol):
-    """How fast connections may come."""
+    """Limits the rate of new connections."""
 
     def seconds(self) -> float:
-        """Until the next may come; 0: it may."""
+        """Seconds until the next connection may be accepted; 0: now."""
 
     def take(self) -> None:
-        """One has come."""
+        """Count one accepted connection."""
 
 
 class ListeningSockets:
-    """Sockets that are bound and listen; `factory` makes the protocol of each connection."""
+    """Bound, listening sockets; `factory` makes the protocol of each connection."""
 
     def __init__(
         self, sockets: list[socket.socket], factory: Callable[[], asyncio.BufferedProtocol], pace: Pace | None
@@ -54,7 +54,8 @@ class ListeningSockets:
         pace: Pace | None,
         backlog: int,
     ) -> ListeningSockets:
-        """Addresses of a kind that the system has not are passed over, as by the loop's own servers. Raises OSError."""
+        """Bind all addresses of `host`. Address families that the system lacks are skipped, as by the event loop's own
+        servers. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -125,7 +126,7 @@ class ListeningSockets:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                logger.error("a connection cannot be accepted", extra={"reason": str(error)})
+                logger.error("cannot accept a connection, retrying in a second", extra={"reason": str(error)})
                 self._rest(listening, RETRY_SECONDS)
                 return
             if self._pace is not None:
@@ -137,7 +138,7 @@ class ListeningSockets:
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             accepted.setblocking(False)
-            with suppress(OSError):  # the client may have gone
+            with suppress(OSError):  # the client may have closed
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(self._factory, accepted)
         except OSError:

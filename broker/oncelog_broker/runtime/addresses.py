@@ -1,4 +1,4 @@
-"""Addresses of hosts as all parts of a broker compare them: one spelling for each, and which are this machine's own."""
+"""Host addresses in one spelling, for comparison, and the test for loopback."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 MAX_CHARS: Final = 64
-"""Of an address, with the name of a network interface behind it. What is longer is not looked at."""
+"""The longest address, with the name of a network interface; longer text is rejected without parsing."""
 
 
 def plain_address(text: str) -> str | None:
-    """The address that `text` spells, as Python writes it; None: it spells none. Kafka writes `0:0:0:0:0:0:0:1` for
-    `::1`; IPv4 that comes through IPv6 (`::ffff:10.0.0.1`) is IPv4, as for Java. Names are not looked up."""
+    """The address in `text`, as Python writes it; None if it is no address. `0:0:0:0:0:0:0:1`, as Kafka writes it,
+    becomes `::1`; IPv4 mapped to IPv6 (`::ffff:10.0.0.1`) becomes IPv4, as in Java. Names are not resolved."""
     if len(text) > MAX_CHARS:
         return None
     try:
@@ -24,16 +24,16 @@ def plain_address(text: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host`, a name or an address, is this machine's loopback. No name but localhost is."""
+    """Whether `host`, a name or an address, is loopback. `localhost` is the only such name."""
     address = plain_address(host)
     return host == "localhost" if address is None else ip_address(address).is_loopback
 
 
 def may_be_asked_for(host_header: str) -> bool:
-    """Whether a request with this `Host` may be answered by a listener on loopback, to which no name belongs but
-    localhost. A browser that was led here by a name of somebody else's (DNS rebinding) sends that name."""
+    """Whether a loopback listener may answer a request with this `Host` header: localhost or an address. A browser that
+    a foreign name led here (DNS rebinding) sends that name."""
     try:
         host = urlsplit(f"//{host_header}").hostname or ""
-    except ValueError:  # a bracket that is not closed, say
+    except ValueError:  # for example an unclosed bracket
         return False
     return host == "localhost" or plain_address(host) is not None

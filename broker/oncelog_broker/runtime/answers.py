@@ -1,10 +1,10 @@
-"""An answer that is there, or that comes later: the one shape in which the parts of a broker answer each other.
+"""`Answer[R]`: a value R or a future of one, the return type of everything that may have to wait.
 
-`Answer[R]` is an R or a future of one. `then` and `all_of` put answers together; where the values are there already
-they make neither a future nor a task. A coroutine is no answer: `Tasks.answer` runs it as a task and gives the future.
+`then` and `all_of` combine answers; if the values are present, they make neither a future nor a task. A coroutine is no
+answer: `Tasks.answer` runs it as a task and returns the future.
 
-Whoever cancels an answer says that nobody waits for it any more. That goes through `then` and `all_of` to whatever they
-wait for; work that must be finished once it has begun shields itself (`Tasks.answer`, `Slices.run`).
+Cancelling an answer means that nobody waits for it. `then` and `all_of` pass the cancellation to the answers they wait
+for; work that must finish once begun is shielded (`Tasks.answer`, `Slices.run`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Answer: TypeAlias = R | asyncio.Future[R]
 
 
 def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
-    """What `function` makes of the value, which may be an answer that comes later too.
+    """`function` applied to the value; it may return an answer itself.
 
-    An exception, of the answer or of the function, is the outcome: raised here, or by the future.
+    An exception of the answer or of the function is the outcome: raised here, or by the future.
     """
     if not isinstance(answer, asyncio.Future):
         return function(answer)
@@ -52,7 +52,7 @@ def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
 
 
 def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
-    """All values, in order. The first exception is the outcome; the other answers come for nobody then."""
+    """All values, in order. The first exception is the outcome; the other answers are then ignored."""
     missing = sum(isinstance(answer, asyncio.Future) for answer in answers)
     if not missing:
         return list(answers)  # type: ignore[arg-type]
@@ -72,12 +72,12 @@ def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
 
 
 async def settled(answer: Answer[R]) -> R:
-    """The value, for a coroutine: `await settled(answer)`."""
+    """Await an answer in a coroutine: `await settled(answer)`."""
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def _has_value(source: asyncio.Future[Any], later: asyncio.Future[Any]) -> bool:
-    """Whether `source` has a value that `later` waits for; if it has none, neither has `later`."""
+    """Whether `source` has a value for `later`; an exception or cancellation of `source` is passed on."""
     error = None if source.cancelled() else source.exception()
     if later.done():
         return False

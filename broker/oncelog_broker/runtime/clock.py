@@ -1,9 +1,9 @@
-"""The clock seam: the only place that asks what time it is.
+"""The clock: the only module that reads the time.
 
-Wall time stamps records, and is compared with the stamps of records (retention, compaction, expiry); monotonic time
-drives sessions, timeouts, delays and waiting requests, so that a wall clock that is put right expires nothing and keeps
-nothing for ever (S86; `tests/unit/test_wall_clock.py` lists who asks for wall time, and why). Uptime is for what others
-count on without us, while this machine sleeps too.
+Wall time stamps records and is compared with their stamps (retention, compaction, expiry). Monotonic time drives
+sessions, timeouts, delays and waiting requests, so that a correction of the wall clock expires nothing and delays
+nothing (S86; `tests/unit/test_wall_clock.py` lists the readers of wall time, and why). Uptime also counts suspended
+time, as other machines do.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import time
 from typing import Final, Protocol
 
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has a clock that counts suspended time; elsewhere the monotonic one is the best there is."""
+"""Linux has a clock that counts suspended time; elsewhere the monotonic clock is the closest."""
 
 
 class Clock(Protocol):
-    """What the rest of the broker knows of time."""
+    """The clock, as the rest of the broker uses it."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since the epoch."""
@@ -25,18 +25,18 @@ class Clock(Protocol):
         """Seconds from an arbitrary start, never going back."""
 
     def uptime(self) -> float:
-        """As `monotonic`, counting also the time in which the machine was suspended."""
+        """`monotonic`, including the time in which the machine was suspended."""
 
     def processor(self) -> float:
-        """Seconds of the processor that this thread has had. A system call: not to be asked for each request."""
+        """Processor seconds of this thread. A system call, too slow for each request."""
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's clocks."""
 
     __slots__ = ()
 
-    monotonic = staticmethod(time.monotonic)  # what every request asks is the machine's own function
+    monotonic = staticmethod(time.monotonic)  # read on every request, so without a Python frame
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -71,7 +71,7 @@ class ManualClock:
         return self.processor_seconds
 
     def step_wall_ms(self, ms: int) -> None:
-        """The wall clock is put forward, or back; no time passes."""
+        """Step the wall clock forward or back; monotonic time stands still."""
         self._now_ms += ms
 
     def advance_ms(self, ms: int) -> None:

@@ -1,8 +1,7 @@
-"""The disk seam: every file access of the log goes through `Disk` and `File`.
+"""The disk: every file access of the log goes through `Disk` and `File`.
 
-Production code knows only the protocols, so that a simulated disk that loses, tears or refuses writes can take the
-place of `RealDisk`. Errors are the operating system's: OSError, and what to do about one is the caller's decision.
-All paths are `str`.
+Production code uses the protocols only, so that a simulated disk that loses, tears or refuses writes can replace
+`RealDisk`. Errors are the operating system's OSError; the caller decides what to do. All paths are `str`.
 """
 
 from __future__ import annotations
@@ -28,30 +27,32 @@ Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 SMALL_READ_SIZE: Final = 128 * 1024
-"""Reads up to this size are copied by pread: cheaper than the page faults of a mapping, and a bad sector is an OSError
-there, where a mapping answers with SIGBUS. Larger reads are slices of a mapping, so that no byte is copied."""
+"""Reads up to this size are copied by pread, which costs less than the page faults of a mapping, and reports a bad
+sector as OSError where a mapping would kill the process with SIGBUS. Larger reads are slices of a mapping, without a
+copy."""
 
 BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""What `replace_file` writes before the rename; Kafka's name for it too."""
+"""Suffix of the file that `replace_file` writes before the rename, as in Kafka."""
 
 
 def is_out_of_space(error: BaseException | None) -> bool:
-    """Whether a write was refused since the disk, or the quota, is full: nothing has changed, and nothing is wrong."""
+    """Whether a write was refused because the disk or the quota is full; no data has changed, and the disk is sound."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class LockHeld(RuntimeError):
-    """Another process, or this one, has the directory open."""
+    """The directory is already open in another process, or in this one."""
 
 
 class FileClosed(OSError):
-    """`File.sync` came after `File.close`: the owner gave the file up while a worker thread was about to sync it."""
+    """`File.sync` was called after `File.close`: the owner closed the file while a worker thread was about to sync
+    it."""
 
 
 class File(Protocol):
-    """A file that grows at its end. `size` is what is known to be whole; readers never see beyond it."""
+    """A file that is appended to. `size` is the length of the intact part; readers see nothing beyond it."""
 
     @property
     def path(self) -> str: ...
@@ -62,20 +63,21 @@ class File(Protocol):
     def append(self, *buffers: Buffer) -> int:
         """Write at the end, in one system call; returns the position of the first byte.
 
-        Raises OSError if not all bytes were written: the file is then cut back and `size` is as before.
+        Raises OSError if not all bytes were written: the file is then cut back and `size` is unchanged.
         """
 
     def read(self, position: int, size: int) -> memoryview:
         """Up to `size` bytes, fewer at the end of the file. Raises OSError."""
 
     def view(self, position: int, size: int) -> memoryview | None:
-        """As `read`, but always a slice of a mapping; None if no mapping can be made. Raises OSError."""
+        """`read` as a slice of a mapping; None if no mapping can be made. Raises OSError."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes. Views served before stay as they are. Raises OSError."""
+        """Cut to `size` bytes. Earlier views stay readable. Raises OSError."""
 
     def sync(self) -> None:
-        """fsync. After an OSError the unsynced bytes may be lost: calling again proves nothing. Raises FileClosed."""
+        """fsync. After an OSError the unsynced bytes may be lost, and a further call proves nothing. Raises
+        FileClosed."""
 
     def close(self) -> None: ...
 
@@ -90,16 +92,16 @@ class Disk(Protocol):
     """The file system calls that the broker makes. All raise OSError."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and appending; with `create` an absent file is made. Raises FileNotFoundError."""
+        """Open for reading and appending; with `create`, a missing file is created. Raises FileNotFoundError."""
 
     def open_briefly(self, path: str, *, create: bool = False) -> File:
-        """As `open`, for a file that is closed again at once: succeeds when no descriptor is left for others."""
+        """`open` for a file that is closed again at once; may use the reserve of file descriptors."""
 
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
 
     def make_directories(self, path: str) -> bool:
-        """Make a directory, and those that it lies in; False if it is there."""
+        """Create a directory and its missing parents; False if it exists."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -108,7 +110,7 @@ class Disk(Protocol):
     def size(self, path: str) -> int: ...
 
     def room(self, path: str) -> tuple[int, int]:
-        """Bytes of the file system that holds `path`: all, and those that this process may still write."""
+        """(total, available) bytes of the file system that holds `path`."""
 
     def modified_ms(self, path: str) -> int:
         """When the file was last written, wall time in ms since the epoch."""
@@ -117,28 +119,28 @@ class Disk(Protocol):
         """Atomic; replaces `target`."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error if it is not there."""
+        """Remove a file; no error if there is none."""
 
     def remove_tree(self, path: str) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """fsync the directory, so that names made, renamed or removed in it survive a power cut."""
+        """fsync the directory, so that created, renamed and removed names survive a power failure."""
 
     def read_file(self, path: str) -> bytes: ...
 
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
-        """Set the content of a small file so that a crash leaves the old content or the new, never a mixture.
+        """Replace the content of a small file atomically: a crash leaves the old content or the new.
 
-        Not `is_durable`: nothing is waited for, and a kill leaves the old content or the new. A power cut leaves
-        anything, until file and directory are synced. With `private`, nobody but its owner may read it.
+        Not `is_durable`: does not wait for the disk. A kill leaves the old content or the new; a power failure may
+        leave anything, until file and directory are synced. With `private`, only its owner may read the file.
         """
 
     def replace_files(self, contents: Mapping[str, bytes]) -> None:
-        """`replace_file` of many: all are written before the first is synced, so that the file system commits its
-        journal once, not for each. Where this raises, each file has the old content or the new."""
+        """`replace_file` for many files: all are written before the first sync, so that the file system commits its
+        journal once. If this raises, each file has the old content or the new."""
 
     def lock(self, path: str) -> Lock:
-        """Lock the file `path`, made if absent. Raises LockHeld."""
+        """Lock the file `path`, created if missing. Raises LockHeld."""
 
     def boot_id(self) -> str:
         """Names this start of the machine: a power cut cannot have lost what was written since. "" where the system
@@ -149,13 +151,13 @@ class Disk(Protocol):
 
 
 class RealFile:
-    """`File` on a descriptor, which it gives up when it is not used and others need it (`open_files`).
+    """`File` with a descriptor that is closed while the file is idle and others need one (`open_files`).
 
     THE TRAP OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were cut below
-    that slice while it is still held, touching it would kill the process (SIGBUS): the answer of a fetch, say, that
-    waits in a transport for a slow reader. Hence only `truncate` cuts bytes that were ever readable, and where slices
-    of a mapping are held it leaves them their file, and goes on with a copy of what is kept. Unlinking a file is
-    harmless: a mapping keeps its inode.
+    that slice while it is held, for example by a fetch response waiting for a slow client, touching it would kill the
+    process (SIGBUS). Hence only `truncate` cuts bytes that were readable, and if slices of a mapping are held, it
+    leaves them the old file and continues with a copy of the kept bytes. Unlinking is harmless: a mapping keeps its
+    inode.
     """
 
     __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_older_maps", "_syncing", "is_lent", "is_used", "path", "size")
@@ -163,26 +165,27 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """Held while the descriptor is used, opened or closed: so no other file can have got its number meanwhile."""
+        """Held while the descriptor is used, opened or closed, so that its number cannot belong to another file
+        meanwhile."""
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
-        """Those before `_map`, which live as long as slices of them are held."""
+        """Earlier mappings, alive as long as slices of them are held."""
         self._is_closed = False
         self._syncing = 0
         self.is_lent = False
-        """Its descriptor is one of those in reserve."""
+        """Whether its file descriptor was taken from the reserve (`SPARES`)."""
         self.is_used = True
         self._fd = _open_file(path, os.O_CREAT if create else 0)
         self.size = os.fstat(self._fd).st_size
         OPEN_FILES.add(self)
 
     def _descriptor(self) -> int:
-        """Of a file that may rest, under the guard. Raises OSError."""
+        """The descriptor, opened again if the file was idle. Under the guard. Raises OSError."""
         self.is_used = True
         return self._fd if self._fd >= 0 else self._opened_again()
 
     def _opened_again(self) -> int:
-        """The descriptor of a file that rested, under the guard. Raises OSError."""
+        """Open the descriptor again. Under the guard. Raises OSError."""
         if self._is_closed:
             raise FileClosed(f"{self.path} is closed")
         self._fd = _open_file(self.path, 0)
@@ -190,8 +193,8 @@ class RealFile:
         return self._fd
 
     def append(self, *buffers: Buffer) -> int:
-        # pwrite at `size`, not O_APPEND: were the cut below to fail, the next append would still overwrite the
-        # leftover, and no byte of a failed write could ever slip in between two good ones.
+        # pwrite at `size`, not O_APPEND: if the cut below fails, the next append still overwrites the leftover, and no
+        # byte of a failed write can get between two complete ones.
         position = self.size
         self.is_used = True
         with self._guard:
@@ -255,7 +258,7 @@ class RealFile:
             self._map = None
 
     def _unmap(self) -> bool:
-        """Whether nobody holds a slice of any mapping of this file."""
+        """Whether no slice of any mapping of this file is held."""
         self._let_go_of_map()
         for older in self._older_maps:
             mapped = older()
@@ -268,8 +271,8 @@ class RealFile:
         return True
 
     def _go_on_with_a_copy(self, descriptor: int, size: int) -> None:
-        """The first `size` bytes become a file of the same name. Its descriptor takes the old one's number, so that an
-        fsync that is under way meets no other file."""
+        """Copy the first `size` bytes to a new file of the same name. Its descriptor takes the old number, so that an
+        fsync under way syncs no unrelated file."""
         temporary = self.path + TEMPORARY_SUFFIX
         copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
@@ -301,7 +304,7 @@ class RealFile:
                 self._give_up_if_closed()
 
     def rest(self) -> bool:
-        """See RestingFile. What the kernel could not write of it meanwhile, the next fsync is told."""
+        """See RestingFile. The next fsync still reports bytes that the kernel failed to write meanwhile."""
         if not self._guard.acquire(blocking=False):
             return False
         try:
@@ -331,7 +334,7 @@ class RealFile:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """A descriptor for reading and writing; if there is none left, that of a file that can rest. Raises OSError."""
+    """Open a descriptor for reading and writing; if none is left, close an idle file's first. Raises OSError."""
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
     except OSError as error:
@@ -394,12 +397,12 @@ class RealDisk:
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         temporary = path + TEMPORARY_SUFFIX
         if private:
-            self.remove(temporary)  # one that others may read, say
+            self.remove(temporary)  # an old one may be readable by others
         try:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # a part of it would take room that may be what is lacking
+            self.remove(temporary)  # a partial file would take space that may be lacking
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -437,7 +440,7 @@ class RealDisk:
         return division.connections
 
     def _for_a_moment(self, call: Callable[[], T]) -> T:
-        """A call that opens a file and closes it."""
+        """Make a call that opens a file and closes it, with a descriptor of the reserve if needed."""
         result, is_lent = _at_any_rate(call)
         if is_lent:
             SPARES.refill()
@@ -494,15 +497,15 @@ def _sync_file(path: str) -> None:
 
 
 class FileLock:
-    """fcntl.lockf on a file, the kind of lock that Kafka's FileLock takes, so the two exclude each other.
+    """fcntl.lockf on a file, as Kafka's FileLock, so that the two exclude each other.
 
-    Such locks belong to the process: a second attempt of the same process would succeed, and closing any descriptor
-    of the file would drop the lock. So locks held here are remembered, and asked before the file is opened at all: by
-    path, and by device and inode, which stay the same where a directory is mounted in two places.
+    Such locks belong to the process: a second lock by the same process would succeed, and closing any descriptor of the
+    file would release the lock. So held locks are remembered and checked before the file is opened: by path, and by
+    device and inode, which are the same where a directory is mounted twice.
     """
 
     _held: dict[str | tuple[int, int], str] = {}  # noqa: RUF012 - shared on purpose, see above
-    """Real path of the file, and (device, inode) of it -> the path of its directory, as it was named."""
+    """Real path of the file, and its (device, inode) -> the path of its directory as configured."""
 
     __slots__ = ("_descriptor", "_keys")
 
@@ -542,5 +545,5 @@ class FileLock:
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """The same for all names of a file, while it is open somewhere."""
+    """Identifies a file by all its names while it is open."""
     return status.st_dev, status.st_ino

@@ -36,12 +36,12 @@ KNOWN_ERRORS: Final = frozenset(
         errno.ESTALE,
     }
 )
-"""Errors of a disk that is full, failing, gone or not ours, or of a system limit. Their message says everything, so
-they are logged without a stack trace."""
+"""Errors of a disk that is full, failing, gone or owned by others, or of a system limit: logged without a stack
+trace."""
 
 
 def is_known_disk_error(error: BaseException | None) -> TypeGuard[OSError]:
-    """Whether this is an error whose message says everything, so that it needs no stack trace."""
+    """Whether the error is a known disk error, logged without a stack trace."""
     return isinstance(error, OSError) and error.errno in KNOWN_ERRORS
 
 
@@ -76,9 +76,9 @@ class DiskTroubles:
             self._clock = clock
             self._troubles.clear()
 
-    def is_news(self, directory: str, what: str, error: BaseException) -> bool:
-        """Note that `what` failed in a data directory, and return whether to log it: True if it did not fail likewise
-        within QUIET_SECONDS, and for every error that is no known error of a disk."""
+    def note_failure(self, directory: str, what: str, error: BaseException) -> bool:
+        """Note that `what` failed in a data directory. Returns whether to log it: True if it has not failed in the same
+        way within QUIET_SECONDS, and for every error that is not a known disk error."""
         if not is_known_disk_error(error):
             return True
         now, key = self._clock.monotonic(), _Key(directory, what, error.errno)

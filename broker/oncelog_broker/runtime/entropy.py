@@ -1,4 +1,4 @@
-"""The entropy seam: the only place that draws random bytes, so that a simulation can draw them from its seed."""
+"""The source of random bytes, replaceable so that a simulation can draw them from its seed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Mappings of files: how many there may be, counted as long as anybody holds a slice of one.
+"""Memory mappings of files: limits their number, counting each until its last slice is released.
 
-Each takes one of the kernel's map entries (`vm.max_map_count`, 65,530 by default, for the whole process) and one file
-descriptor. A reader that does not read holds those that its answer is made of, so what readers can hold is bounded
-here; where no further mapping can be had, bytes are copied or come with the next answer.
+Each mapping takes one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
+client that does not read its response keeps the mappings of it alive, hence the limit; above it, bytes are copied or
+come with the next response.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from oncelog_broker.runtime.descriptors import MAX_MAPPINGS, is_descriptor_limit
 
 
 class Mappings:
-    """Makes the mappings of a process, up to `limit` at a time."""
+    """Creates mappings, up to `limit` at a time."""
 
     def __init__(self, limit: int = MAX_MAPPINGS) -> None:
         self.limit = limit
         self.count = 0
 
     def map(self, descriptor: int, size: int) -> mmap.mmap | None:
-        """The first `size` bytes of a file, to be read; None if there can be no further mapping. Raises OSError."""
+        """Map the first `size` bytes of a file for reading; None if the limit is reached. Raises OSError."""
         if self.count >= self.limit:
             return None
         try:
@@ -41,4 +41,4 @@ class Mappings:
 
 
 MAPPINGS: Final = Mappings()
-"""Of this process, whose entries they are."""
+"""The mappings of this process."""

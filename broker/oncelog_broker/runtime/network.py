@@ -1,6 +1,6 @@
-"""The network seam: how the broker gets listening sockets, and connections to other brokers.
+"""The network: listening sockets, and connections to other brokers.
 
-What flows over them are asyncio transports and protocols, which an in-memory network can supply just as well.
+Both use asyncio transports and protocols, which an in-memory network can supply as well.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ class Listening(Protocol):
 
     @property
     def port(self) -> int:
-        """The real port, also where port 0 was asked for."""
+        """The actual port, also after binding port 0."""
 
     async def start(self) -> None:
-        """Begin to accept connections; until then they wait in the backlog."""
+        """Start accepting connections; before that they wait in the backlog."""
 
     async def close(self) -> None:
-        """Stop accepting. Connections that stand are their owner's business."""
+        """Stop accepting. Established connections stay open."""
 
 
 class Network(Protocol):
-    """What the rest of the broker knows of the network."""
+    """The network, as the rest of the broker uses it."""
 
     async def listen(
         self,
@@ -38,15 +38,15 @@ class Network(Protocol):
         backlog: int,
         pace: Pace | None = None,
     ) -> Listening:
-        """Bind, without accepting yet; host None or "" is every interface. OSError where the address is taken.
+        """Bind without accepting yet; host None or "" is every interface. Raises OSError if the address is taken.
 
-        `pace`: how fast connections are accepted, None: as they come.
+        `pace` limits the rate of accepted connections; None: unlimited.
         """
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any
     ) -> object:
-        """Connect the protocol that `factory` makes; `tls`: as `loop.create_connection` takes it. OSError."""
+        """Connect the protocol that `factory` makes; `tls` as for `loop.create_connection`. Raises OSError."""
 
 
 class RealNetwork:

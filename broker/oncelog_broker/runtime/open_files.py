@@ -1,7 +1,6 @@
-"""Open files as a cache: what has not been used for a while rests without a descriptor, and opens again at need.
+"""Open files as a cache: idle files give up their descriptor, and are opened again at their next use.
 
-So the number of logs is not bounded by the limit of open files, and no descriptor that is free now is kept from one who
-needs it. A file that rests costs its next reader or writer one `open`.
+So the number of logs is not bounded by the limit of open files. The next use of a closed file costs one `open`.
 """
 
 from __future__ import annotations
@@ -13,44 +12,44 @@ from typing import Final, Protocol
 
 
 class RestingFile(Protocol):
-    """A file that can give its descriptor up for a while."""
+    """A file that can give up its descriptor while idle."""
 
     is_used: bool
-    """Set by each use; cleared here, when it is asked whether the file may rest."""
+    """Set by each use; cleared when the cache considers closing the file."""
 
     def rest(self) -> bool:
-        """Close the descriptor until the next use; False if that cannot be now. Never waits."""
+        """Close the descriptor until the next use; False if that is not possible now. Does not block."""
 
 
 class OpenFiles:
-    """The files that have a descriptor, about in the order of their last use. Thread-safe.
+    """The files that have a descriptor, roughly in the order of their last use (CLOCK replacement). Thread-safe.
 
-    A file that was used since it was last looked at gets a second chance, so that a use costs a flag and no lock.
+    A file used since its last inspection gets a second chance, so that a use costs a flag and no lock.
     """
 
     def __init__(self, capacity: int = sys.maxsize) -> None:
         self._guard = threading.Lock()
         self._files: OrderedDict[RestingFile, None] = OrderedDict()
         self.capacity = capacity
-        """Above this many, those that were not used for longest rest. Files in use may be more for a while."""
+        """Above this many open files, the least recently used are closed. Files in use may exceed it for a while."""
 
     def __len__(self) -> int:
         return len(self._files)
 
     def add(self, file: RestingFile) -> None:
-        """`file` has got a descriptor."""
+        """Note that `file` has a descriptor."""
         with self._guard:
             while len(self._files) >= self.capacity and self._rest_one():
                 pass
             self._files[file] = None
 
     def remove(self, file: RestingFile) -> None:
-        """`file` has given its descriptor up for good."""
+        """Note that `file` was closed for good."""
         with self._guard:
             self._files.pop(file, None)
 
     def make_room(self) -> bool:
-        """There is no descriptor left in the process: get one. False if no file can rest."""
+        """Close an idle file to free a descriptor. False if none can be closed."""
         with self._guard:
             return self._rest_one()
 
@@ -65,4 +64,4 @@ class OpenFiles:
 
 
 OPEN_FILES: Final = OpenFiles()
-"""Of this process, whose limit of descriptors it is."""
+"""The open files of this process."""

@@ -1,4 +1,4 @@
-"""Ending with the process that started us, however that one dies: it holds the other end of our standard input."""
+"""Ends this process with its parent, however that dies: the parent holds the other end of our standard input."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Final
 STANDARD_INPUT: Final = 0
 READ_BYTES: Final = 4096
 GRACE_SECONDS: Final = 10.0
-"""After that, who has not ended is killed: nobody is left who could."""
+"""Seconds after the end of input until this process kills itself if it has not ended: nobody else would."""
 
 
 def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECONDS) -> None:
-    """Call `ended` in another thread at the end of standard input; and kill this process if that is not enough.
+    """Call `ended` in another thread at the end of standard input; after `grace_seconds` kill this process.
 
-    A thread that reads, since an event loop cannot wait for every kind of file (/dev/null, a file, a terminal).
+    A thread reads, since an event loop cannot wait for every kind of file (/dev/null, a file, a terminal).
     """
 
     def watch() -> None:
@@ -26,7 +26,7 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
             while _read():
                 pass
         except OSError:
-            pass  # closed from the start, or a terminal that is gone
+            pass  # closed from the start, or the terminal is gone
         ended()
         threading.Event().wait(grace_seconds)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -35,9 +35,9 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
 
 
 def _read() -> bytes:
-    """What comes next; b"" at the end."""
+    """The next bytes; b"" at the end of input."""
     while True:
         try:
             return os.read(STANDARD_INPUT, READ_BYTES)
-        except BlockingIOError:  # who holds the other end, or shares this one, has made it so
+        except BlockingIOError:  # the parent, or a process that shares the input, made it non-blocking
             select([STANDARD_INPUT], [], [])

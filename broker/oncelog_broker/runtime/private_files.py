@@ -12,11 +12,11 @@ from typing import IO, Any, Final
 
 DIRECTORY_MODE: Final = 0o700
 ABOVE_MODE: Final = 0o755
-"""Of missing parents of our directories: other users may pass through them, and not write."""
+"""Mode of missing parents of our directories: others may traverse, but not write."""
 FILE_MODE: Final = 0o640
 SECRET_MODE: Final = 0o600
 CHILD_UMASK: Final = 0o077
-"""For processes that we start and that create files themselves."""
+"""For child processes that create files themselves."""
 
 
 def make_private_directory(path: str | Path) -> bool:
@@ -43,7 +43,7 @@ def _make(path: str, mode: int) -> bool:
 
 
 def opened_privately(path: Path, mode: str) -> IO[Any]:
-    """As `open`; only the owner and the group may read a file that this creates. Raises OSError."""
+    """`open`, with only the owner and the group able to read a file that this creates. Raises OSError."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE_MODE))
 
 

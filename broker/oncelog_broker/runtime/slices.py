@@ -1,10 +1,10 @@
-"""Long work in slices between everything else that the event loop does: requests, cleaning and loading alike.
+"""Runs long work in slices between the other work of the event loop: large requests, cleaning and loading.
 
-The work is a generator (`steps.Steps`), which yields where it may be paused, and yields a job where it must wait for
-the disk or for a codec. Its first slice is run at once, and nearly all work ends in it. The rest of all long work
-together gets one slice in each turn of the loop, one after another: so a turn stays short, however many ask for much.
+The work is a generator (`steps.Steps`) that yields where it may be paused, and yields a job where it must wait for the
+disk or a codec. Its first slice runs at once, and nearly all work ends in it. The rest of all long work together gets
+one slice per turn of the loop, round-robin, so that a turn stays short whatever is queued.
 
-What the broker is may change between two slices, as it may between two requests.
+The state of the broker may change between two slices, as between two requests.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from typing import Final, TypeVar
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.steps import Errand, Heavy, Job, Steps, holds_nothing
-from oncelog_broker.runtime.tasks import Tasks, heard_or_not, in_thread
+from oncelog_broker.runtime.tasks import Tasks, detached, in_thread
 
 SLICE_SECONDS: Final = 0.003
-"""Work at a time; a step begun within it may take another millisecond or two."""
+"""The length of a slice; a step begun within it may take another millisecond or two."""
 FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
-"""For what begins while other long work waits for its slice: enough for nearly every request."""
+"""The first slice of new work while other long work is waiting: enough for nearly every request."""
 
 JOBS_AT_ONCE: Final = 4
-"""How much long work may be between a job and its end, or where it `holds_nothing`: what a job brings (a batch unpacked
-to some megabytes, say) is held until then."""
+"""Pieces of long work that may hold the results of jobs at the same time (a batch of some megabytes unpacked, say),
+until they yield `holds_nothing`."""
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""Beside these; a batch may be unpacked to 64 MB."""
+"""As JOBS_AT_ONCE, for heavy jobs, which may unpack a batch to 64 MB."""
 
 R = TypeVar("R")
 
 
 class Pace:
-    """How work goes on after a slice or a job: at once, when its turn comes."""
+    """Pauses of long work after a slice or a job; this one makes none."""
 
     def after_slice(self, seconds: float) -> float:
-        """How many seconds to rest after a slice that took `seconds`."""
+        """Seconds to pause after a slice that took `seconds`."""
         return 0.0
 
     def after_job(self) -> float:
-        """How many seconds to rest after a job in a thread."""
+        """Seconds to pause after a job in a thread."""
         return 0.0
 
 
@@ -50,7 +50,7 @@ AT_ONCE: Final = Pace()
 
 
 class Pauses:
-    """Where a coroutine lets others have their turn, once it has worked for a slice."""
+    """Pauses of a coroutine that does long work: lets other work run after each slice."""
 
     __slots__ = ("_allowed", "_began", "_monotonic", "_seconds", "_turn")
 
@@ -61,7 +61,7 @@ class Pauses:
         seconds: float = SLICE_SECONDS,
         first_seconds: float | None = None,
     ) -> None:
-        """Slices of `seconds`, the first one of `first_seconds` where that is given."""
+        """Slices of `seconds`; the first of `first_seconds` if given."""
         self._seconds = seconds
         self._allowed = seconds if first_seconds is None else first_seconds
         self._monotonic = monotonic
@@ -70,26 +70,26 @@ class Pauses:
 
     @property
     def is_due(self) -> bool:
-        """Whether `here` pauses now."""
+        """Whether the slice is used up, so that `here` pauses."""
         return self._monotonic() - self._began >= self._allowed
 
     async def here(self) -> None:
-        """Nothing, or the rest of a turn of the loop."""
+        """Return at once, or after a turn of the loop if the slice is used up."""
         if self.is_due:
             await self._turn()
             self._began, self._allowed = self._monotonic(), self._seconds
 
 
 Pause = Callable[[], Awaitable[None]]
-"""`Pauses.here`: awaited between pieces of long work, so that others have their turn."""
+"""`Pauses.here`: awaited between pieces of long work, so that other work can run."""
 
 
 async def no_pause() -> None:
-    """Others wait."""
+    """Never pause."""
 
 
 async def with_pauses(steps: Steps[R], pause: Pause) -> R:
-    """What steps without jobs return, run by a coroutine that has its own pauses."""
+    """Run steps without jobs in a coroutine that has its own pauses. Returns their result."""
     while True:
         await pause()
         try:
@@ -100,7 +100,7 @@ async def with_pauses(steps: Steps[R], pause: Pause) -> R:
 
 
 class Slices:
-    """Runs the long work of one broker."""
+    """The scheduler for the long work of one broker."""
 
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
@@ -108,13 +108,13 @@ class Slices:
         self._has_jobs = asyncio.Semaphore(JOBS_AT_ONCE)
         self._has_heavy = asyncio.Semaphore(HEAVY_JOBS_AT_ONCE)
         self._waiting: deque[asyncio.Future[None]] = deque()
-        """Whose slice is to come, in order."""
+        """Waiting work, in round-robin order."""
 
     def run(self, steps: Steps[R], *, must_finish: bool = False, pace: Pace = AT_ONCE) -> Answer[R]:
-        """What the steps return: at once, if they end within the first slice.
+        """Run steps. Returns their result at once if they end within the first slice.
 
-        Cancelling the answer closes the steps; a job that is under way is waited for before, as it may be writing to a
-        file that closing would take from it. Not so with `must_finish`: what has begun is finished, heard or not.
+        Cancelling the answer closes the steps, after the job under way: it may be writing to a file that closing would
+        take from it. With `must_finish`, cancelling leaves the work running to its end.
         """
         monotonic = self._clock.monotonic
         began = monotonic()
@@ -127,10 +127,10 @@ class Slices:
             answer: R = finished.value
             return answer
         rest = self._tasks.spawn("long work", self._rest(steps, job, monotonic() - began, pace), is_awaited=True)
-        return heard_or_not("long work", rest) if must_finish else rest
+        return detached("long work", rest) if must_finish else rest
 
     def pauses(self, seconds: float = SLICE_SECONDS, first_seconds: float | None = None) -> Pauses:
-        """For a coroutine that does many things one after another, and may never have to wait for any of them."""
+        """Pauses for a coroutine that handles many items and may never need to wait."""
         return Pauses(self._clock.monotonic, self._turn, seconds, first_seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, pace: Pace) -> R:
@@ -176,7 +176,7 @@ class Slices:
                 held.release()
 
     def _place_for(self, job: Job | None) -> asyncio.Semaphore | None:
-        """What is to be held while there is what the job brings."""
+        """The semaphore to hold while the result of the job is held; None if nothing is held."""
         if job is None or job is holds_nothing or isinstance(job, Errand):
             return None
         return self._has_heavy if isinstance(job, Heavy) else self._has_jobs
@@ -189,7 +189,7 @@ class Slices:
         await turn
 
     def _give_turn(self) -> None:
-        """Once in each turn of the loop, as long as somebody waits."""
+        """Let one waiting slice run in each turn of the loop."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -200,5 +200,5 @@ class Slices:
 
 
 def _goes_on(job: Job | None, holds: bool) -> bool:
-    """Whether the slice may go on: there is nothing to do elsewhere."""
+    """Whether the slice may continue: there is no job to run."""
     return job is None or (job is holds_nothing and not holds)

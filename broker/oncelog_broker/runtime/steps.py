@@ -1,8 +1,8 @@
-"""Long work cut into steps, so that whoever runs it decides when, and where its waiting is done.
+"""Long work as a generator of steps, so that its runner decides when it runs and where it waits.
 
-A `Steps` is a generator. It yields None where it may be paused, and a job where it must wait for the disk or for a
-codec: a function that touches nothing of others, hence may run in another thread, and whose result is sent back in.
-`run_steps` runs all at one go, `slices.Slices` between everything else that the event loop does.
+A `Steps` yields None where it may be paused, and a job where it must wait for the disk or a codec: a function that
+touches no shared state, so that it may run in another thread; its result is sent back in. `run_steps` runs all at once,
+`slices.Slices` between the other work of the event loop.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ Steps = Generator[Job | None, Any, Result]
 
 
 def holds_nothing() -> None:
-    """Yielded in the place of a job: what the jobs so far have brought is dropped. Work about many things says so after
-    each, and lets others have their jobs."""
+    """Yielded in place of a job: the results of earlier jobs are released. Work on many items yields it after each, so
+    that other work may run jobs."""
 
 
 class Errand:
-    """A job that brings nothing which would have to be held (a file is written): it need not wait until others have
-    dropped what theirs have brought."""
+    """A job without a result to hold (a file is written): it need not wait for others to release theirs."""
 
     __slots__ = ("_job",)
 
@@ -35,8 +34,8 @@ class Errand:
 
 
 class Heavy:
-    """A job that may bring so much that there is to be no other such at the same time, until what it has brought is
-    dropped. What lighter jobs have brought is not held any more."""
+    """A job with a result so large that only one such may be held at a time. Results of lighter jobs are released
+    before."""
 
     __slots__ = ("_job",)
 

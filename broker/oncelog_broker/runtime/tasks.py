@@ -1,9 +1,10 @@
-"""Background tasks and deadlines: nothing runs unowned, nothing fails unseen, and nothing stops working by one failure.
+"""Background tasks and deadlines. Every task has an owner, every failure is logged, and periodic work survives its
+errors.
 
-`Tasks` owns every task of one broker. Work that must go on is started with `every` (again and again) or `supervise`
-(one long run): neither ends when the work raises. `spawn` is for a task that may end with its first error, because
-whoever needs its result asks again. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
-per tick, since a `call_later` each would cost more than the request.
+`Tasks` owns the tasks of one broker. Work that must go on is started with `every` (periodically) or `supervise` (one
+long run): neither ends when the work raises. `spawn` is for a task that may end with its first error, because the
+caller who needs its result asks again. `Deadlines` serves very many short timers (waiting fetches) with one loop timer
+per tick, as a `call_later` each would cost more than the request.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STILL_FAILING_SECONDS: Final = 60.0
-"""Between two lines that say that a disk still fails a periodic task."""
+"""Seconds between two log lines that say that a disk still fails a periodic task."""
 TICK_SECONDS: Final = 0.005
-"""Deadlines fire up to this much late, and later where many fire together."""
+"""Deadlines fire up to this many seconds late, and later if many fire together."""
 FIRE_SECONDS: Final = 0.003
-"""How long deadlines may fire in one turn of the loop."""
+"""Seconds for which deadlines may fire in one turn of the loop."""
 FIRED_PER_TURN: Final = 32
-"""How many fire in one turn at most: what each sets off (a fetch is read and answered) comes in the next turn."""
+"""At most this many fire in one turn; the work that each causes (a fetch is read and answered) comes in the next
+turn."""
 RESTART_SECONDS: Final = 1.0
 """The pause after the first failure of supervised work. Each further failure doubles it,"""
 MAX_RESTART_SECONDS: Final = 60.0
-"""up to this. After a run that lasted longer than this the pause is short again."""
+"""up to this. After a run longer than this, the pause is short again."""
 
 
 class Tasks:
@@ -46,15 +48,15 @@ class Tasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, name: str, coroutine: Coroutine[Any, Any, T], *, is_awaited: bool = False) -> asyncio.Task[T]:
-        """Run `coroutine` as a task that `close` will cancel; what it raises is logged, unless somebody awaits it."""
+        """Run `coroutine` as a task that `close` cancels. Its exception is logged, unless `is_awaited`."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard if is_awaited else self._finished)
         return task
 
     def answer(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """As `spawn`, for an answer: cancelling it leaves the task at work, so what has begun is finished."""
-        return heard_or_not(name, self.spawn(name, coroutine, is_awaited=True))
+        """`spawn` for an answer: cancelling the answer leaves the task running to its end."""
+        return detached(name, self.spawn(name, coroutine, is_awaited=True))
 
     def every(
         self,
@@ -62,8 +64,8 @@ class Tasks:
         interval_seconds: float | Callable[[], float],
         action: Callable[[], Coroutine[Any, Any, Any]],
     ) -> None:
-        """Run `action` again and again, `interval_seconds` after it last ended; a failure does not end the series. A
-        callable is asked for the interval each time."""
+        """Run `action` periodically, `interval_seconds` after its last end (a callable is asked each time). A failure
+        does not end the series."""
 
         async def repeat() -> None:
             failures = _Failures(name)
@@ -79,8 +81,8 @@ class Tasks:
         self.spawn(name, repeat())
 
     def supervise(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run `work` until it returns. When it raises, log the error and run it again after a pause: work that follows
-        something outside must not end by one bad answer (S93)."""
+        """Run `work` until it returns. If it raises, log the error and run it again after a pause: work that follows
+        external input must not end with one bad input (S93)."""
 
         async def run() -> None:
             loop, failures = asyncio.get_running_loop(), 0
@@ -93,9 +95,7 @@ class Tasks:
                     failures = 0 if loop.time() - began > MAX_RESTART_SECONDS else failures
                     seconds = min(RESTART_SECONDS * 2**failures, MAX_RESTART_SECONDS)
                     failures = min(failures + 1, 10)
-                    logger.exception(
-                        "background task failed, and is started again", extra={"task": name, "seconds": seconds}
-                    )
+                    logger.exception("background task failed, restarting it", extra={"task": name, "seconds": seconds})
                 await asyncio.sleep(seconds)
 
         return self.spawn(name, run())
@@ -113,8 +113,8 @@ class Tasks:
 
 
 class _Failures:
-    """Logs the failures of one periodic task: those of a disk when they begin, from time to time, and when the disk
-    works again; every other error with its stack trace."""
+    """Logs the failures of one periodic task: a disk failure when it begins, from time to time, and when it is over;
+    every other error with its stack trace."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -123,7 +123,7 @@ class _Failures:
         self._told = 0.0
 
     def note(self, error: Exception) -> None:
-        """Log a failure of the task, if it must be logged."""
+        """Log a failure of the task, unless the same disk failure was logged recently."""
         if not is_known_disk_error(error):
             logger.error("background task failed", exc_info=error, extra={"task": self._name})
             return
@@ -133,7 +133,7 @@ class _Failures:
         if not is_same or now - self._told >= STILL_FAILING_SECONDS:
             self._reason, self._told = reason, now
             extra = {"task": self._name, "reason": error, "times": self._count}
-            logger.error("background task failed, and is tried again", extra=extra)
+            logger.error("background task failed, retrying", extra=extra)
 
     def end(self) -> None:
         """Log that the task works again, if its failure was logged."""
@@ -142,9 +142,9 @@ class _Failures:
         self._count = 0
 
 
-def heard_or_not(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
-    """The answer of work that goes on though nobody waits for it any more: cancelling the answer leaves it at work.
-    What it raises is told to whoever waits; when nobody does it is logged."""
+def detached(name: str, work: asyncio.Future[T]) -> asyncio.Future[T]:
+    """An answer for `work` whose cancellation leaves the work running. An exception goes to the waiting caller; if the
+    answer was cancelled, it is logged."""
     answer = asyncio.shield(work)
 
     def ended(work: asyncio.Future[T]) -> None:
@@ -164,39 +164,39 @@ def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
-    """Run `job` in a worker thread, of `threads` or those that all share. Being cancelled waits for its end: what it
-    works on is nobody else's until then."""
-    context = contextvars.copy_context()  # as asyncio.to_thread, which knows no other threads
+    """Run `job` in a worker thread of `threads`, or of the default pool. A cancellation waits for the end of the job:
+    until then its data belong to it alone."""
+    context = contextvars.copy_context()  # as asyncio.to_thread, which cannot use another pool
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        while not running.done():  # however often it is cancelled: a client goes, and then the broker stops
+        while not running.done():  # may be cancelled repeatedly: first the client leaves, then the broker stops
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # a cancelled caller does not learn of the error here
+            running.exception()  # a cancelled caller does not see the error
         raise
     finally:
-        del running  # else an error of the job, whose traceback has this frame, would be kept by itself
+        del running  # otherwise the traceback of the job's error, which has this frame, would keep itself alive
 
 
 class Deadlines:
-    """Calls back at a deadline, for timers by the thousand. Those of one tick fire in slices (S87)."""
+    """Very many timers, one loop timer per tick. Callbacks of one tick run in slices (S87)."""
 
     def __init__(self, monotonic: Callable[[], float] = SystemClock.monotonic) -> None:
         self._monotonic = monotonic
         self._buckets: dict[int, dict[int, Callable[[], None]]] = {}
         self._numbers = count()
         self._due: deque[tuple[dict[int, Callable[[], None]], Iterator[int]]] = deque()
-        """Buckets whose tick has come, each with the numbers in it that are left to be fired."""
+        """Buckets whose tick has passed, each with the numbers still to fire."""
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call `callback` once, `seconds` from now or up to TICK_SECONDS later. It must be harmless when late."""
         self._bucket(seconds)[next(self._numbers)] = callback
 
     def unless_done(self, answer: asyncio.Future[Any], seconds: float, callback: Callable[[], None]) -> None:
-        """As `after`; where `answer` is there before, nothing of it stays, however far off the deadline is."""
+        """Like `after`, but the timer is dropped when `answer` completes, so that nothing is retained."""
         bucket, number = self._bucket(seconds), next(self._numbers)
         bucket[number] = callback
         answer.add_done_callback(lambda _: bucket.pop(number, None))
@@ -217,14 +217,14 @@ class Deadlines:
             self._fire_some()
 
     def _fire_some(self) -> None:
-        """Fire what is due, a slice in each turn of the loop."""
+        """Fire due callbacks, a slice in each turn of the loop."""
         end, fired = self._monotonic() + FIRE_SECONDS, 0
         while self._due:
             bucket, numbers = self._due[0]
             for number in numbers:
                 callback = bucket.pop(number, None)
                 if callback is None:
-                    continue  # its answer has come meanwhile
+                    continue  # its answer completed meanwhile
                 try:
                     callback()
                 except Exception:

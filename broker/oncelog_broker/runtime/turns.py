@@ -1,7 +1,6 @@
-"""How much may be done in one turn of the event loop, so that nobody waits long for his own.
+"""The time budget of one turn of the event loop, for requests that connections have pipelined.
 
-Whoever has more to do than the loop owes him in a turn asks `TurnBudget` whether a little time is left. All share it,
-so a turn stays short however many ask.
+All connections share one budget, so that a turn stays short however many have more to do.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_BUDGET_SECONDS: Final = 0.003
-"""For what all connections together have pipelined behind their first request: enough to answer some hundred small
-ones with one write for each connection, which is cheaper than a turn and a write for each."""
+"""Seconds for all requests pipelined behind the first one of each connection: enough to answer about a hundred small
+requests with one write per connection, which is cheaper than a turn and a write for each."""
 
 
 class TurnBudget:
-    """The time that is left in the present turn of the loop."""
+    """The time left in the present turn of the loop."""
 
     __slots__ = ("_end", "_monotonic", "_seconds")
 
@@ -25,8 +24,8 @@ class TurnBudget:
         self._seconds = seconds
         self._end: float | None = None
 
-    def is_left(self) -> bool:
-        """Whether there is time for one thing more. It begins to run with the first question in a turn."""
+    def start_or_check(self) -> bool:
+        """Start the budget of this turn unless it is running. Returns whether time is left."""
         now = self._monotonic()
         if self._end is None:
             self._end = now + self._seconds

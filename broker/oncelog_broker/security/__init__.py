@@ -1,7 +1,7 @@
-"""Who asks, and what they may do. Nothing in here knows connections or handlers: `server/` asks these rooms.
+"""Authentication, authorization and quotas. Independent of connections and handlers, which are in `server/`.
 
-`principal` is who somebody turned out to be. `tls/` and `sasl/` are how that is proved, `listener_security` all that
-one listener asks for, `securities` those of all listeners, `first_users` are made at the start, `authorizer/` is what
-they may do, `quotas/` how much. `zookeeper_tls` is how this broker reaches ZooKeeper. `weak_settings` says at the start
-what protects less than it seems to.
+`principal` is an authenticated identity. `tls/` and `sasl/` authenticate it, `listener_security` holds the security of
+one listener and `securities` that of all, `first_users` creates initial users, `authorizer/` checks ACLs, `quotas/`
+limits rates. `zookeeper_tls` is TLS to ZooKeeper. `weak_settings` warns at startup of settings that protect less than
+they seem to.
 """

@@ -1,4 +1,4 @@
-"""`sasl.scram.first.users`: users that a broker makes at its start, so that somebody can log in for the first time."""
+"""`sasl.scram.first.users`: users that a broker creates at startup, so that the first login is possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SALT_BYTES: Final = 24
 
 
 def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
-    """`name=password,...`; a password may have no comma. Raises InvalidConfig, which repeats nothing of it."""
+    """Parse `name=password,...`; a password must not contain a comma. Raises InvalidConfig, without any of the text."""
     users = {}
     for number, part in enumerate(filter(None, (secret.reveal() if secret else "").split(",")), 1):
         name, equals, password = part.strip().partition("=")
@@ -33,7 +33,7 @@ def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
 
 
 async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) -> None:
-    """Those who have no settings of their own yet. A node may be there without, for what is beneath it: quotas of the
+    """Create the users that have no settings yet. A node may exist without settings, as the parent of quotas of the
     user with a client id. Raises MetadataError."""
     names = list(users)
     found = await store.get_many([paths.user_config(name) for name in names])
@@ -45,8 +45,8 @@ async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) ->
         try:
             await store.multi([Create(path, credentials) if node is None else Set(path, credentials, node[1].version)])
         except (NodeExists, BadVersion):
-            continue  # another broker was sooner
-        logger.warning("a first user was made", extra={"user": name})
+            continue  # another broker was faster
+        logger.warning("first user created", extra={"user": name})
 
 
 def _credentials(password: Secret) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""All that one listener asks of those who connect to it, put together from its settings."""
+"""The security of one listener, from its settings: TLS, SASL mechanisms, principal mapping."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ NONCE_BYTES: Final = 24
 
 
 class NoPrincipal(Exception):
-    """A certificate whose name no rule of ssl.principal.mapping.rules makes a principal of."""
+    """No rule of ssl.principal.mapping.rules maps the certificate's name to a principal."""
 
 
 class Login(NamedTuple):
-    """What this broker logs in to others with."""
+    """The credentials with which this broker logs in to other brokers."""
 
     mechanism: str
     username: str
@@ -50,7 +50,7 @@ class Login(NamedTuple):
 
 
 class ListenerSecurity:
-    """What one listener asks for. Raises InvalidConfig where its settings cannot be."""
+    """The security of one listener. Raises InvalidConfig for invalid settings."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ListenerSecurity:
         *,
         is_inter_broker: bool,
     ) -> None:
-        """`login_key`: a secret of the cluster, asked once the listener serves."""
+        """`login_key` returns a secret of the cluster; called once the listener serves."""
         protocol = listener.security_protocol
         self.name = listener.name
         self._config = ListenerConfig(config, listener.name)
@@ -70,9 +70,9 @@ class ListenerSecurity:
         self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None
         self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
         self.jwks: list[Jwks] = []
-        """To be followed by whoever has tasks."""
+        """The key sets to be refreshed by a background task."""
         self._unreadable: set[tuple[str, str]] = set()
-        """Users and their credentials that could not be read, as far as the log says so."""
+        """Users with unreadable credentials, as already logged."""
         self._mechanisms: dict[str, Callable[[], Mechanism]] = {}
         self._max_reauth_ms: dict[str, int] = {}
         self.login: Login | None = None
@@ -82,12 +82,11 @@ class ListenerSecurity:
         self.failed_delay_seconds = self._config[keys.CONNECTION_FAILED_AUTHENTICATION_DELAY_MS] / 1000
 
     def exchange(self) -> SaslExchange | None:
-        """For a new connection; None where nobody needs to log in."""
+        """The SASL exchange of a new connection; None if the listener requires no login."""
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:
-        """What this broker's own connections to others are protected with, and what it logs in as: as of now, since
-        certificates change."""
+        """The TLS context and login for connections to other brokers, made anew each time since certificates change."""
         from oncelog.connection.security import SaslLogin, Security  # a broker alone starts without it
 
         login = None
@@ -97,7 +96,7 @@ class ListenerSecurity:
         return Security(None if self.tls is None else self.tls.client, login)
 
     def principal_of(self, shaken: ssl.SSLObject) -> Principal:
-        """Who a TLS connection is from, before any SASL. Raises NoPrincipal."""
+        """The principal of a TLS connection, before any SASL. Raises NoPrincipal."""
         certificate = shaken.getpeercert()
         if not certificate:
             return ANONYMOUS
@@ -135,8 +134,9 @@ class ListenerSecurity:
         return lambda: OAuthExchange(rules)
 
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
-        """The credential of `user`, and whether there is one; else a decoy. Both take the same steps, so that the time
-        does not tell who exists: a decoy is made and written out for those who exist, and read for those who do not."""
+        """The credential of `user` and True, or a decoy and False. Both take the same steps, so that timing does not
+        reveal whether the user exists: for existing users a decoy is made and formatted too, and for others the decoy
+        is parsed."""
         users = self._users()
         decoy = decoys.credential(user, users)
         written = decoy.format()
@@ -147,7 +147,7 @@ class ListenerSecurity:
             if text is not None and (user, text) not in self._unreadable:
                 self._unreadable.add((user, text))
                 logger.error(
-                    "a SCRAM credential in the metadata store cannot be read, so this user cannot log in: set it anew",
+                    "a SCRAM credential in the metadata store cannot be read, so this user cannot log in: set it again",
                     extra={"user": user, "mechanism": mechanism.mechanism_name},
                 )
             return decoy, False

@@ -1,4 +1,4 @@
-"""Who somebody turned out to be: what a TLS certificate or a SASL exchange proved, and what ACLs and quotas name."""
+"""A principal: the identity that TLS or SASL authenticated, named in ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ USER_TYPE: Final = "User"
 
 
 class Principal(NamedTuple):
-    """`User:alice`. Kafka knows no other type, yet the text form carries it, as ACLs do."""
+    """`User:alice`. Kafka has no other type, but its text form includes the type, as in ACLs."""
 
     type: str
     name: str
@@ -18,11 +18,11 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal(USER_TYPE, "ANONYMOUS")
-"""Whoever comes through a listener that asks for no proof, as in Kafka."""
+"""The principal on a listener without authentication, as in Kafka."""
 
 
 def parse_principal(text: str) -> Principal:
-    """`User:alice`; the name may have colons of its own. Raises ValueError."""
+    """Parse `User:alice`; the name may contain colons. Raises ValueError."""
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
         raise ValueError(f"{text!r} is no principal: expected User:name")

@@ -1,4 +1,4 @@
-"""What each listener of a broker asks for, as the cluster and the files on the disk are now."""
+"""The security of all listeners of a broker, updated from the cluster image and from files on disk."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
 
 
 class _Users(NamedTuple):
-    """What the cluster says of users."""
+    """The users in the cluster image, and the login key."""
 
     metadata: ImageView
     login_key: bytes
 
 
 class Securities:
-    """By the name of a listener."""
+    """Listener name -> its security."""
 
     def __init__(self, config: BrokerConfig, *, is_clustered: bool) -> None:
         """Raises InvalidConfig."""
@@ -43,8 +43,8 @@ class Securities:
         }
 
     def begin(self, metadata: ImageView, login_key: bytes) -> None:
-        """Know the users, and the secret of the cluster, from now on. Only then may a listener serve: one is bound, and
-        its certificates are read, before the broker registers with its port, and what is known of users comes after."""
+        """Set the source of users and the secret of the cluster. A listener may serve only after that: it is bound and
+        its certificates are read before the broker registers with its port, and the users are known after that."""
         self._users = _Users(metadata, login_key)
 
     def _known_users(self) -> _Users:
@@ -55,7 +55,7 @@ class Securities:
         return self._by_name[listener]
 
     async def follow(self, tasks: Tasks) -> None:
-        """Keys and certificates change while the broker runs."""
+        """Refresh token keys and TLS files while the broker runs."""
         for security in self._by_name.values():
             for jwks in security.jwks:
                 await jwks.read()
@@ -65,7 +65,7 @@ class Securities:
                 tasks.every(f"TLS files, listener {security.name}", FILES_CHECK_SECONDS, check)
 
     def key_ages(self) -> Iterator[tuple[str, float]]:
-        """Each listener that takes signed tokens, with the seconds since its keys were read. Called in the loop."""
+        """Each listener with OAUTHBEARER keys, and the seconds since they were read. Call it in the event loop."""
         now = asyncio.get_running_loop().time()
         for security in self._by_name.values():
             for jwks in security.jwks:

@@ -1,8 +1,7 @@
-"""The settings of a start that protect less than whoever set them may think: one warning for each (E56).
+"""Warnings at startup about settings that protect less than they seem to (E56).
 
-Each of these serves somebody who knows what they do, so none keeps a broker from starting. What serves nobody is
-refused where it is read: http:// for the keys of tokens (`sasl.jwks`), certificates of clients without a trust store
-(`tls.contexts`).
+Each such setting has a legitimate use, so none prevents the start. Settings without any are rejected when read: http://
+for token keys (`sasl.jwks`), client certificates without a trust store (`tls.contexts`).
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READABLE: Final = {keys.PLAIN: "passwords", keys.OAUTHBEARER: "tokens"}
-"""By mechanism: the secret that clients send in clear text. SCRAM sends none."""
+"""Mechanism -> the secret that clients send in clear text. SCRAM sends none."""
 SCRAM: Final = frozenset({keys.SCRAM_SHA_256, keys.SCRAM_SHA_512})
 
 
 class Weakness(NamedTuple):
-    """One setting, or the lack of one."""
+    """One weak or missing setting."""
 
     setting: str
     reason: str
@@ -35,7 +34,7 @@ class Weakness(NamedTuple):
 
 
 class StoreFile(NamedTuple):
-    """The embedded metadata store, where there is one."""
+    """The embedded metadata store."""
 
     path: str
     is_readable_by_others: bool
@@ -43,7 +42,7 @@ class StoreFile(NamedTuple):
 
 
 def weak_settings(config: BrokerConfig, store: StoreFile | None = None) -> Iterator[Weakness]:
-    """Return the weak settings in `config`. `store`: None if the metadata is in ZooKeeper."""
+    """The weak settings in `config`. `store`: None if the metadata is in ZooKeeper."""
     mechanisms: set[str] = set()
     for listener in listeners(config):
         settings = ListenerConfig(config, listener.name)
@@ -102,7 +101,7 @@ def _of_mechanism(listener: Listener, mechanism: str, settings: ListenerConfig) 
 
 
 def warn_of_weak_settings(config: BrokerConfig, store: StoreFile | None) -> None:
-    """Log a warning for each, once at the start."""
+    """Log a warning for each weak setting, once at startup."""
     for setting, reason, listener in weak_settings(config, store):
         where = {} if listener is None else {"listener": listener}
         logger.warning(f"weak setting: {reason}", extra={"setting": setting, **where})

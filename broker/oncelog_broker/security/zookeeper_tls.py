@@ -1,4 +1,4 @@
-"""TLS to ZooKeeper: its keys, in the words of a listener's, so that the same code reads key stores and trust stores."""
+"""TLS to ZooKeeper: maps its keys to those of a listener, so that the same code reads key stores and trust stores."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ _SAME: Final[dict[ConfigKey[Any], ConfigKey[Any]]] = {
     security_keys.SSL_TRUSTSTORE_PASSWORD: zookeeper_keys.ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD,
     security_keys.SSL_CIPHER_SUITES: zookeeper_keys.ZOOKEEPER_SSL_CIPHER_SUITES,
 }
-"""What is read under another name and means the same."""
+"""Listener key -> the ZooKeeper key with the same meaning."""
 
 
 def tls_to_zookeeper(config: BrokerConfig) -> Callable[[], ssl.SSLContext] | None:
-    """Gives the context for the next connection, in any thread; None without TLS. Raises InvalidConfig."""
+    """Returns a function that makes the context of the next connection, callable in any thread; None without TLS.
+    Raises InvalidConfig."""
     if not config[zookeeper_keys.ZOOKEEPER_SSL_CLIENT_ENABLE]:
         return None
     return ClientContext(_Settings(config)).current
 
 
 class _Settings:
-    """`TlsSettings` of `zookeeper.ssl.`. Raises InvalidConfig."""
+    """The `zookeeper.ssl.` settings as `TlsSettings`. Raises InvalidConfig."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.listener = "ZooKeeper"
@@ -67,7 +68,7 @@ class _Settings:
             newest = config[zookeeper_keys.ZOOKEEPER_SSL_PROTOCOL]
             enabled = config[zookeeper_keys.ZOOKEEPER_SSL_ENABLED_PROTOCOLS]
             return tuple(version for version in enabled if version <= newest)
-        return key.default  # what ZooKeeper's clients do not have: keys in the settings themselves
+        return key.default  # settings that ZooKeeper's clients do not have, such as inline keys
 
     def _type(self, key: ConfigKey[str | None], location_key: ConfigKey[str | None]) -> str:
         location = self._config[location_key]

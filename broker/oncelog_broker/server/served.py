@@ -82,7 +82,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("topics", ApiKey.CREATE_TOPICS, 2, 7),
         _served("topics", ApiKey.DELETE_TOPICS, 1, 6),
         _served("records", ApiKey.DELETE_RECORDS, 0, 2),
-        _served("transactions", ApiKey.INIT_PRODUCER_ID, 0, 5),
+        _served("transactions", ApiKey.INIT_PRODUCER_ID, 0, 6),  # see `highest_version`
         _served("records", ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
         _served("transactions", ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5),
         _served("transactions", ApiKey.ADD_OFFSETS_TO_TXN, 0, 4),
@@ -118,3 +118,13 @@ SERVED: Final[dict[int, Served]] = {
     )
 }
 """By API key."""
+
+LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
+
+
+def highest_version(served: Served, *, two_phase_commit: bool) -> int:
+    """The highest version of an API that this broker serves: InitProducerId v6 only with `two_phase_commit`, the
+    setting transaction.two.phase.commit.enable (S120)."""
+    if served.key is ApiKey.INIT_PRODUCER_ID and not two_phase_commit:
+        return LAST_INIT_BEFORE_TWO_PHASE_COMMIT
+    return served.versions.high

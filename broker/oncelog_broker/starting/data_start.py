@@ -44,8 +44,8 @@ from oncelog_broker.metadata.model.metadata_copy import MetadataCopy, read_copy
 from oncelog_broker.metadata.opening import METADATA_FILE, StoreOpening
 from oncelog_broker.metadata.stores.embedded import EmbeddedStore, StoreFileError
 from oncelog_broker.metadata.stores.store import MetadataStore
-from oncelog_broker.replication.found_logs import Needed, found_logs, found_topics, highest_producer_id
 from oncelog_broker.replication.older_store import adopt_unknown
+from oncelog_broker.replication.startup_logs import Needed, found_logs, found_topics, highest_producer_id
 from oncelog_broker.runtime.entropy import Entropy, random_uuid, system_entropy
 from oncelog_broker.runtime.host import Host
 from oncelog_protocol.uuids import uuid_to_string

@@ -1,5 +1,6 @@
-"""What a broker does between requests: with its logs, and before it stops.
+"""Background work on logs between requests, and the controlled shutdown.
 
-`maintenance` applies retention, flushes, writes checkpoints and forgets silent producers; `cleaning` compacts;
-`flushing` syncs a log beside the event loop. `departure` has others lead what this broker leads.
+`maintenance` applies retention, flushes, writes checkpoints and expires producer ids; `cleaning` is the log cleaner
+(compaction); `flushing` syncs a log without blocking the event loop. `controlled_shutdown` moves leadership to other
+brokers before this one stops.
 """

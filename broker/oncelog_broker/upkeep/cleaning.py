@@ -1,8 +1,8 @@
 """The log cleaner of a broker: compacts one log after another in the background, the dirtiest first.
 
-The work is done on the event loop, in slices, and the loop is left alone for as long as a slice took; waiting for the
-disk and large (de)compressions are done in a worker thread. Computing in a thread would be worse for everybody else:
-each time the loop came back from the kernel it would wait for the interpreter's lock, several times for each request.
+Compaction runs on the event loop in slices, each followed by a pause of the same length; disk waits and large
+(de)compressions run in a worker thread. Running it all in a thread would slow requests more: after each system call the
+event loop would wait for the interpreter's lock, several times per request.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from oncelog_protocol.records.batch import CorruptBatch
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""How soon a shorter log.cleaner.backoff.ms holds, however long the cleaner was to wait before."""
+"""The longest wait until a change of log.cleaner.backoff.ms takes effect, in seconds."""
 PAUSE_PER_SLICE: Final = 1.0
-"""Pause after a slice, as a part of what it took: at 1 the cleaner takes half the loop's time at most."""
+"""Pause after a slice, as a fraction of the slice: at 1 the cleaner takes at most half the loop's time."""
 
 
 class LogCleaner:
-    """Compacts the logs that this broker hosts, when they are due."""
+    """Compacts the logs of this broker that are due."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LogCleaner:
         replicas: Replicas,
         host: Host,
     ) -> None:
-        """`config` gives the settings as they are now: some may change while the broker runs."""
+        """`config` returns the present settings; some may change while the broker runs."""
         self._config = config
         self._logs = logs
         self._replicas = replicas
@@ -57,22 +57,22 @@ class LogCleaner:
         self._slices = host.slices
         self._disk = host.disk
         self._uncleanable: set[PartitionLog] = set()
-        """Corrupt logs: left alone until the broker starts again."""
+        """Corrupt logs, skipped until the broker restarts."""
         self._finished = host.clock.monotonic()
-        """When it last found that no log was due, or was made."""
+        """Monotonic seconds of the start, or of the last time that no log was due."""
 
     def start(self) -> None:
-        """Start it, unless log.cleaner.enable is off; it ends with the broker's tasks."""
+        """Start the cleaner, unless log.cleaner.enable is off; it ends with the broker's tasks."""
         if self._config()[keys.LOG_CLEANER_ENABLE]:
             self._tasks.every("log cleaner", self.pause_seconds, self.clean_after_backoff)
 
     def pause_seconds(self) -> float:
-        """Until the next look, by the settings as they are now."""
+        """Seconds until the next check, by the present settings."""
         backoff = self._config()[keys.LOG_CLEANER_BACKOFF_MS] / 1000
         return max(0.0, min(LOOK_SECONDS, self._finished + backoff - self._clock.monotonic()))
 
     async def clean_after_backoff(self) -> None:
-        """Compact what is due, unless log.cleaner.backoff.ms has not passed yet."""
+        """Compact the logs that are due, unless log.cleaner.backoff.ms has not passed yet."""
         if self.pause_seconds() > 0:
             return
         try:
@@ -81,7 +81,7 @@ class LogCleaner:
             self._finished = self._clock.monotonic()
 
     async def clean_due(self) -> None:
-        """Compact log after log until none is due. One that fails is tried again next time."""
+        """Compact the dirtiest log until none is due. A failed one is skipped until the next call."""
         failed: set[PartitionLog] = set()
         while True:
             found = await self._dirtiest(failed)
@@ -110,23 +110,24 @@ class LogCleaner:
         return dirtiest(candidates)
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
-        """Compact one log. False if that failed; the log line says why."""
+        """Compact one log. Returns False if that failed; the log line says why."""
         log, generation = partition.log, partition.log.trimmer.generation
         started = self._clock.monotonic()
 
         def is_as_it_was() -> bool:
-            """Else its end was cut: what is cleanable says nothing, and what came since may not be synced."""
+            """Whether the log was not truncated meanwhile; otherwise the cleanable range is void, and newer records may
+            be unsynced."""
             return log.state.may_be_changed and log.trimmer.generation == generation
 
         try:
-            # What a compaction goes by must outlive it: the markers that decided what is dropped, and the producers'
-            # last batches, which a snapshot tells better than what it leaves, and the log start, below which no key is
-            # compared. And recovery takes a hole behind the recovery point for a loss.
+            # The records that the compaction relies on must be durable: markers that decide which records are dropped,
+            # the producers' last batches, and the log start offset, below which keys are not compared. Also, recovery
+            # takes a gap after the recovery point for lost records.
             await flush(log)
             if not is_as_it_was():
                 return False
             if log.state.cleaner_checkpoint is None:
-                # Before anything changes: after a crash, it tells segments that were emptied from damaged ones.
+                # Before any change: after a crash this distinguishes emptied segments from damaged ones.
                 log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
@@ -140,11 +141,11 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # else what was read was being cut, or is another log's
+            if is_as_it_was():  # otherwise the segment was being truncated while read, or belongs to another log
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # deleted or failed meanwhile: that has a log line already
+            if not log.is_offline:  # otherwise deleted or failed meanwhile, which is logged already
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats
@@ -179,18 +180,17 @@ class LogCleaner:
 
     def _leave_alone(self, log: PartitionLog, error: Exception) -> None:
         logger.error(
-            "cannot be compacted, and will not be tried again until the next start",
+            "corrupt log not compacted; skipped until the broker restarts",
             extra={"partition": log.name, "reason": error},
         )
         self._uncleanable.add(log)
 
 
 class Throttle:
-    """Keeps reading and writing below so many bytes per second, over the whole of a cleaning, or since the limit was
-    changed during it."""
+    """Limits the bytes read and written per second, on average over one cleaning, or since the limit changed."""
 
     def __init__(self, bytes_per_second: Callable[[], float], clock: Clock) -> None:
-        """`bytes_per_second` gives the limit as it is now."""
+        """`bytes_per_second` returns the present limit."""
         self._limit = bytes_per_second
         self._clock = clock
         self._bytes_per_second = bytes_per_second()
@@ -198,7 +198,7 @@ class Throttle:
         self._bytes_before = 0
 
     def pause_after(self, total_bytes: int) -> float:
-        """How many seconds to wait, now that so many bytes are done since the start."""
+        """Seconds to wait, given the bytes processed since the start."""
         now, limit = self._clock.monotonic(), self._limit()
         if limit != self._bytes_per_second:
             self._bytes_per_second, self._started, self._bytes_before = limit, now, total_bytes
@@ -206,13 +206,13 @@ class Throttle:
 
 
 class CleaningPace(Pace):
-    """Leaves the loop alone for as long as a slice took, and keeps within the limit of bytes after a job."""
+    """Pauses after each slice for as long as the slice took, and after a job to respect the throttle."""
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
-        """`pause_seconds` is asked after each job how long to wait."""
+        """`pause_seconds` returns the wait after a job."""
         self._pause_seconds = pause_seconds
         self.longest_seconds = 0.0
-        """The longest that the event loop was kept, by the clock on the wall."""
+        """The longest slice, in monotonic seconds."""
 
     def after_slice(self, seconds: float) -> float:
         self.longest_seconds = max(self.longest_seconds, seconds)

@@ -9,9 +9,9 @@ from oncelog_broker.runtime.tasks import in_thread
 
 
 async def flush(log: PartitionLog, up_to: int | None = None) -> None:
-    """`LogFlusher.flush`, the waiting in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then.
+    """`LogFlusher.flush` with the fsync in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may be offline then.
 
-    Being cancelled waits for the fsync, and a failure takes the log offline all the same.
+    A cancellation waits for the fsync, and a failure takes the log offline all the same.
     """
     pending = log.flusher.prepare_flush(up_to)
     if pending is None:

@@ -1,7 +1,7 @@
-"""What a broker does with its logs in the background: retention, flushing, checkpoints, forgetting producers.
+"""Background tasks over all logs: retention, flushing, checkpoints, expiry of producer ids.
 
-The event loop keeps the logs; what waits for the disk (fsync, checkpoint files) runs in a thread, so that no request
-waits behind it.
+The logs belong to the event loop; disk waits (fsync, checkpoint files) run in a thread, so that no request waits for
+them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 FLUSH_CHECK_SECONDS: Final = 3.0
 PURGE_SECONDS: Final = 1.0
 TROUBLES_SECONDS: Final = 5.0
-"""Between two looks whether failures of a disk are to be counted, or are over."""
+"""Seconds between two reports on continuing and ended disk failures."""
 ROOM_SECONDS: Final = 10.0
-"""Between two looks how much room the data directories have."""
+"""Seconds between two measurements of the free space in the data directories."""
 
 
 class LogMaintenance:
     """The background tasks over all logs of one broker."""
 
     def __init__(self, config: Callable[[], BrokerConfig], logs: LogManager, replicas: Replicas, host: Host) -> None:
-        """`config` gives the settings as they are now: some may change while the broker runs."""
+        """`config` returns the present settings; some may change while the broker runs."""
         self._config = config
         self._logs = logs
         self._replicas = replicas
@@ -47,7 +47,7 @@ class LogMaintenance:
         self._tasks = host.tasks
 
     def start(self) -> None:
-        """Start them; they end with the broker's tasks."""
+        """Start the tasks; they end with the broker's tasks."""
         config, every = self._config(), self._tasks.every
         retention_seconds = config[keys.LOG_RETENTION_CHECK_INTERVAL_MS] / 1000
         every("log retention", retention_seconds, self.apply_retention)
@@ -77,14 +77,14 @@ class LogMaintenance:
         )
 
     async def apply_retention(self) -> None:
-        """Delete the segments that are too old, or too many bytes."""
+        """Delete segments beyond retention.ms or retention.bytes."""
         now_ms, pauses = self._clock.now_ms(), self._pauses()
         for partition in list(self._replicas.partitions()):
             await pauses.here()
             if not partition.log.state.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            # A flush may set more segments free.
+            # More segments may go once they are synced.
             if partition.log.state.may_be_changed and partition.log.flusher.is_flush_due:
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
@@ -93,7 +93,7 @@ class LogMaintenance:
         try:
             partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark)
         except KafkaError as error:
-            if not is_known_disk_error(error.__cause__):  # of which the log has told
+            if not is_known_disk_error(error.__cause__):  # which the log has logged
                 logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
 
     async def purge(self) -> None:
@@ -103,15 +103,15 @@ class LogMaintenance:
             await in_thread(removal.run)
 
     async def report_troubles(self) -> None:
-        """Log the disk failures that last, and those that have ended."""
+        """Log continuing disk failures, and those that have ended."""
         DISK_TROUBLES.report()
 
     async def measure_room(self) -> None:
-        """Measure the free space of each data directory, by which the directory of a new log is chosen."""
+        """Measure the free space of each data directory, used to place new logs."""
         await in_thread(self._logs.note_rooms)
 
     async def flush_due(self) -> None:
-        """fsync the logs that flush.messages or flush.ms ask for, and of the others the segments that are full."""
+        """fsync the logs due by flush.messages or flush.ms, and of the others the full segments."""
         for log in self._logs.logs_due_for_flush():
             await self._flush(log, log.log_end_offset)
         for log in self._logs.logs():
@@ -122,11 +122,11 @@ class LogMaintenance:
         try:
             await flush(log, up_to)
         except KafkaError as error:
-            if not is_known_disk_error(error.__cause__):  # of which the log has told
+            if not is_known_disk_error(error.__cause__):  # which the log has logged
                 logger.error("flush failed", extra={"partition": log.name, "reason": error})
 
     async def expire_producer_ids(self) -> None:
-        """Forget the producers that were silent for long, a slice at a time."""
+        """Expire producer ids that were silent for producer.id.expiration.ms, a slice at a time."""
         now_ms, now, pauses = self._clock.now_ms(), self._clock.monotonic(), self._pauses()
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():
@@ -139,7 +139,7 @@ class LogMaintenance:
                     break
 
     def _pauses(self) -> Pauses:
-        """For a task that looks at every log: others have their turn after each slice."""
+        """For tasks over every log: other work runs after each slice."""
         return Pauses(self._clock.monotonic, partial(asyncio.sleep, 0))
 
     async def checkpoint_recovery_points(self) -> None:

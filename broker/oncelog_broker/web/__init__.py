@@ -1,6 +1,6 @@
-"""The HTTP listener, off unless `http.listener` is set; what it runs on (uvicorn, h11) is loaded only then.
+"""The HTTP listener for metrics and health checks, off unless `http.listener` is set; uvicorn and h11 are imported only
+then.
 
-`http_listener` binds and accepts, `bounded` says how small and short each connection is, `pages` are what is answered:
-metrics, and `health`. `serving` puts them together, `telling` does so for a broker that is asked to, and `document`
-makes docs/metrics.md of all this.
+`http_service` is the service of one broker, `serving` assembles it, `http_listener` binds and accepts, `bounded` limits
+connections, `pages` are the responses (metrics and `health`), `document` generates docs/metrics.md.
 """

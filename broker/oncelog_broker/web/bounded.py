@@ -1,4 +1,5 @@
-"""The bounds of the broker's HTTP listener (`oncelog.http_bounds` holds connections to them)."""
+"""The limits of the broker's HTTP listener on connections, request size and duration (`oncelog.http_bounds` enforces
+them)."""
 
 from __future__ import annotations
 
@@ -9,22 +10,22 @@ from uvicorn.config import Config
 from oncelog.http_bounds import MAX_HEAD_BYTES, BoundedConnection
 
 MAX_CONNECTIONS: Final = 16
-"""Of all clients together: who connects beyond that takes the place of who has rested longest."""
+"""Connections of all clients together; one more closes the connection idle for longest."""
 EXCHANGE_SECONDS: Final = 30.0
-"""From when a connection is free to when the answer to its next request is with the system."""
+"""Seconds from an idle connection to the end of its next response."""
 REST_SECONDS: Final = 20.0
-"""A connection without a request is closed: a little longer than Prometheus' usual pause between two scrapes."""
+"""Idle connections are closed after this many seconds: a little longer than Prometheus's usual scrape interval."""
 
 
 class BoundedHttp(BoundedConnection):
-    """A connection that ends with its time, also where an answer is not read."""
+    """A connection that ends at its deadline, even if a response is not read."""
 
     def exchange_seconds(self) -> float:
         return EXCHANGE_SECONDS
 
 
 def http_config(app: Any) -> Config:
-    """How uvicorn treats each connection; it logs nothing by itself."""
+    """The uvicorn configuration; uvicorn itself logs nothing."""
     config = Config(
         app,
         log_config=None,

@@ -1,4 +1,4 @@
-"""docs/metrics.md, of the declarations; `make reference` writes it."""
+"""Generates docs/metrics.md from the declared metrics; `make reference` writes it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from oncelog_broker.web.bounded import EXCHANGE_SECONDS, MAX_CONNECTIONS
 INTRODUCTION: Final = f"""\
 # Metrics and health
 
-How a broker tells how it is, and what each metric means. Made of the declarations in `broker/oncelog_broker/metrics/`
-by `make reference`; a test holds this page to them, and them to what a live broker tells.
+The metrics and health checks of a broker. Generated from the declarations in `broker/oncelog_broker/metrics/` by
+`make reference`; tests compare this page with them, and them with a live broker.
 
 ```
 oncelog serve --http 9404                # 127.0.0.1:9404; or --http 0.0.0.0:9404, or http.listener=... in a file
@@ -25,31 +25,31 @@ curl http://127.0.0.1:9404/metrics
 curl http://127.0.0.1:9404/health/ready
 ```
 
-Nobody logs in at the HTTP listener and nothing is encrypted there, so it listens on loopback unless it is told
-otherwise. On loopback it tells metrics only where `Host` is localhost or an address (else 421): a page in a browser on
-this machine could otherwise read them under a name of its own (DNS rebinding). Without the listener nothing of this is
-loaded, and no request is timed.
+The HTTP listener has no authentication and no encryption, so by default it listens on loopback. On loopback it serves
+metrics only if `Host` is localhost or an address (else 421): otherwise a web page in a browser on this machine could
+read them under a foreign name (DNS rebinding). Without the listener none of this is imported, and no request is
+timed.
 
-- `/metrics`: what is below, in Prometheus' text format. Names that begin with `kafka_` are those that jmx_exporter
-  gives Kafka's own metrics by its usual rules, so that dashboards for Kafka show them; `deploy/grafana/oncelog.json` is
-  a dashboard of our own. [grafana-dashboards.md](grafana-dashboards.md) lists which panels of an existing one fill.
-- `/health/live`: 200 as long as the broker's event loop answers.
-- `/health/ready`: 200 when clients may be sent here; else 503 and `reasons` in JSON: the broker starts (and what it
-  does just now), its logs or the partitions that it coordinates by are loaded, its session with ZooKeeper is in doubt,
-  or it stops. A broker that leads nothing, or whose replicas are not in sync, is ready.
+- `/metrics`: the metrics below, in Prometheus's text format. Names that begin with `kafka_` are those that
+  jmx_exporter gives Kafka's own metrics by its usual rules, so that dashboards for Kafka show them;
+  `deploy/grafana/oncelog.json` is a dashboard of our own. [grafana-dashboards.md](grafana-dashboards.md) lists which
+  panels of an existing one fill.
+- `/health/live`: 200 while the broker's event loop runs.
+- `/health/ready`: 200 if the broker is ready for clients; else 503 and `reasons` in JSON: it is starting (with the
+  present step), loading logs or coordinator partitions, unsure of its ZooKeeper session, or stopping. A broker that
+  leads nothing, or whose replicas are out of sync, is ready.
 
-What it costs: a request adds to a few integers (below one percent of a Produce with one record,
-`bench/metrics_cost.py`); everything else is read when somebody asks, in slices of some milliseconds between requests,
-and who asks again at once gets the same text: scrapes take some {LARGEST_SHARE:.0%} of the time at most. No more than
-{MAX_CONNECTIONS} HTTP connections are open (who rests longest makes room), a request's head has
-{MAX_HEAD_BYTES // 1024} KB at most and no body, and from request to answer a client has {EXCHANGE_SECONDS:.0f} s.
+Cost: a request increments a few integers (below one percent of a Produce with one record, `bench/metrics_cost.py`);
+everything else is computed when scraped, in slices of some milliseconds between requests. A scrape soon after another
+gets the same text, so scrapes take about {LARGEST_SHARE:.0%} of the time at most. At most {MAX_CONNECTIONS} HTTP
+connections are open (a new one closes the longest idle one), a request's head has {MAX_HEAD_BYTES // 1024} KB at most
+and no body, and an exchange lasts {EXCHANGE_SECONDS:.0f} s at most.
 
-Topics that were never used have no series (Kafka makes those of a topic at its first traffic), unless a partition is
-under-replicated. Counters begin with the process, and never go back while it runs: what a deleted topic has counted
-stays in the totals, which are the samples without the label `topic`. Quantiles are of the latest {SAMPLES} requests of
-an API that were timed, which is one of {TIMED_MASK + 1}; Kafka's are of about as many. A stall is a timer of
-{PROBE_SECONDS * 1000:.0f} ms that came more than {STALL_SECONDS * 1000:.0f} ms late.
-"""
+Unused topics have no series (Kafka creates them with a topic's first traffic), unless a partition is
+under-replicated. Counters start with the process and never decrease: the counts of a deleted topic stay in the
+totals, the samples without the label `topic`. Quantiles are of the latest {SAMPLES} timed requests of an API, one
+request of {TIMED_MASK + 1}; Kafka's are of about as many. A stall is a timer of {PROBE_SECONDS * 1000:.0f} ms that
+fired more than {STALL_SECONDS * 1000:.0f} ms late."""
 
 
 def table_of(families: list[Family]) -> str:
@@ -61,6 +61,6 @@ def table_of(families: list[Family]) -> str:
 
 
 def document() -> str:
-    """The page."""
+    """The page's text."""
     sections = [f"## {title}\n\n{table_of(families.declared)}\n" for title, families in SECTIONS]
     return "\n".join([INTRODUCTION, *sections])

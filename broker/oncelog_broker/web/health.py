@@ -1,4 +1,4 @@
-"""Whether the broker lives, and whether clients should be sent to it: what Kubernetes, compose and systemd ask."""
+"""Liveness and readiness, for Kubernetes, compose and systemd."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Condition = Callable[[], str | None]
-"""What keeps the broker from being ready, in words; None: this does not."""
+"""Returns why the broker is not ready, in words; None if this condition is met."""
 
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether this broker serves all that it has. `begins` with the start, and ends when it is told to stop.
+    """Whether this broker is ready to serve all its partitions, from its start to its stop.
 
-    A broker whose replicas are not in sync, or that leads nothing, is ready: it serves what it has, and catches up.
+    A broker with replicas out of sync, or without leadership, is ready: it serves what it has, and catches up.
     """
 
     doing: str | None = "the broker starts"
-    """What the broker does instead of serving."""
+    """What the broker is doing while it does not serve; None while it serves."""
     conditions: list[Condition] = field(default_factory=list)
 
     def reasons(self) -> list[str]:
-        """Why it is not ready; empty where it is."""
+        """Why the broker is not ready; empty if it is."""
         if self.doing is not None:
             return [self.doing]
         return [reason for condition in self.conditions if (reason := condition()) is not None]

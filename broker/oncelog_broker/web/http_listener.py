@@ -1,4 +1,4 @@
-"""Binds the HTTP listener and accepts on it. It is there before the logs are loaded, to say that they are."""
+"""Binds the HTTP listener and accepts connections, before the logs are loaded, so that health checks are answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKLOG = 64
 
 
 class HttpListener:
-    """One that accepts, until `close`."""
+    """An accepting listener."""
 
     def __init__(self, address: HttpAddress, close: Any, connections: HttpConnections) -> None:
         """Internal: use `open`."""
@@ -29,7 +29,7 @@ class HttpListener:
     @classmethod
     async def open(cls, address: HttpAddress, app: Any, network: Network) -> HttpListener:
         """Raises OSError with a message that says what to do."""
-        # What a client sends wrong is its own affair; what an answer raises is an error of ours.
+        # Errors of clients are not logged; exceptions of our pages are.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config, state, connections = http_config(app), ServerState(), HttpConnections(MAX_CONNECTIONS)
         factory = cast(Any, partial(BoundedHttp, config, state, connections=connections))
@@ -42,7 +42,7 @@ class HttpListener:
         return cls(address._replace(port=listening.port), listening.close, connections)
 
     async def close(self) -> None:
-        """Accept no more, and end what is under way."""
+        """Stop accepting, and close open connections."""
         await self._close()
         self.connections.close()
         await asyncio.sleep(0)

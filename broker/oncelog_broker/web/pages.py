@@ -1,4 +1,4 @@
-"""What is answered over HTTP: /metrics, /health/live and /health/ready, to GET and HEAD; an ASGI application."""
+"""The pages /metrics, /health/live and /health/ready, for GET and HEAD; an ASGI application."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class Answer:
-    """What is sent: a status, a type and the pieces of a body."""
+    """A response: status, content type and the pieces of the body."""
 
     __slots__ = ("content_type", "headers", "pieces", "status")
 
@@ -36,7 +36,7 @@ class Answer:
         return cls(status, JSON, [json.dumps(value).encode() + b"\n"], **headers)
 
     async def send(self, send: Send) -> None:
-        """Piece by piece: a client that reads slowly has no more than one of them."""
+        """Send piece by piece, so that a slow client holds one piece only."""
         size = sum(map(len, self.pieces))
         headers = {"content-type": self.content_type, "content-length": str(size), "cache-control": "no-store"}
         await send(
@@ -55,7 +55,7 @@ class Pages:
     """The application of one broker."""
 
     def __init__(self, node_id: int, readiness: Readiness, scraper: Scraper, *, is_on_loopback: bool = False) -> None:
-        """`is_on_loopback`: no name belongs to the listener but localhost."""
+        """`is_on_loopback`: accept no host name but localhost."""
         self._is_on_loopback = is_on_loopback
         self._node_id = node_id
         self._readiness = readiness
@@ -68,7 +68,7 @@ class Pages:
     async def _answer(self, scope: Mapping[str, Any]) -> Answer:
         method, path = scope["method"], scope["path"]
         if method not in METHODS:
-            # What may follow as a body is not waited for: the connection ends.
+            # A request body is not read: the connection is closed.
             return Answer.json(
                 HTTPStatus.METHOD_NOT_ALLOWED, {"error": "GET or HEAD"}, allow="GET, HEAD", connection="close"
             )
@@ -87,7 +87,8 @@ class Pages:
         return Answer.json(HTTPStatus.NOT_FOUND, {"error": "/metrics, /health/live or /health/ready"})
 
     def _is_asked_by_another_name(self, scope: Mapping[str, Any]) -> bool:
-        """Whether a browser may have been led here under a name of somebody else's. Health tells nobody anything."""
+        """Whether a browser may have come here by a foreign host name (DNS rebinding). Health pages contain no secrets
+        and are not checked."""
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
 

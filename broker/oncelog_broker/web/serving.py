@@ -1,4 +1,4 @@
-"""Metrics and health of one broker, put together: from the first moment of its start to the last of its stop."""
+"""Assembles metrics and health of one broker."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def serve_http(
     return await HttpListener.open(where, pages, host.network)
 
 
-def begin_to_tell(
+def start_metrics(
     readiness: Readiness, services: Observed, connections: Connections, dispatcher: Dispatcher, times: RequestTimes
 ) -> Parts:
-    """The broker serves: what metrics are read from, and from now on what keeps it from being ready."""
+    """Add the readiness conditions, start the loop watch, and return the source of the metrics."""
     readiness.conditions += conditions(services)
     watch = LoopWatch()
     watch.start()
@@ -43,13 +43,13 @@ def begin_to_tell(
 
 
 def conditions(services: Observed) -> list[Condition]:
-    """What may keep a broker that serves from being ready."""
+    """The conditions under which a serving broker is ready."""
     replicas = services.replicas
 
     def session() -> str | None:
         if replicas.may_lead is None or replicas.may_lead():
             return None
-        return "the session with ZooKeeper is in doubt: this broker leads nothing until that is settled"
+        return "the ZooKeeper session may have expired: this broker leads no partition until it is renewed"
 
     def logs() -> str | None:
         return "logs are loaded" if replicas.is_opening else None

@@ -15,6 +15,7 @@ quotas.py        how much users, client ids and addresses may do
 groups.py        consumer groups: `admin.groups`
 pending_offsets.py offsets of groups that open transactions hold
 transactions.py  transactions: `admin.transactions`
+prepared.py      transactions that were handed over: taken over, and ended
 acls.py          who may do what: `admin.acls`
 admin.py         the public face
 """

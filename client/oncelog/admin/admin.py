@@ -38,8 +38,8 @@ from oncelog.errors import (
     KafkaError,
     error_for,
 )
+from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
-from oncelog.opened import Opened
 from oncelog.typed_options import AdminOptions
 from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.fetch import IsolationLevel
@@ -53,7 +53,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 
-class Admin(Opened):
+class Admin(Lifecycle):
     """Keywords are those of `config.AdminConfig`; `timeout_ms` of a call defaults to default_api_timeout_ms."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[AdminOptions]) -> None:

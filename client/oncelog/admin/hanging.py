@@ -19,6 +19,8 @@ ONGOING: Final = "Ongoing"
 PREPARE_ABORT: Final = "PrepareAbort"
 PREPARED: Final = ("PrepareCommit", PREPARE_ABORT)
 """The outcome is decided, and markers are on their way."""
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""The timeout of transactions that are never aborted for their age: two-phase commit (KIP-939)."""
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """How long above the longest timeout a transaction is open before Kafka's PartitionsWithLateTransactions counts it."""
 
@@ -61,6 +63,12 @@ class DescribedTransaction:
     coordinator_id: int
     client_id: str | None = None
     client_host: str | None = None
+
+    @property
+    def has_timeout(self) -> bool:
+        """Whether its coordinator aborts an open transaction after `timeout_ms`. If not, only its owner, the next
+        producer with this transactional id, or an operator ends it (KIP-939)."""
+        return self.timeout_ms != NO_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +138,7 @@ class OpenTransaction:
             return Hang.NOT_HELD
         if self.is_fenced:
             return Hang.FENCED
-        start_ms = self.held.start_time_ms
+        start_ms = self.held.start_time_ms if self.held.has_timeout else None
         if start_ms is not None and now_ms - start_ms > limits.max_timeout_ms + limits.abort_interval_ms:
             return Hang.OVERDUE
         return None
@@ -156,9 +164,12 @@ class OpenTransaction:
         return self.producer.last_timestamp > 0 and age_ms > limits.max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     def ends_by_ms(self, limits: TransactionLimits) -> int | None:
-        """When its coordinator aborts it at the latest, if its producer does not end it before. None: not known."""
+        """When its coordinator aborts it at the latest, if its producer does not end it before. None: not known, or it
+        has no timeout."""
         held = self.held
         if held is None or not self.is_held or held.state != ONGOING or held.start_time_ms is None:
+            return None
+        if not held.has_timeout:
             return None
         return held.start_time_ms + held.timeout_ms + limits.abort_interval_ms
 

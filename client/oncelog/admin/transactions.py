@@ -26,13 +26,14 @@ from oncelog.admin.hanging import (
     explanation,
 )
 from oncelog.admin.items import settled, the_one
+from oncelog.admin.prepared import UNUSED_TIMEOUT_MS, PreparedTransactions
 from oncelog.admin.resources import ConfigResource
 from oncelog.clock import now_ms
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, UnsupportedVersion, error_for
 from oncelog.metadata.internal_topics import TRANSACTION_STATE, partition_for
 from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from oncelog.prepared_transaction import LAST_END_TXN_BEFORE_V2, Ended, PreparedTransaction, outcome
+from oncelog.prepared_transaction import PreparedTransaction
 from oncelog_protocol.messages.fetch import IsolationLevel
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -43,8 +44,6 @@ LOOKS: Final = 3
 """How often to look at partitions whose transactions come and go while we look."""
 ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least, and its header is all we want."""
-PASSING: Final = frozenset(code for code in ErrorCode if code.retriable)
-"""What a coordinator answers for a while, CONCURRENT_TRANSACTIONS among it."""
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
 ABORT_INTERVAL_KEY: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
@@ -53,7 +52,7 @@ R = TypeVar("R")
 Matches = Callable[[ProducerState], bool]
 Listed = list[ListedTransaction]
 Producers = list[ProducerState]
-Opened = dict[TopicPartition, list[OpenTransaction]]
+Lifecycle = dict[TopicPartition, list[OpenTransaction]]
 Hanging = list[HangingTransaction]
 
 
@@ -63,6 +62,7 @@ class TransactionAdmin:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._coordinators = Coordinators(calls, CoordinatorType.TRANSACTION)
+        self._prepared = PreparedTransactions(calls, self._coordinators, self._describe_one)
 
     # --- what there is
 
@@ -265,10 +265,10 @@ class TransactionAdmin:
         described = await self.describe(transactional_ids)
 
         async def ask(transactional_id: str, node_id: int) -> ProducerIdAndEpoch:
-            # Nobody will write with what we get, so the timeout does not matter, as long as it is allowed.
-            request = InitProducerIdRequest(
-                transactional_id=transactional_id, transaction_timeout_ms=described[transactional_id].timeout_ms
-            )
+            # Nobody writes with the new epoch, so any timeout will do that the broker allows.
+            known = described[transactional_id]
+            timeout_ms = known.timeout_ms if known.has_timeout else UNUSED_TIMEOUT_MS
+            request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
             response = await self._calls.send_to(node_id, request)
             _check(response.error_code, transactional_id)
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -278,39 +278,40 @@ class TransactionAdmin:
     async def end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
         """Commit or abort a transaction that its producer has handed over (`Producer.prepare_transaction`).
 
-        Asked again until it is answered: True where it has ended as asked, by this call or an earlier one. False where
-        it has ended the other way: its coordinator aborted what was to be committed, because its time was over or
-        somebody took over the transactional id; or it had been committed already. Under V1, and after a take over, that
-        is said of the last transaction of this producer and epoch, so an id should be prepared once only.
+        Asks again until it is answered. Returns True if the transaction has ended as asked, by this call or an earlier
+        one; False if it has ended the other way: its coordinator aborted what was to be committed, since its timeout
+        was over or another producer took over the transactional id; or it had been committed already. Under V1, and
+        after a take-over, the answer is about the last transaction of this producer and epoch, so prepare an id once
+        only.
 
-        Raises KafkaError where nobody can tell: INVALID_PRODUCER_ID_MAPPING, the id has expired since;
-        UnsupportedVersion where it was begun under V2 and this broker knows of none; RequestTimedOut, ConnectionFailed:
+        Raises ProducerFenced if the transaction is open and another process has kept it (`keep`), which alone can end
+        it. Raises KafkaError where nobody can tell how it ended: INVALID_PRODUCER_ID_MAPPING, the id has expired since;
+        UnsupportedVersion if it was begun under V2, which this broker does not have; RequestTimedOut, ConnectionFailed:
         call it again.
         """
-        from oncelog_protocol.messages.end_txn import EndTxnRequest
+        return await self._prepared.end(prepared, commits=commits)
 
-        request = EndTxnRequest(
-            transactional_id=prepared.transactional_id,
-            producer_id=prepared.producer_id,
-            producer_epoch=prepared.epoch,
-            committed=commits,
-        )
+    async def keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
+        """Take over a transaction that its producer has handed over: it stays open, from now on without a timeout, and
+        its producer is fenced (KIP-939, S121).
 
-        async def ask(_: str, node_id: int) -> bool:
-            if prepared.is_v2 and await self._calls.version_at(node_id, EndTxnRequest) <= LAST_END_TXN_BEFORE_V2:
-                raise UnsupportedVersion(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    f"{prepared.transactional_id}: was begun under transactions V2, which broker {node_id} has not",
-                )
-            at_most = None if prepared.is_v2 else LAST_END_TXN_BEFORE_V2
-            response = await self._calls.send_to(node_id, request, at_most=at_most)
-            ended = outcome(ErrorCode.of(response.error_code), commits=commits)
-            if ended is Ended.NOT_KNOWN:
-                _check(response.error_code, prepared.transactional_id)
-            return ended is Ended.AS_ASKED
+        Returns what `end` needs from now on; None if this transaction is not open any more. Raises UnsupportedVersion
+        if the broker has no two-phase commit (transaction.two.phase.commit.enable); AuthorizationFailed without the
+        operations Write and TwoPhaseCommit on the transactional id; other KafkaErrors: call it again.
+        """
+        return await self._prepared.keep(prepared)
 
-        answers = await self._coordinators.each([prepared.transactional_id], ask, PASSING)
-        return answers[prepared.transactional_id]
+    async def commit(self, transactional_id: str) -> None:
+        """Commit the open transaction of a transactional id in the place of its producer, which is fenced (KIP-939).
+
+        All records that the brokers have of it become visible, also if its producer has not written all that it was
+        going to. Raises KafkaError INVALID_TXN_STATE if no transaction is open; UnsupportedVersion, AuthorizationFailed
+        as `keep` does, with Write as the only right.
+        """
+        await self._prepared.commit(transactional_id)
+
+    async def _describe_one(self, transactional_id: str) -> DescribedTransaction:
+        return (await self.describe([transactional_id]))[transactional_id]
 
     # --- inside: looking
 
@@ -364,7 +365,7 @@ class TransactionAdmin:
             explained[partition] = explanation(partition, known, here, now_ms(), limits, first_ms)
         return explained
 
-    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> Opened:
+    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> Lifecycle:
         """The open transactions of each partition that has any, and what their coordinators hold, asked afterwards."""
         open_in = {
             partition: opened
@@ -416,7 +417,7 @@ class TransactionAdmin:
             described = {}
         return {transaction.producer_id: transaction for transaction in described.values()}
 
-    async def _limits(self, open_in: Opened) -> TransactionLimits:
+    async def _limits(self, open_in: Lifecycle) -> TransactionLimits:
         """What the coordinators are set to, as far as they tell; the largest where they differ."""
         nodes = {
             transaction.held.coordinator_id

@@ -49,7 +49,8 @@ def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms
     if held is not None:
         client = f"{held.client_id} at {(held.client_host or '').lstrip('/')}" if held.client_id is not None else None
         yield "Client", client or "not known to its coordinator"
-        yield "Coordinator", f"broker {held.coordinator_id}: {held.state}, timeout {span(held.timeout_ms)}"
+        timeout = f"timeout {span(held.timeout_ms)}" if held.has_timeout else "no timeout (two-phase commit)"
+        yield "Coordinator", f"broker {held.coordinator_id}: {held.state}, {timeout}"
     if explained.hang is None:
         yield "Ends", _end(explained, pinned_by, now_ms)
     else:
@@ -73,6 +74,9 @@ def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
     force = f"oncelog txns fence {shell_quoted(pinned_by.held.transactional_id)}"
     if explained.hang is Hang.OVERDUE:
         return force
+    if not pinned_by.held.has_timeout:
+        commit = f"oncelog txns commit {shell_quoted(pinned_by.held.transactional_id)}"
+        return f"start its application, which ends it as it has decided; only if that is gone: {commit}, or {force}"
     return f"commit or abort it in its producer; or take that its transactional id, and abort: {force}"
 
 
@@ -94,7 +98,11 @@ def _since(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> s
 
 
 def _end(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
+    from oncelog.admin.hanging import ONGOING
+
     assert pinned_by.held is not None
+    if pinned_by.held.state == ONGOING and not pinned_by.held.has_timeout:
+        return "when its owner commits or aborts it, however long that takes: it has no timeout"
     if explained.ends_by_ms is None:
         what = {"PrepareCommit": "commit", "PrepareAbort": "abort"}.get(pinned_by.held.state, "end")
         return f"at once: its coordinator is about to {what} it, and writes the markers"

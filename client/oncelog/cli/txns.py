@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,12 +10,12 @@ import click
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.offsets import format_timestamp
 from oncelog.cli.options import bootstrap_option, output_option
-from oncelog.cli.output import Column, chosen_format, count, show_rows, show_table, tell
+from oncelog.cli.output import Column, chosen_format, confirmed, count, show_rows, show_table, tell
 from oncelog.cli.running import Failure, run
 from oncelog.cli.targets import PARTITION, TARGET, Target, check_brokers, partitions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from oncelog.admin import Admin
     from oncelog.admin.hanging import DescribedTransaction, HangingTransaction, ProducerState
@@ -29,7 +30,9 @@ def _time(timestamp_ms: int | None) -> str | None:
     return None if timestamp_ms is None or timestamp_ms < 0 else format_timestamp(timestamp_ms)
 
 
-LIST_COLUMNS: Final = tuple(map(Column.headed, ("Transactional id", "State", "Producer id", "Coordinator")))
+LIST_COLUMNS: Final = tuple(
+    map(Column.headed, ("Transactional id", "State", "Producer id", "Coordinator", "Duration ms", "Timeout ms"))
+)
 DESCRIBE_COLUMNS: Final = (
     *map(Column.headed, ("Transactional id", "State", "Producer id", "Producer epoch", "Timeout ms")),
     Column("start_time_ms", "Open since", _time),
@@ -76,17 +79,35 @@ def list_(
 ) -> None:
     """List the transactional ids of all coordinators.
 
-    Plain output: transactional id, state, producer id, coordinator on each line.
+    Open transactions (Ongoing) show for how long they are open, and their timeout: "none" for one that only its
+    application ends, by two-phase commit.
+
+    Plain output: transactional id, state, producer id, coordinator, duration (ms), timeout (ms) on each line; "-" for
+    the last two if no transaction is open or it may not be described.
     """
 
     async def command() -> list[Row]:
         from oncelog.admin import Admin
+        from oncelog.admin.hanging import ONGOING
+        from oncelog.clock import now_ms
 
         async with Admin(bootstrap, **connection_settings()) as admin:
             listed = await admin.transactions.list(
                 states=states, producer_ids=producer_ids, duration_ms=duration_ms, pattern=pattern
             )
-        return [(each.transactional_id, each.state, each.producer_id, each.coordinator_id) for each in listed]
+            open_ids = [each.transactional_id for each in listed if each.state == ONGOING]
+            described = await _described(admin, open_ids)
+        now = now_ms()
+        return [
+            (
+                each.transactional_id,
+                each.state,
+                each.producer_id,
+                each.coordinator_id,
+                *_age_and_timeout(described.get(each.transactional_id), now),
+            )
+            for each in listed
+        ]
 
     show_rows(LIST_COLUMNS, run(command, bootstrap), output)
 
@@ -246,20 +267,88 @@ def abort(
 @txns.command()
 @click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @bootstrap_option
-def fence(transactional_ids: tuple[str, ...], bootstrap: str) -> None:
+@click.option("--yes", "-y", is_flag=True, help="Do not ask about transactions without a timeout.")
+def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Take transactional ids from their producers, and abort what these have open, in all partitions.
 
-    The producers fail with a fatal error at their next request; new ones may begin at once.
+    The producers fail with a fatal error at their next request; new ones may begin at once. An open transaction without
+    a timeout may be one that its application has decided to commit (two-phase commit): the command asks first.
     """
 
     async def command() -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
+            if not yes:
+                await _ask_before_abort(admin, transactional_ids)
             await admin.transactions.fence(transactional_ids)
 
     run(command, bootstrap)
     tell(f"fenced {', '.join(transactional_ids)}")
+
+
+@txns.command()
+@click.argument("transactional_ids", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
+@bootstrap_option
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
+    """Commit the open transactions of transactional ids in the place of their producers, which are fenced.
+
+    Only for an application that is gone after it has decided to commit, as its database says (two-phase commit):
+    whatever the brokers have of the transaction becomes visible, also if its producer had more to write. The brokers
+    need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts instead.
+    """
+    named = ", ".join(transactional_ids)
+    _ask(f"Commit the open transactions of {named}, whatever their applications have decided?", yes)
+
+    async def command() -> None:
+        from oncelog.admin import Admin
+
+        async with Admin(bootstrap, **connection_settings()) as admin:
+            for transactional_id in transactional_ids:
+                await admin.transactions.commit(transactional_id)
+
+    run(command, bootstrap)
+    tell(f"committed {named}")
+
+
+async def _ask_before_abort(admin: Admin, transactional_ids: Iterable[str]) -> None:
+    """Raises Failure if a transaction without a timeout is open and is not to be aborted."""
+    from oncelog.admin.hanging import ONGOING
+
+    described = await _described(admin, transactional_ids)
+    prepared = [name for name, each in described.items() if each.state == ONGOING and not each.has_timeout]
+    if prepared:
+        named = ", ".join(sorted(prepared))
+        _ask(f"Abort transactions that their applications may have decided to commit, of {named}?", yes=False)
+
+
+def _ask(question: str, yes: bool) -> None:
+    """Raises Failure unless the answer is yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failure(f"{question} There is nobody to ask: use --yes")
+    if not confirmed(question):
+        raise Failure("nothing was changed")
+
+
+async def _described(admin: Admin, transactional_ids: Iterable[str]) -> Mapping[str, DescribedTransaction]:
+    """What their coordinators know; without those that may not, or cannot, be described."""
+    from oncelog.errors import KafkaError, PartialFailure
+
+    try:
+        return await admin.transactions.describe(transactional_ids)
+    except PartialFailure as failure:
+        return dict(failure.results)
+    except KafkaError:
+        return {}
+
+
+def _age_and_timeout(transaction: DescribedTransaction | None, now_ms: int) -> tuple[int | None, int | str | None]:
+    if transaction is None or transaction.start_time_ms is None:
+        return None, None
+    return max(0, now_ms - transaction.start_time_ms), transaction.timeout_ms if transaction.has_timeout else "none"
 
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:

@@ -18,12 +18,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from oncelog.address import Address
-from oncelog.alarm import Alarm
 from oncelog.connection.login import log_in
 from oncelog.connection.protocol import ConnectionProtocol
 from oncelog.connection.security import UNSECURED, SaslLogin, Security
 from oncelog.connection.versions import FIRST_TRY, LAST_TRY, VersionTable, api_versions_request, next_try
 from oncelog.errors import AuthenticationFailed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.timer import Timer
 from oncelog_protocol.errors import UnencodableMessage
 from oncelog_protocol.schema import Request
 
@@ -90,7 +90,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._has_unanswered = False
         self._is_finishing = False
         self._heard_at = 0.0
-        self._alarm = Alarm(self.check_deadlines)
+        self._timer = Timer(self.check_deadlines)
         self._held: list[_Held] | None = None
         """What is to be written when we have logged in again (KIP-368), or when the broker wants to hear of us again,
         as we have used more than a quota (KIP-219): nothing else may be sent meanwhile."""
@@ -356,7 +356,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         deadlines += [deadline for deadline, _ in self._unwritten[:1]]
         deadlines += [held.deadline for held in self._held or ()]
         if deadlines:
-            self._alarm.set(min(deadlines))
+            self._timer.set(min(deadlines))
 
     def check_deadlines(self) -> None:
         """Close if the oldest request is late. The alarm does it by itself, up to a moment after the deadline."""
@@ -380,7 +380,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._error is not None:
             return
         self._error = error
-        self._alarm.cancel()
+        self._timer.cancel()
         if self._login_again is not None:
             self._login_again.cancel()
         if self._end_of_throttling is not None:

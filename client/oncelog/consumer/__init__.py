@@ -1,14 +1,14 @@
 """The consumer.
 
 records.py    (pure) ConsumerRecord, and a batch as a list of them
-isolation.py  (pure) which batches of a Fetch answer belong to aborted transactions
-fetched.py    (pure) what one Fetch answer brought for one partition, decoded as it is asked for
-positions.py  (pure) the assigned partitions: where each one is, what it has buffered, whether it wants more
-starts.py     where partitions without a position begin
-fetch_session.py  (pure) what a Fetch request need not repeat (KIP-227)
-validation.py (pure) whether a position still lies in the log of its leader (KIP-320)
-validator.py  asking leaders that, and what follows from it
-fetcher.py    Fetch requests to the leaders, answers into the positions
-consumer.py   the public face
-group/        the consumer as a member of a group
+isolation.py  (pure) which batches of a Fetch response belong to aborted transactions
+fetched.py    (pure) a Fetch response for one partition, decoded when its records are taken
+positions.py  (pure) the assigned partitions: position, buffered data, errors
+offset_reset.py  looks up the start of partitions without a position (auto.offset.reset)
+fetch_session.py  (pure) incremental fetch sessions (KIP-227)
+validation.py (pure) detects log truncation by leader epochs (KIP-320)
+validator.py  sends OffsetForLeaderEpoch for that
+fetcher.py    sends Fetch requests, adds responses to the positions
+consumer.py   the public class
+group/        membership in a consumer group
 """

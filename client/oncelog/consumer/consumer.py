@@ -1,4 +1,4 @@
-"""The consumer's public face: topics shared with a group, or partitions assigned by hand; polled or iterated."""
+"""The public consumer: topics shared with a group, or partitions assigned by hand; polled or iterated."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from oncelog.consumer.fetcher import Fetcher
 from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
 from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
+from oncelog.consumer.offset_reset import OffsetReset
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
-from oncelog.consumer.starts import Starts
 from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
+from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -35,7 +36,6 @@ from oncelog.metadata.list_offsets import (
 )
 from oncelog.metadata.metadata import Metadata
 from oncelog.names import check_partition
-from oncelog.opened import Opened
 from oncelog.tracing.wanted import wanted_spans
 from oncelog.typed_options import ConsumerOptions
 from oncelog_protocol.messages.fetch import IsolationLevel
@@ -57,25 +57,25 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
-"""How long one wait inside `async for` lasts; it only begins anew after that."""
+"""Milliseconds of one wait inside `async for`; then it waits again."""
 
 
-class Consumer(Opened):
-    """Reads its share of the topics that it subscribes to, or the partitions that it is assigned.
+class Consumer(Lifecycle):
+    """Reads its share of the subscribed topics, or the assigned partitions.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
             async for record in consumer:
                 ...
 
-    Keywords are those of `config.ConsumerConfig`. One task at a time may poll or iterate. As with the Java client, a
-    poll (or the next record of `async for`) says that the records before it are done with: rebalances are answered,
-    listeners called and offsets committed automatically then, and only then.
+    Keywords are those of `config.ConsumerConfig`. One task at a time may poll or iterate. As in the Java client, a poll
+    (or the next record of `async for`) declares the previous records processed: rebalances are answered, listeners
+    called and offsets committed automatically only then.
 
-    Where an exception leaves the block of `async with`, the work on the last records has failed. The consumer goes back
-    to where the last poll began (`async for`: to the last record), or to what was committed by hand since, before it
-    closes: so those records are read again, by this group's next consumer (S89). `close` and leaving the block
-    otherwise say that all records are done with.
+    If an exception leaves the `async with` block, the work on the last records has failed. Before it closes, the
+    consumer goes back to where the last poll began (`async for`: to the last record), or to a later manual commit: so
+    those records are read again by the group's next consumer (S89). `close`, and leaving the block otherwise, declare
+    all records processed.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ConsumerOptions]) -> None:
@@ -87,14 +87,14 @@ class Consumer(Opened):
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._in_work: tuple[PartitionPosition, FetchedPartition] | None = None
-        """What the record came from that `async for` has handed out last; None while nobody works on it."""
+        """The source of the record that `async for` returned last; None while no record is being processed."""
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
         self._group: GroupCoordinator | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
         self._is_leaving = False
-        """While `close` lets the listener give up the partitions: it may commit then."""
+        """Whether `close` is calling the listener, which may commit then."""
         self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
@@ -115,7 +115,7 @@ class Consumer(Opened):
                 self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
             )
             self._metadata.listeners.append(self._group.metadata_changed)
-        self._starts = Starts(
+        self._starts = OffsetReset(
             self._positions,
             self._metadata,
             self.config,
@@ -139,10 +139,10 @@ class Consumer(Opened):
         await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit (where that is automatic), leave the group, stop fetching, close the connections.
+        """Commit if that is automatic, leave the group, stop fetching, close the connections.
 
-        What the group has to hear may take `timeout_ms`, and callbacks as long as they like; if this is cancelled, the
-        rest is done at once. Static members do not leave. The second call does nothing.
+        Requests to the group may take `timeout_ms`, callbacks any time; a cancellation skips to the end. Static members
+        do not leave. The second call does nothing.
         """
         if self._is_closed:
             return
@@ -174,11 +174,11 @@ class Consumer(Opened):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or all whose name matches the whole `pattern`, with the group, from the next poll on.
+        """Share these topics, or all whose full name matches `pattern`, with the group, from the next poll on.
 
-        Another subscription takes the place of this one. Raises ValueError without a group_id, for anything but
-        one of `topics` and `pattern`, and where partitions were assigned by hand; ClientClosed; TypeError for a
-        listener that has a method that nobody calls, or lacks one.
+        Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
+        `pattern` is given, and if partitions were assigned by hand; ClientClosed; TypeError for a listener with missing
+        or unknown methods.
         """
         self._check_open()
         if listener is not None:
@@ -189,23 +189,23 @@ class Consumer(Opened):
         group.subscribe(Interest.of(topics, pattern, self.config.exclude_internal_topics), listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop what was assigned by hand. Commits first where that is automatic.
+        """Leave the group, or drop the assignment by hand. Commits first if that is automatic.
 
-        If this is cancelled, or a callback fails, the rest is done at once.
+        If it is cancelled, or a callback fails, the rest is done at once.
         """
         self._check_open()
         try:
             if self._group is not None and self._group.is_subscribed:
                 await self._group.unsubscribe()
         finally:
-            self._positions.assign(())  # the group has been told that others may have them
+            self._positions.assign(())  # the group may have given them to others
             self._iterated = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those assigned before keep their position.
 
-        With a group_id the others start where that group has committed. Raises ValueError while subscribed, and for a
-        number that no partition has; InvalidTopic.
+        With a group_id, new ones start at the group's committed offsets. Raises ValueError while subscribed, and for an
+        invalid partition number; InvalidTopic.
         """
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
@@ -223,36 +223,36 @@ class Consumer(Opened):
         return self._positions.assignment
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
-        """Go on from `offset`; one with a `leader_epoch` is checked against the leader's log before it is read from.
+        """Continue from `offset`; one with a `leader_epoch` is checked against the leader's log first.
 
-        Raises ValueError for one that is negative or above MAX_OFFSET, or a partition that is not assigned.
+        Raises ValueError for an offset that is negative or above MAX_OFFSET, or a partition that is not assigned.
         """
         wanted = offset_and_metadata(offset)
         self._to_move(partition).seek(wanted.offset, wanted.leader_epoch)
         self._moved()
 
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
-        """Go on from what the group has committed, or from `came_from` if that is nothing.
+        """Continue from the group's committed offset, or from `came_from` if there is none.
 
-        It is looked up by the next poll, and after all transactions that have offsets of the partition: so nothing can
-        fail here. Raises ValueError as `seek`.
+        The next poll looks it up, after all transactions with offsets of the partition have ended: so nothing can fail
+        here. Raises ValueError like `seek`.
         """
         check_offset(came_from)
         self._to_move(partition).go_back(came_from)
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on from the first offset that there is; without arguments, in all assigned partitions."""
+        """Continue from the first available offset; without arguments, in all assigned partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on with what comes from now on (read_committed: from the last stable offset on)."""
+        """Continue with new records only (read_committed: from the last stable offset)."""
         self._reset(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned; looked up where it is not known yet.
+        """The offset of the next record to be returned; looked up if unknown.
 
-        Raises KafkaError, RequestTimedOut if it cannot be found within default.api.timeout.ms, and ValueError for a
+        Raises KafkaError, RequestTimedOut if it is not found within default.api.timeout.ms, and ValueError for a
         partition that is not assigned.
         """
         state = self._positions.get(partition)
@@ -280,7 +280,7 @@ class Consumer(Opened):
                 )
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return nothing of these until `resume`. What is buffered stays."""
+        """Return no records of these partitions until `resume`. Buffered data are kept."""
         for partition in partitions:
             self._positions.get(partition).is_paused = True
         self._iterated = None
@@ -296,13 +296,13 @@ class Consumer(Opened):
     # committed offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None) -> None:
-        """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; without, those behind
-        all records that were handed out.
+        """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; by default the position
+        after all returned records.
 
-        Commits go one after another, and an automatic one makes way: what is stored is what was asked for last. Of one
-        that is cancelled it is not known whether it is stored.
+        Commits run one after another, and an automatic one yields to a manual one: the last one requested is stored
+        last. After a cancellation it is unknown whether the commit took effect.
 
-        Raises CommitFailed where the group has rebalanced since: poll, and go on with what is assigned then. Raises
+        Raises CommitFailed if the group has rebalanced since: poll, and continue with the new assignment. Raises
         RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
         for an offset that is negative or above MAX_OFFSET.
         """
@@ -315,26 +315,26 @@ class Consumer(Opened):
         await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed of each partition; None where nothing. Raises KafkaError."""
+        """The group's committed offset of each partition; None if there is none. Raises KafkaError."""
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of each partition that has one, behind all records that were handed out, and behind the markers
-        and aborted records that were passed since: what `commit` stores, for `Producer.send_offsets`."""
+        """The position of each partition that has one, after all returned records and the markers and aborted records
+        passed since: what `commit` stores, for `Producer.send_offsets`."""
         return self._positions.consumed()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group, or was when it read what it has lost or left.
+        """This consumer's identity in its group, or its last one, if it has lost or left its partitions.
 
         Raises ValueError without a group_id.
         """
         return self._need_group().group_metadata
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the position and the end, as of the last answer; None while that is not known.
+        """The number of offsets between the position and the end, as of the last response; None while unknown.
 
         Raises ValueError for a partition that is not assigned.
         """
@@ -352,11 +352,10 @@ class Consumer(Opened):
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Records as soon as there are any, `max_records` (max_poll_records) at most; empty after `timeout_ms`.
 
-        Each list is in offset order. Rebalances happen in here: listeners are called, which may take longer than
-        `timeout_ms`; joining itself goes on between polls. Raises OffsetOutOfRange (of which LogTruncationError is
-        one), AuthorizationFailed, CorruptRecords and what else does not go away by itself; the position stays before
-        it, and who polls on has it asked for again, after the backoff. Raises ClientClosed; ValueError while nothing is
-        subscribed to or assigned.
+        Each list is in offset order. Rebalances are handled here: listeners are called, which may take longer than
+        `timeout_ms`; joining goes on between polls. Raises OffsetOutOfRange (LogTruncationError is a subclass),
+        AuthorizationFailed, CorruptRecords and other errors that do not pass by themselves; the position stays, and the
+        next polls retry after a back-off. Raises ClientClosed; ValueError without subscription and assignment.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -369,19 +368,20 @@ class Consumer(Opened):
         return polled
 
     def processing(self, records: ConsumerRecord | Sequence[ConsumerRecord]) -> AbstractContextManager[object]:
-        """Around the work on a record, or on several at once: `with consumer.processing(record): ...`.
+        """Wraps the work on a record, or on several: `with consumer.processing(record): ...`.
 
-        A span of it, and what is sent meanwhile carries on the trace of the record (`Tracing.processing`). Without
-        `tracing` it is nothing.
+        Makes a span of it, and records sent meanwhile continue the record's trace (`Tracing.processing`). Does nothing
+        without `tracing`.
         """
         if self._spans is None:
             return nullcontext()
         return self._spans.tracing.processing(records, self.config.client_id, self.config.group_id)
 
     async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
-        """As `poll`, as columns, batch by batch: all that is buffered of one partition (fetch.max.bytes bounds it).
+        """Like `poll`, but returns columns, batch by batch: all buffered data of one partition (limited by
+        fetch.max.bytes).
 
-        For those who make tables of them: no object is made for a record. Raises as `poll`.
+        For building tables: no object is made per record. Raises like `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
 
@@ -410,7 +410,7 @@ class Consumer(Opened):
         self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
-            # One turn of the loop: a caller who never waits for anything else must not keep answers from being read.
+            # One turn of the loop: a caller that never waits otherwise must not keep responses from being read.
             await asyncio.sleep(0)
             while True:
                 self._check_open()
@@ -472,19 +472,19 @@ class Consumer(Opened):
     # what there is
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each partition. Raises KafkaError."""
+        """The first available offset of each partition. Raises KafkaError."""
         found = await self._lookup(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record that may be read of each partition. Raises KafkaError."""
+        """The offset after the last readable record of each partition. Raises KafkaError."""
         found = await self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition that is not older than its timestamp; None where there is none.
+        """The first record of each partition at or after its timestamp; None if there is none.
 
         Raises KafkaError, ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
         """
@@ -510,7 +510,7 @@ class Consumer(Opened):
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
     def _check_wanted(self) -> None:
-        """Raises ValueError where no poll would ever return a record; ClientClosed."""
+        """Raises ValueError if no poll could return a record; ClientClosed."""
         self._check_open()
         is_subscribed = self._group is not None and self._group.is_subscribed
         if not is_subscribed and not len(self._positions):
@@ -524,12 +524,12 @@ class Consumer(Opened):
         return self._group
 
     def _attend(self) -> None:
-        """The group has something for the next poll; so the next record of an iteration must not come from here."""
+        """Have the next record come from a poll, since the group needs attention."""
         self._iterated = None
         self._wake()
 
     def _progress(self) -> object:
-        """Changes whenever the application takes something; None while it waits for us."""
+        """Changes whenever the application takes records; None while it waits in a poll."""
         if self._is_polling:
             return None
         return self._positions.poll, None if self._iterated is None else self._iterated[1].next_offset
@@ -555,12 +555,12 @@ class Consumer(Opened):
 
     async def _wait_for_data(self, deadline: float) -> bool:
         """Fetch, and wait for something to happen; False when `deadline` has passed."""
-        self._check_open()  # who has closed us while the group was attended to found nobody to wake
+        self._check_open()  # the consumer may have been closed while the group was handled
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
             return False
-        # Before the requests: what they find may come, by a callback, before we wait.
+        # Before sending: a callback may find data before we wait.
         self._waiter = loop.create_future()
         self._fetcher.send_fetches()
         timer = loop.call_at(deadline, self._wake)
@@ -606,7 +606,7 @@ def _check_strategy(config: ConsumerConfig) -> None:
 
 
 class _Polling:
-    """Refuses a second poll while one is under way: both would take the same records' turn."""
+    """Refuses a second concurrent poll."""
 
     __slots__ = ("_consumer",)
 
@@ -617,7 +617,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._in_work = None  # what was handed out before is done with
+        self._consumer._in_work = None  # the records returned before are processed
         self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""The client's half of incremental fetch sessions (KIP-227): one per node, so that requests name only what changed.
+"""The client's half of incremental fetch sessions (KIP-227), one per node: requests name only changed partitions.
 
-Pure. `request` says what to send for what is wanted, `answered` and `failed` what came of it. A node that makes no
-session (session id 0 in its answer, or Fetch before v7) is asked for everything each time, and for a session again.
+Pure. `request` says what to send, `answered` and `failed` record the outcome. From a node that creates no session
+(session id 0, or Fetch before v7) everything is requested each time, with a new attempt at a session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SessionRequest(NamedTuple):
 
 
 class LogEnds(NamedTuple):
-    """Where a partition ends and begins, as of the last answer that said so."""
+    """The end and start offsets of a partition, from the last response that had them."""
 
     high_watermark: int
     last_stable_offset: int
@@ -39,9 +39,9 @@ class LogEnds(NamedTuple):
 
 
 class FetchSession:
-    """Invariant: `_known` is what the node has in the session once the last request is answered.
+    """Invariant: `_known` is the content of the node's session once the last request is answered.
 
-    A node does not say again what it has said in this session, so what it said is kept here: `ends`.
+    A node omits values that it has sent in this session, so they are kept here: `ends`.
     """
 
     __slots__ = ("_epoch", "_known", "_session_id", "ends")
@@ -57,7 +57,8 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """Ask for `wanted`: all of it, or what is different from the last time. At most one request is under way."""
+        """The request for `wanted`: all of it, or the changes since the last one. At most one request is
+        outstanding."""
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:
             return SessionRequest(self._session_id, INITIAL_EPOCH, wanted, ())
@@ -68,7 +69,7 @@ class FetchSession:
         return SessionRequest(self._session_id, self._epoch, changed, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """The node answered, in this session."""
+        """Note a response in this session."""
         if session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif self._epoch == INITIAL_EPOCH:
@@ -77,7 +78,7 @@ class FetchSession:
             self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def failed(self, code: int = ErrorCode.NONE) -> None:
-        """No answer, or an error for all of it: begin anew, and close what may still be open there."""
+        """After a failure: start a new session, and close the old one."""
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
@@ -85,7 +86,7 @@ class FetchSession:
         self.ends = {}
 
     def closing(self) -> SessionRequest:
-        """Ends the session."""
+        """The request that ends the session."""
         session_id, self._session_id = self._session_id, NO_SESSION
         self.failed()
         return SessionRequest(session_id, FINAL_EPOCH, {}, ())

@@ -1,6 +1,6 @@
-"""What one Fetch answer brought for one partition.
+"""One Fetch response for one partition.
 
-The batches stay as they came until their records are asked for: a poll decodes what it returns and no more.
+Batches stay encoded until their records are taken: a poll decodes only what it returns.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _as_header(batch: RecordBatch, _topic: str, _partition: int, _from_offset: i
 class FetchedPartition:
     """Batches of one partition, read from front to back.
 
-    Invariants: `next_offset` is the offset that the next record has at least; `_records` from `_index` on are decoded
-    and not yet taken, the bytes from `_position` on not yet decoded. `end_offset` is where the next Fetch goes on, and
-    `end_epoch` the leader epoch of the batch before it.
+    Invariants: `next_offset` is a lower bound of the next record's offset; `_records` from `_index` on are decoded and
+    not taken, the bytes from `_position` on not decoded. `end_offset` is the offset of the next Fetch, and `end_epoch`
+    the leader epoch of the batch before it.
     """
 
     __slots__ = (
@@ -81,10 +81,10 @@ class FetchedPartition:
         aborted: AbortedTransactions | None = None,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        """`data` may end in a part of a batch, which is ignored.
+        """`data` may end with a partial batch, which is ignored.
 
-        Raises CorruptRecords if there is not a whole batch at the front, one is not of format v2, or the last one ends
-        before `fetch_offset`, or at an offset that has none behind it.
+        Raises CorruptRecords if it does not start with a complete batch, a batch is not of format v2, or the last one
+        ends before `fetch_offset` or at the highest offset.
         """
         self.topic = topic
         self.partition = partition
@@ -110,25 +110,24 @@ class FetchedPartition:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all that was fetched is taken or passed over."""
+        """Whether all data are taken or skipped."""
         return self._position >= self.size and self._index >= len(self._records)
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch before `next_offset`, also of one that has nothing to show (a marker): by
-        an older one the log would seem to end below that offset. -1 before the first one."""
+        """The leader epoch of the last batch before `next_offset`, even if it is a marker: with an older epoch the log
+        would seem to end below that offset. -1 before the first batch."""
         return self._epoch if self._index or not self._records else self._epoch_before
 
     @property
     def epoch_before_last(self) -> int:
-        """The leader epoch of the batch before the record that `take_one` has given last; -1 where that is not
-        known."""
+        """The leader epoch of the batch before the record that `take_one` returned last; -1 if unknown."""
         return self._epoch if self._index > 1 else self._epoch_before
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """At most `limit` records, in order; none when it is exhausted.
+        """At most `limit` records, in order; none at the end.
 
-        Raises CorruptRecords at a batch that cannot be read, once the records before it are taken.
+        Raises CorruptRecords at an unreadable batch, once the records before it are taken.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:
@@ -151,7 +150,7 @@ class FetchedPartition:
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """As `take(1)`, without the list."""
+        """`take(1)` without the list."""
         index = self._index
         if index >= len(self._records):
             if not self._decode_next():
@@ -163,9 +162,9 @@ class FetchedPartition:
         return record
 
     def take_columns(self) -> list[ColumnBatch]:
-        """Take all remaining records, batch by batch. Raises as `take`."""
+        """Take all remaining records, batch by batch. Raises like `take`."""
         taken: list[ColumnBatch] = []
-        if self._index < len(self._records):  # the rest of what was decoded for `take`
+        if self._index < len(self._records):  # the rest of a batch that `take` has decoded
             rest, self._records, self._index = self._records[self._index :], [], 0
             taken.append(columns_of(rest))
             self._advance(rest[-1])
@@ -175,7 +174,7 @@ class FetchedPartition:
         return taken
 
     def take_undecoded(self) -> list[UndecodedBatch]:
-        """Take all remaining batches that may have visible records. Raises as `take`."""
+        """Take all remaining batches that may have visible records. Raises like `take`."""
         taken: list[UndecodedBatch] = []
         while (batch := self._next_of(_as_undecoded, has_some=bool(taken))) is not None:
             taken.append(batch)
@@ -183,7 +182,7 @@ class FetchedPartition:
         return taken
 
     def take_headers(self) -> list[BatchHeader]:
-        """Of all batches that are left, also of those that `take` passes over. Raises as `take`."""
+        """The headers of all remaining batches, including those that `take` skips. Raises like `take`."""
         taken: list[BatchHeader] = []
         while (header := self._next_of(_as_header, has_some=bool(taken), passes_over=False)) is not None:
             taken.append(header)
@@ -197,7 +196,7 @@ class FetchedPartition:
         has_some: bool,
         passes_over: bool = True,
     ) -> T | None:
-        """As `_next`; where what was taken before is to be handed out first, damage is the end for now."""
+        """`_next`; if earlier batches were taken, an unreadable one ends the series for now."""
         try:
             return self._next(decode, passes_over=passes_over)
         except CorruptRecords:
@@ -209,7 +208,7 @@ class FetchedPartition:
         self.next_offset = last.offset + 1
 
     def _decode_next(self) -> bool:
-        """Decode the next batch that has records to show; False at the end, with `next_offset` behind all batches."""
+        """Decode the next batch with visible records; False at the end, with `next_offset` after all batches."""
         self._records, self._index = [], 0
         records = self._next(decode_batch)
         if records is None:
@@ -220,8 +219,8 @@ class FetchedPartition:
     def _next(
         self, decode: Callable[[RecordBatch, str, int, int, int], T | None], *, passes_over: bool = True
     ) -> T | None:
-        """What `decode` makes of the next batch that has anything to show; None at the end. With `passes_over`, markers
-        and what was aborted have nothing to show. Raises CorruptRecords."""
+        """`decode` applied to the next batch with visible records; None at the end. With `passes_over`, markers and
+        aborted batches are skipped. Raises CorruptRecords."""
         while self._position < self.size:
             shown: T | None = None
             try:
@@ -243,7 +242,7 @@ class FetchedPartition:
         return None
 
     def _is_hidden(self, batch: RecordBatch) -> bool:
-        if self._aborted is not None and self._aborted.is_aborted(batch):
+        if self._aborted is not None and self._aborted.next_is_aborted(batch):
             return True
         return batch.is_control
 

@@ -1,7 +1,7 @@
-"""Fetch requests to the leaders, answers into the positions. One request per node is under way at a time.
+"""Sends Fetch requests to the leaders and adds responses to the positions. One request per node is outstanding.
 
-As with the producer's sender no task runs: `send_fetches` is called by poll and by every answer, so that data keep
-coming, up to the limits, while the application works on what it has.
+As with the producer's sender, there is no task: `send_fetches` is called by poll and by every response, so that data
+arrive, up to the limits, while the application works.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from oncelog.alarm import Alarm
 from oncelog.cluster import NO_LEADER_EPOCH, NO_NODE, TopicPartition
 from oncelog.config import ConsumerConfig
 from oncelog.connection.pool import HANGING_S, ConnectionPool
@@ -26,28 +25,29 @@ from oncelog.consumer.validation import EpochEnd
 from oncelog.consumer.validator import Validator
 from oncelog.errors import KafkaError, OffsetOutOfRange, StaleMetadata, error_for
 from oncelog.metadata.metadata import Metadata
+from oncelog.timer import Timer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
 
 FetchTopic = FetchRequest.FetchTopic
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
-"""What a request asked for: the position, its `seeks` and its `fetch_offset` then."""
+"""Partition -> (position, its `seeks`, its `fetch_offset`) when the request was sent."""
 
 SOON: Final = 0.5
-"""Of fetch.max.wait.ms."""
+"""Fraction of fetch.max.wait.ms."""
 RESETS_IN_A_ROW: Final = 10
-"""After so many the application is told: leader and ListOffsets do not agree about where the log begins or ends."""
+"""After this many resets in a row an error is raised: leader and ListOffsets disagree about the log's bounds."""
 LEADERS_ONLY_S: Final = 10.0
-"""For so long leaders are not asked for nearer replicas, once such a replica does not answer: a leader goes on naming
-it until it leaves the ISR."""
+"""Seconds for which leaders are not asked for nearer replicas after such a replica did not answer: a leader names it
+until it leaves the ISR."""
 SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 logger = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """`wake` is called when poll should look again: data, an error, or a moment to try again."""
+    """Fetches for all positions. `wake` is called when poll should look: for data, an error, or a retry."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._leaders_only_until = 0.0
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
-        # A node with nothing to tell answers after this time; what comes much sooner would come again and again.
+        # A node without data responds after this time; much earlier responses would repeat in a loop.
         self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
-        self._alarm = Alarm(self._retry)
+        self._timer = Timer(self._retry)
         self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
         self._is_closed = False
 
     def send_fetches(self) -> None:
-        """Ask every leader that is not being asked for what its partitions can still buffer."""
+        """Fetch from every node without an outstanding request what its partitions can still buffer."""
         if self._is_closed:
             return
         config, now = self._config, self._loop.time()
@@ -89,12 +89,12 @@ class Fetcher:
             node_id = self._node_for(position)
             if node_id == NO_NODE:
                 self._metadata.request_refresh()
-            elif node_id not in self._busy and self._validator.may_read(position):
+            elif node_id not in self._busy and self._validator.ensure_valid(position):
                 by_node.setdefault(node_id, []).append(position)
         self._validator.ask()
         retry_at = self._positions.next_retry(now)
         if retry_at is not None:
-            self._alarm.set(retry_at)
+            self._timer.set(retry_at)
         for node_id, positions in by_node.items():
             connection = self._pool.ready(node_id)
             if connection is None:
@@ -103,8 +103,8 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """What was fetched cannot be read. As for every error that poll raises, who polls on has it asked for again,
-        after the backoff: it may have been damaged on its way."""
+        """Discard unreadable data. As with every error that poll raises, later polls fetch it again after a back-off:
+        it may have been damaged on its way."""
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
 
@@ -113,9 +113,9 @@ class Fetcher:
         for node_id, session in self._sessions.items():
             connection = self._pool.ready(node_id)
             if session.is_open and connection is not None:
-                # Nobody waits for the answer: a session that is not closed only keeps its slot a while longer.
+                # The response is not awaited: a session that stays open only occupies its slot for longer.
                 connection.start(self._request(session.closing())).cancel()
-        self._alarm.cancel()
+        self._timer.cancel()
         await self._validator.close()
         attempts = list(self._connecting.values())
         for attempt in attempts:
@@ -141,7 +141,7 @@ class Fetcher:
             if position.preferred_replica == node_id:
                 self._leave_replica(position)
         self._metadata.request_refresh()
-        self._alarm.set(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
+        self._timer.set(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, positions: list[PartitionPosition]) -> None:
         config, cluster = self._config, self._metadata.cluster
@@ -158,7 +158,7 @@ class Fetcher:
                 partition=index,
                 current_leader_epoch=leader_epoch,
                 fetch_offset=offset,
-                # A leader only appends while its epoch lasts: of what it wrote itself it need not be asked.
+                # A leader only appends during its epoch: records of its own epoch need no check.
                 last_fetched_epoch=NO_LEADER_EPOCH if fetch_epoch == leader_epoch else fetch_epoch,
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
@@ -174,11 +174,12 @@ class Fetcher:
         for position in positions:
             position.fetching_from = node_id
         if any(position.preferred_replica == node_id for position in positions):
-            self._alarm.set(self._loop.time() + config.fetch_max_wait_ms / 1000 + HANGING_S)  # is it stuck then?
+            # to detect a hanging replica
+            self._timer.set(self._loop.time() + config.fetch_max_wait_ms / 1000 + HANGING_S)
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
-        """A replica that its leader said is nearer (KIP-392), for as long as that holds; else the leader."""
+        """The nearer replica that the leader named (KIP-392), while valid; else the leader."""
         cluster, node_id = self._metadata.cluster, position.preferred_replica
         if node_id != NO_NODE:
             if self._pool.is_stuck(node_id, self._config.fetch_max_wait_ms / 1000):
@@ -189,7 +190,7 @@ class Fetcher:
         return cluster.leader(*position.topic_partition)
 
     def _leave_replica(self, position: PartitionPosition) -> None:
-        """The replica that is nearer than the leader does not answer: it is not to delay what the leader has (E54)."""
+        """Return to the leader, as the nearer replica does not answer: it must not delay available data (E54)."""
         logger.info(
             "%s: node %d does not answer: asking the leader", position.topic_partition, position.preferred_replica
         )
@@ -217,7 +218,7 @@ class Fetcher:
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
-        # Those that are asked of another leader meanwhile, since this one hangs, are not its to answer any more.
+        # Partitions that are fetched from another leader meanwhile, as this one hangs, are ignored.
         asked = {partition: place for partition, place in asked.items() if place[0].fetching_from == node_id}
         for position, _, _ in asked.values():
             position.fetching_from = NO_NODE
@@ -258,7 +259,7 @@ class Fetcher:
             self._wake()
 
     def _slow_down(self, node_id: int, asked: Asked, *, is_soon: bool) -> None:
-        """If the answer brought none of the partitions further, and too soon, the next request waits."""
+        """If the response advanced no partition, and came too soon, the next request waits."""
         now = self._loop.time()
         for position, seeks, offset in asked.values():
             has_moved = position.seeks != seeks or position.fetch_offset != offset
@@ -273,7 +274,7 @@ class Fetcher:
     def _read_safely(
         self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData
     ) -> bool:
-        """Whatever an answer makes us raise is an error of its partition, and of no other one."""
+        """An exception caused by a response becomes an error of its partition only."""
         try:
             return self._read(node_id, position, seeks, offset, data)
         except Exception as error:
@@ -282,9 +283,9 @@ class Fetcher:
             return True
 
     def _read(self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
-        """Whether there is something for poll to look at."""
+        """Add a response to a position. Returns whether poll has something to do."""
         if position.seeks != seeks or not self._positions.owns(position):
-            return False  # the application has moved elsewhere meanwhile
+            return False  # the application has moved the position meanwhile
         if data.error_code:
             return self._refused(node_id, position, offset, data)
         if data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0:
@@ -320,7 +321,7 @@ class Fetcher:
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
         if position.preferred_replica != NO_NODE:
-            # The leader knows better, also about offsets out of range; should it send us back, then not at once.
+            # The leader knows better, also about offsets out of range; if it names the replica again, wait first.
             position.preferred_replica = NO_NODE
             position.back_off(self._loop.time(), self._config, self._rng)
             return False
@@ -331,16 +332,16 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            if self._node_for(position) in (NO_NODE, node_id):  # else another one leads by now: no reason to wait
+            if self._node_for(position) in (NO_NODE, node_id):  # otherwise there is another leader: no reason to wait
                 position.back_off(self._loop.time(), self._config, self._rng)
             return False
         self._failed_for_good(position, type(error)(error.code, f"{topic_partition}: {error.message}"))
         return True
 
     def _out_of_range(self, position: PartitionPosition, offset: int) -> None:
-        """Reset, as auto.offset.reset says; an error where it says none, or where resetting does not help."""
+        """Reset by auto.offset.reset; an error if it is none, or if resetting does not help."""
         if position.fetched:
-            return  # what is buffered first
+            return  # hand out buffered records first
         what = f"{position.topic_partition}: offset {offset} is out of range"
         if self._config.auto_offset_reset == "none":
             error = OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}, and auto.offset.reset is none")
@@ -355,7 +356,7 @@ class Fetcher:
             )
 
     def _failed_for_good(self, position: PartitionPosition, error: KafkaError) -> None:
-        """For poll to raise; who polls on has it asked for again, after the backoff."""
+        """Have poll raise the error; later polls retry after the back-off."""
         position.error = error
         position.back_off(self._loop.time(), self._config, self._rng)
 
@@ -364,7 +365,7 @@ class Fetcher:
         self._wake()  # starts may have to be looked up again
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
-        """The whole request failed: again after the backoff, or an error for the application."""
+        """Handle a failed request: retry after the back-off, or an error for the application."""
         logger.info("fetch failed: %s", error)
         if error.retriable:
             if error.code not in SESSION_ERRORS:

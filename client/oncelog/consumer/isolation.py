@@ -1,8 +1,8 @@
-"""Leaving out what was aborted (read_committed).
+"""Filters out aborted records (read_committed).
 
-The broker sends whole batches up to the last stable offset, and beside them the aborted transactions that overlap:
-producer id and first offset (S52). Reading in offset order, a producer's transactional batches are aborted from that
-first offset on until its ABORT marker; whatever it writes after the marker belongs to another transaction.
+The broker sends whole batches up to the last stable offset, and the list of overlapping aborted transactions: producer
+id and first offset (S52). In offset order, a producer's transactional batches are aborted from that first offset until
+its ABORT marker; later batches belong to another transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedT
 
 
 class AbortedTransactions:
-    """The aborted transactions of one Fetch answer for one partition. `is_aborted` takes its batches in order."""
+    """The aborted transactions of one Fetch response for one partition. Pass its batches to `next_is_aborted` in
+    order."""
 
     __slots__ = ("_aborting", "_upcoming")
 
@@ -25,8 +26,9 @@ class AbortedTransactions:
         self._upcoming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborting: set[int] = set()
 
-    def is_aborted(self, batch: RecordBatch) -> bool:
-        """Whether the records of `batch` must not be seen. Raises CorruptBatch for a marker that cannot be read."""
+    def next_is_aborted(self, batch: RecordBatch) -> bool:
+        """Advance to `batch` and return whether its records must be skipped. Raises CorruptBatch for an unreadable
+        marker."""
         upcoming = self._upcoming
         while upcoming and upcoming[-1].first_offset <= batch.last_offset:
             self._aborting.add(upcoming.pop().producer_id)

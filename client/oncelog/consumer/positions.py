@@ -1,4 +1,4 @@
-"""The partitions that a consumer is assigned: where each one is, what it has buffered, whether it wants more."""
+"""The assigned partitions of a consumer: position, buffered data, errors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class DoneWith(NamedTuple):
-    """How far the application was done with a partition's records when poll number `poll` began: `offset` is None where
-    the partition had no position. The application's own commit since then takes its place (`handed_out` is the position
-    at which it asked for that commit, None where there was no such commit)."""
+    """How far the application had processed a partition when poll number `poll` began: `offset` is None without a
+    position. A later manual commit replaces it (`handed_out` is the position at that commit, None without one)."""
 
     poll: int
     offset: int | None
@@ -34,18 +33,19 @@ class DoneWith(NamedTuple):
 class PartitionPosition:
     """One assigned partition.
 
-    `fetch_offset` is where the next Fetch begins, None until a start is looked up: the committed offset if it
-    `wants_committed` and there is one, else `came_from` if that is known, else by `reset_timestamp` (None: by the
-    policy). `failures` counts answers in a row of which none could be handed out whole, after each of which it waits
-    until `not_before` (loop time). `preferred_replica` is nearer than the leader, and to be asked until
-    `preferred_until` (loop time). `fetching_from` is the node that a Fetch is under way to. `agreed_epoch` is that of
-    the last leader whose log was found to have what is before the position, `behind` how often in a row only older
-    leaders than that of the position were known (see `validation`). `seeks` counts whatever made answers under way
-    void. `starting_from` is the node that the last look-up of a start went to (see `starts`). `epoch_is_read` says
-    whether `_last_epoch` is that of a batch that was read here; an epoch that was only told (a committed offset, a
-    seek) may belong to no batch at all. `done_with` is how far the application was done with the records when the
-    last poll began, where that poll moved the position. Invariant: `fetched` continue one another, and the last one
-    ends at `fetch_offset`.
+    - `fetch_offset`: of the next Fetch; None until a start is looked up: the committed offset if it
+      `wants_committed` and has one, else `came_from` if known, else by `reset_timestamp` (None: auto.offset.reset).
+    - `failures`: responses in a row without a record; after each one it waits until `not_before` (loop time).
+    - `preferred_replica`: a nearer replica, used until `preferred_until` (loop time).
+    - `fetching_from`: the node of the outstanding Fetch; `starting_from`: that of the last look-up (`offset_reset`).
+    - `agreed_epoch`: epoch of the last leader whose log was found to contain the records before the position.
+    - `behind`: metadata refreshes in a row that knew only older leaders than the position's (`validation`).
+    - `seeks`: incremented by everything that makes outstanding responses void.
+    - `epoch_is_read`: whether `_last_epoch` is that of a batch read here; the epoch of a committed offset or a seek may
+      belong to no batch.
+    - `done_with`: the processed offset when the last poll began, if that poll moved the position.
+
+    Invariant: `fetched` are consecutive, and the last one ends at `fetch_offset`.
     """
 
     __slots__ = (
@@ -100,23 +100,23 @@ class PartitionPosition:
 
     @property
     def position(self) -> int | None:
-        """The offset of the next record that is handed out; None while it has to be looked up."""
+        """The offset of the next record to return; None while it must be looked up."""
         return self.fetched[0].next_offset if self.fetched else self.fetch_offset
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch before `position`; -1 where that is not known, as after a seek."""
+        """The leader epoch of the last batch before `position`; -1 if unknown, as after a seek."""
         epoch = self.fetched[0].last_epoch if self.fetched else NO_LEADER_EPOCH
         return self._last_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     @property
     def fetch_epoch(self) -> int:
-        """The leader epoch of the last batch before `fetch_offset`; -1 where that is not known."""
+        """The leader epoch of the last batch before `fetch_offset`; -1 if unknown."""
         return self.fetched[-1].end_epoch if self.fetched else self._last_epoch
 
     @property
     def fetch_epoch_is_read(self) -> bool:
-        """Whether `fetch_epoch` is that of a batch that was read here, and so is evidence of what the log had."""
+        """Whether `fetch_epoch` is that of a batch read here, and so is evidence of the log's content."""
         return bool(self.fetched) or self.epoch_is_read
 
     @property
@@ -124,43 +124,43 @@ class PartitionPosition:
         return sum(fetched.size for fetched in self.fetched)
 
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """Go on from `offset`; `leader_epoch` is that of the batch before it."""
+        """Continue from `offset`; `leader_epoch` is that of the batch before it."""
         self._forget()
         self.fetch_offset = offset
         self._last_epoch = leader_epoch
 
     def go_back(self, came_from: int) -> None:
-        """Go on from what is committed, else from `came_from`."""
+        """Continue from the committed offset, else from `came_from`."""
         self._forget()
         self.fetch_offset = None
         self.wants_committed = True
         self.came_from = came_from
 
     def start_at(self, offset: int, leader_epoch: int) -> None:
-        """Go on from where somebody had come to, or from what was looked up."""
+        """Continue from a committed or looked-up offset."""
         self.fetch_offset = offset
         self.wants_committed = False
         self._last_epoch, self.epoch_is_read = leader_epoch, False
 
     def has_no_committed(self) -> None:
-        """Nothing is committed: go on from where it came from, or have a start looked up."""
+        """There is no committed offset: continue from `came_from`, or look up a start."""
         self.wants_committed = False
         self.fetch_offset = self.came_from
 
     def reset(self, timestamp: int | None) -> None:
-        """Go on from where `timestamp` is found (None: the policy decides)."""
+        """Continue from the offset of `timestamp` (None: by auto.offset.reset)."""
         self._forget()
         self.fetch_offset = None
         self.reset_timestamp = timestamp
 
     def add(self, fetched: FetchedPartition) -> None:
-        """An answer to the last Fetch."""
+        """Add the response to the last Fetch."""
         self.fetched.append(fetched)
         self.fetch_offset = fetched.end_offset
         self.behind = 0
 
     def fetch_again(self) -> None:
-        """What comes next of what is buffered cannot be read: go on from the same place, with another answer."""
+        """Fetch again from the same position, since the buffered data there are unreadable."""
         self._remember_epoch()
         self.fetch_offset = self.position
         self.fetched.clear()
@@ -168,7 +168,7 @@ class PartitionPosition:
         self.error = None
 
     def back_off(self, now: float, config: ConsumerConfig, rng: random.Random) -> None:
-        """The last answer brought it no further: the next request waits, longer after each that follows."""
+        """Delay the next request after a response without progress, longer each time."""
         self.failures += 1
         self.not_before = now + backoff_s(self.failures, config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
 
@@ -185,12 +185,12 @@ class PartitionPosition:
                 raise
             taken = taken + part if taken else part
             if not head.is_exhausted:
-                break  # enough, or damage behind what was taken: the next call raises it
+                break  # enough, or unreadable data after the records taken: the next call raises
             self.drop_head()
         return taken
 
     def take_all(self, take: Callable[[FetchedPartition], list[T]]) -> list[T]:
-        """All that is buffered, as `take` has it. Raises CorruptRecords."""
+        """All buffered data, in the form of `take`. Raises CorruptRecords."""
         taken: list[T] = []
         while self.fetched:
             head = self.fetched[0]
@@ -201,18 +201,18 @@ class PartitionPosition:
                     break  # the next call raises it
                 raise
             if not head.is_exhausted:
-                break  # damage behind what was taken
+                break  # unreadable data after what was taken
             self.drop_head()
         return taken
 
     def drop_head(self) -> None:
-        """The first answer has been handed out."""
+        """The first response is used up."""
         self._remember_epoch()
         self.fetched.popleft()
         self.failures = 0
 
     def _remember_epoch(self) -> None:
-        """What was handed out of the first answer is gone: keep the epoch of its last batch."""
+        """Keep the epoch of the last returned batch before its response is dropped."""
         epoch = self.fetched[0].last_epoch if self.fetched else NO_LEADER_EPOCH
         if epoch != NO_LEADER_EPOCH:
             self._last_epoch, self.epoch_is_read = epoch, True
@@ -230,10 +230,10 @@ class PartitionPosition:
 
 
 class Positions:
-    """All assigned partitions, in the order of their turns: who was served goes to the end of the line.
+    """All assigned partitions in round-robin order.
 
-    Records and errors take turns alike, so no backlog of one partition keeps another one's error from being raised
-    (E53). `poll` counts the polls of the application.
+    Records and errors share the order, so that a backlog of one partition does not delay another one's error (E53).
+    `poll` counts the polls of the application.
     """
 
     def __init__(self) -> None:
@@ -241,14 +241,14 @@ class Positions:
         self.poll = 0
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these; those that stay keep their position and what they have buffered."""
+        """Assign exactly these; partitions kept stay at their position with their buffered data."""
         before = self._by_partition
         self._by_partition = {}
         for topic_partition in partitions:
             kept = before.pop(topic_partition, None)
             self._by_partition.setdefault(topic_partition, kept or PartitionPosition(topic_partition))
         for dropped in before.values():
-            dropped.seek(UNKNOWN_OFFSET)  # answers under way are void
+            dropped.seek(UNKNOWN_OFFSET)  # outstanding responses are void
 
     def __iter__(self) -> Iterator[PartitionPosition]:
         return iter(self._by_partition.values())
@@ -272,7 +272,7 @@ class Positions:
         return found
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Behind all records that were handed out, of each partition whose position is known."""
+        """The position after all returned records, of each partition with one."""
         return {
             place.topic_partition: OffsetAndMetadata(place.position, "", place.last_epoch)
             for place in self
@@ -280,11 +280,11 @@ class Positions:
         }
 
     def owns(self, position: PartitionPosition) -> bool:
-        """Whether `position` is still one of these."""
+        """Whether `position` is still assigned."""
         return self._by_partition.get(position.topic_partition) is position
 
     def to_reset(self, now: float) -> list[PartitionPosition]:
-        """Those whose start has to be looked up."""
+        """The positions whose start must be looked up."""
         return [
             position
             for position in self
@@ -292,10 +292,10 @@ class Positions:
         ]
 
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
-        """Those to ask for more: `buffer_bytes` are enough for one partition, `total_bytes` for all of them.
+        """The positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all.
 
-        A partition with some data buffered is asked for more, so that the next answer is on its way while this one is
-        worked on; after a failure not before what is buffered has proved to be good.
+        A partition with some buffered data is fetched too, so that the next response is under way while this one is
+        processed; after a failure only once the buffered data have proved readable.
         """
         total = sum(position.buffered_bytes for position in self)
         return [
@@ -312,14 +312,14 @@ class Positions:
         ]
 
     def next_retry(self, now: float) -> float | None:
-        """When the first of the partitions that wait after an error is to be asked again; None if none does."""
+        """When the first partition in back-off is due; None if none is."""
         return min((position.not_before for position in self if position.not_before > now), default=None)
 
     def take(
         self, limit: int, *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """At most `limit` records, of as few partitions as have them. Raises the error of a partition whose turn it is,
-        and CorruptRecords, once it has called `damaged` with the position whose data it is about."""
+        """At most `limit` records, of as few partitions as possible. Raises the error of a partition whose turn it is,
+        and CorruptRecords after calling `damaged` with the position."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         for position in self._with_news():
             if not position.fetched:
@@ -345,8 +345,8 @@ class Positions:
     def take_all(
         self, take: Callable[[FetchedPartition], list[T]], *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[T]]:
-        """All that one partition, the next in turn, has buffered: batch by batch, as `take` has it. Raises as `take`
-        of one, and the error of a partition whose turn it is."""
+        """All buffered data of the next partition in turn, batch by batch, in the form of `take`. Raises like `take`,
+        and the error of a partition whose turn it is."""
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)
@@ -362,8 +362,8 @@ class Positions:
         return {}
 
     def next_in_turn(self) -> PartitionPosition | None:
-        """The partition to iterate over next, which then goes to the end of the line; None where none has anything
-        buffered. Raises the error of a partition whose turn comes before that."""
+        """The partition to iterate over next, moved to the end of the order; None without buffered data. Raises the
+        error of a partition whose turn comes before."""
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)
@@ -372,27 +372,27 @@ class Positions:
         return None
 
     def served(self, position: PartitionPosition) -> None:
-        """To the end of the line."""
+        """Move the partition to the end of the order."""
         self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
 
     def mark(self, position: PartitionPosition) -> None:
-        """This poll, or a seek after it, is about to move `position`: note where it was when the poll began."""
+        """Note where `position` was when this poll began, before the poll or a seek moves it."""
         if position.done_with is None or position.done_with.poll != self.poll:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], poll: int) -> None:
-        """The application has committed these itself, which it asked for after poll number `poll`: it is done with what
-        is before them."""
+        """Note offsets that the application committed itself, requested after poll number `poll`: records before them
+        are processed."""
         for partition, told in offsets.items():
             position = self._by_partition.get(partition)
             if position is not None and (position.done_with is None or position.done_with.poll <= poll):
                 position.done_with = DoneWith(poll, told.offset, told.leader_epoch, handed_out=position.position)
 
     def go_back(self, iterated: tuple[PartitionPosition, FetchedPartition] | None) -> None:
-        """The work on what was handed out last has failed: go back to what the application was done with before.
+        """Go back to the processed offsets, since the work on the last returned records has failed.
 
-        That is where the last poll began, or what the application has committed itself since; of the partition that
-        was `iterated` over it is the offset of the last record.
+        Those are where the last poll began, or a later manual commit; for the partition being
+        `iterated`, the offset of the last record.
         """
         for position in list(self):
             done = position.done_with
@@ -411,13 +411,13 @@ class Positions:
                 position.seek(done.offset, done.epoch)
 
     def _with_news(self) -> list[PartitionPosition]:
-        """Those that have records or an error for the application, in the order of their turns."""
+        """The positions with records or an error for the application, in order."""
         return [
             position for position in self if (position.fetched or position.error is not None) and not position.is_paused
         ]
 
     def _raise_error(self, position: PartitionPosition) -> NoReturn:
-        """It is asked for again after that, once its backoff is over."""
+        """Raise the partition's error; it is fetched again after its back-off."""
         error, position.error = position.error, None
         assert error is not None
         self.served(position)

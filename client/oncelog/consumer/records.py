@@ -1,4 +1,4 @@
-"""A record as the consumer hands it out, and a batch as a list of them, or of columns."""
+"""Records of the consumer: single ones, and batches as lists or columns."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ConsumerRecord(NamedTuple):
 
 @dataclass(slots=True)
 class ColumnBatch:
-    """Records of one batch, a list for each field; all lists have the same length, and none is empty.
+    """Records of one batch, a list for each field; all of the same length, not empty.
 
-    For tables: no object is made for a record. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
+    For building tables: no object is made per record. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
     """
 
     offsets: list[int]
@@ -46,7 +46,7 @@ class ColumnBatch:
     leader_epoch: int
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
-        """What has offsets from `start` on, below `end`; None where there is none. Itself where that is all."""
+        """The records with offsets from `start` to below `end`; None if there are none. Itself if that is all."""
         low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         if low >= high:
             return None
@@ -84,8 +84,8 @@ class UndecodedBatch(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """What a log says of one batch besides its records. `base_sequence` is -1, and so are the producer's id and epoch,
-    where nothing is numbered; of a control batch (the end of a transaction) it is -1, too."""
+    """The header of one batch. `base_sequence`, producer id and epoch are -1 for an idempotence-free batch;
+    `base_sequence` is -1 for a control batch too."""
 
     base_offset: int
     last_offset: int
@@ -96,14 +96,14 @@ class BatchHeader(NamedTuple):
     is_control: bool
 
 
-# As `_make`, but without a Python call for each record.
+# `_make` without a Python call per record.
 _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
 
 
 def decode_columns(
     batch: RecordBatch, from_offset: int, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> ColumnBatch | None:
-    """As `decode_batch`, as columns; None where no record is left. Raises CorruptBatch."""
+    """`decode_batch` as columns; None if no record is left. Raises CorruptBatch."""
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     if columns.error is not None:
         raise columns.error
@@ -124,7 +124,7 @@ def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int)
 
 
 def header_of(batch: RecordBatch) -> BatchHeader:
-    """Costs no look at the records."""
+    """Does not look at the records."""
     producer = batch.producer_id, batch.producer_epoch, batch.base_sequence
     return BatchHeader(batch.base_offset, batch.last_offset, *producer, batch.is_transactional, batch.is_control)
 
@@ -142,7 +142,7 @@ def decode_batch(
     from_offset: int,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[ConsumerRecord]:
-    """The records of `batch` at `from_offset` and after: a batch may begin before the offset that was asked for.
+    """The records of `batch` from `from_offset` on: a batch may start before the requested offset.
 
     Raises CorruptBatch.
     """

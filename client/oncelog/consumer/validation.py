@@ -1,8 +1,8 @@
-"""Whether a position still lies in the log of its leader (KIP-320). Pure.
+"""Detects log truncation before a position, by leader epochs (KIP-320). Pure.
 
-A position carries the leader epoch of the batch before it, or the epoch that came with a committed offset or a seek.
-The latter may be the epoch of no batch at all: ListOffsets tells the leader's epoch for the end of a log. So it decides
-which leaders are too old to be asked, and is no evidence of what the log had (S92).
+A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek.
+The latter may not be the epoch of any batch: ListOffsets returns the leader's epoch for the log end. So it decides
+which leaders are too old to ask, and is no evidence of the log's content (S92).
 
 A leader of a newer epoch may have another log from some offset on: after an unclean election, or where what a consumer
 had read was lost with the only replica that had it. "Where does that epoch end with you?" finds it out: an end below
@@ -25,11 +25,11 @@ from oncelog.errors import LogTruncationError
 
 NO_END: Final = -1
 MAX_BEHIND: Final = 10
-"""Looks at the metadata in a row that show an older leader epoch than the position's: after that they are believed."""
+"""After this many metadata refreshes in a row with a leader epoch below the position's, the metadata are accepted."""
 
 
 class Standing(Enum):
-    """What a position may do."""
+    """What to do with a position before the next Fetch."""
 
     READ = auto()
     ASK = auto()
@@ -37,7 +37,7 @@ class Standing(Enum):
 
 
 class EpochEnd(NamedTuple):
-    """The last epoch of a leader that is not above the one asked for, and where it ends; both -1 for "none"."""
+    """The largest epoch of a leader not above the requested one, and its end offset; both -1 for "none"."""
 
     epoch: int
     end_offset: int
@@ -45,17 +45,17 @@ class EpochEnd(NamedTuple):
 
 def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Standing:
     """`position_epoch` is that of the batch before the position, `agreed_epoch` that of the last leader whose log was
-    found to have it, `leader_epoch` that of the leader to be read from; each may be NO_LEADER_EPOCH."""
+    found to contain it, `leader_epoch` that of the present leader; each may be NO_LEADER_EPOCH."""
     if leader_epoch in (position_epoch, agreed_epoch) or NO_LEADER_EPOCH in (position_epoch, leader_epoch):
         return Standing.READ
     return Standing.BEHIND if leader_epoch < position_epoch else Standing.ASK
 
 
 def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_read: bool) -> bool:
-    """Whether the log of a leader that answers `end` has something else, or nothing, before `offset`.
+    """Whether the log of a leader that answers `end` was truncated below `offset`.
 
-    Kafka's consumer compares offsets alone. Where a batch of `position_epoch` was read (`epoch_is_read`), an end in an
-    older epoch shows a truncation too, however far it goes: the batch was cut off, and another one has taken its place.
+    Kafka's consumer compares offsets only. If a batch of `position_epoch` was read (`epoch_is_read`), an end in an
+    older epoch shows a truncation too, whatever its offset: another batch has replaced the one that was read.
     So does a log that knows no epoch that old.
     """
     if epoch_is_read:
@@ -64,12 +64,12 @@ def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_re
 
 
 def divergent_offset(offset: int, end: EpochEnd) -> int | None:
-    """The first offset at which a log that `is_truncated` has something else than was read; None: not known."""
+    """The first offset at which a truncated log differs from what was read; None: unknown."""
     return end.end_offset if NO_END < end.end_offset < offset and end.epoch > NO_LEADER_EPOCH else None
 
 
 def truncation_error(partition: TopicPartition, offset: int, divergent: int | None) -> LogTruncationError:
-    """For the application, where auto.offset.reset is none."""
+    """The error if auto.offset.reset is none."""
     where = "where it leaves what was read is not known" if divergent is None else f"from offset {divergent} on"
     return LogTruncationError(
         f"{partition}: the log was truncated below offset {offset}, {where}, and auto.offset.reset is none:"

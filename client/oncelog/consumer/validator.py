@@ -1,6 +1,7 @@
-"""Asking leaders where leader epochs end, before positions of older epochs are read on; what follows from the answers.
+"""Asks leaders for the end of leader epochs before fetching on from an older epoch, and handles the responses
+(KIP-320).
 
-One request per node is under way at a time. What is buffered is handed out first: it was in the log when it was read.
+One request per node is outstanding. Buffered records are returned first: they were in the log when read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 class Question(NamedTuple):
-    """What a request asked about one partition: the position as it was then, and the epoch of the leader asked."""
+    """A request about one partition: its position when sent, and the epoch of the leader asked."""
 
     position: PartitionPosition
     seeks: int
@@ -45,7 +46,7 @@ class Question(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the position is where it was: a leader that hangs answers when others have been read from."""
+        """Whether the position is unchanged: a hanging leader may answer after records were read from another."""
         position = self.position
         return (position.seeks, position.fetch_offset, position.fetch_epoch) == (self.seeks, self.offset, self.epoch)
 
@@ -53,15 +54,15 @@ class Question(NamedTuple):
 Asked = dict[TopicPartition, Question]
 
 CONSUMER: Final = -1
-"""The replica id of whoever is not a replica: it is told of nothing beyond the high watermark."""
+"""The replica id of a consumer: it learns of nothing above the high watermark."""
 FIRST_VERSION: Final = 3
-"""Older ones need a permission for the whole cluster (KIP-320): the check is left out, as in Kafka's client."""
+"""Older versions need a cluster permission (KIP-320): without it the check is left out, as in Kafka's client."""
 
 logger = logging.getLogger(__name__)
 
 
 class Validator:
-    """`may_read` before each Fetch; `on_done` is called when positions that had to wait may have got further."""
+    """`ensure_valid` before each Fetch; `on_done` is called when waiting positions may continue."""
 
     def __init__(
         self,
@@ -83,8 +84,8 @@ class Validator:
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, list[PartitionPosition]] = {}
 
-    def may_read(self, position: PartitionPosition) -> bool:
-        """Whether a Fetch may go on from its position. If not, `ask` sees to it that it may some time."""
+    def ensure_valid(self, position: PartitionPosition) -> bool:
+        """Whether the position may be fetched now. If not, it is queued for `ask`."""
         name, index = position.topic_partition
         cluster = self._metadata.cluster
         known = cluster.partition(name, index)
@@ -105,17 +106,17 @@ class Validator:
         return False
 
     def ask(self) -> None:
-        """About the positions that `may_read` has held back."""
+        """Ask about the queued positions."""
         waiting, self._waiting = self._waiting, {}
         for node_id, positions in waiting.items():
             task = self._asking[node_id] = self._loop.create_task(self._ask(node_id, positions))
             task.add_done_callback(partial(self._asked, node_id))
 
     def diverged(self, position: PartitionPosition, end: EpochEnd) -> None:
-        """A leader has something else before the position: its log leaves what was read where `end` says.
+        """Handle a log that was truncated before the position, and diverges at `end`.
 
-        With auto.offset.reset the position goes back to there, as Kafka's client does: nothing that the log has is left
-        out or read twice. Where that is not known, to where auto.offset.reset says.
+        With auto.offset.reset the position goes back to there, as in Kafka's client: no record of the log is skipped
+        or read twice. If that is unknown, it is reset by auto.offset.reset.
         """
         offset = position.fetch_offset
         if position.fetched or offset is None:
@@ -138,9 +139,9 @@ class Validator:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_behind(self, position: PartitionPosition, epoch: int) -> None:
-        """The leader that we know is older than what is before the position: it may serve what others have cut off.
+        """The known leader is older than the batch before the position: it may serve truncated records.
 
-        It is not asked, until it has been named again and again: then the topic is another one of the same name.
+        It is not asked until metadata have named it MAX_BEHIND times: then the topic was re-created.
         """
         position.behind += 1
         if position.behind > MAX_BEHIND:

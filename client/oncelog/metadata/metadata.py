@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, Broker, Cluster, Topic, error_of, fault_of
 from oncelog.config import ClientConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.errors import ClientClosed, ConnectionFailed, ErrorCode, KafkaError, RequestTimedOut, error_for
 from oncelog.names import check_topic
+from oncelog.timer import Timer
 from oncelog_protocol.messages.metadata import MetadataRequest
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Metadata:
         self._asked: frozenset[str] = frozenset()
         self._errors: dict[str, KafkaError] = {}
         self._running: asyncio.Task[Cluster] | None = None
-        self._alarm = Alarm(self._alarm_rang)
+        self._timer = Timer(self._alarm_rang)
         self._failures = 0
         self._in_a_row = 0
         self._last_s = float("-inf")
@@ -179,7 +179,7 @@ class Metadata:
     async def close(self) -> None:
         self._is_closed = True
         self.listeners.clear()
-        self._alarm.cancel()
+        self._timer.cancel()
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -188,7 +188,7 @@ class Metadata:
         if self._is_closed:
             raise ClientClosed("the client is closed")
         if self._running is None:
-            self._alarm.cancel()
+            self._timer.cancel()
             self._running = asyncio.ensure_future(self._refresh_once())
             self._running.add_done_callback(self._refreshed)
         return self._running
@@ -263,7 +263,7 @@ class Metadata:
             listener()
 
     def _schedule(self, delay_s: float) -> None:
-        self._alarm.set(asyncio.get_running_loop().time() + delay_s)
+        self._timer.set(asyncio.get_running_loop().time() + delay_s)
 
     def _alarm_rang(self) -> None:
         if not self._is_closed:

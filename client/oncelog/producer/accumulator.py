@@ -1,7 +1,7 @@
-"""Records on their way to the sender: batches per partition, in order.
+"""The accumulator: batches per partition, in order, until the sender takes them.
 
-Pure: time comes in as seconds of the loop's clock, futures are only carried. Records cost one append; whatever is
-counted (memory, readiness, order) is counted by batch.
+Pure: time is passed in as loop time, futures are only stored. A record costs one append; memory, readiness and order
+are accounted per batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder,
 from oncelog_protocol.records.compression import Compression
 
 SPLIT_FACTOR: Final = 2
-"""A batch that is too large for the topic is cut into this many."""
+"""A batch too large for its topic is split into this many."""
 MAY_STILL_ARRIVE: Final = (
     "a batch before it is missing in the log, and a try of this one was never answered: it may still arrive, so it is"
     " not sent again"
@@ -35,8 +35,8 @@ MAY_STILL_ARRIVE: Final = (
 class PartitionQueue:
     """The batches of one partition that are not in flight.
 
-    Invariants: `batches` are in order; `tail` is the last of them while it takes records, else None;
-    while a batch that is sent again is in flight (`is_retrying`) no other one of the partition is.
+    Invariants: `batches` are in order; `tail` is the last of them while it accepts records, else None; while a retried
+    batch is in flight (`is_retrying`), no other batch of the partition is.
     """
 
     __slots__ = (
@@ -65,20 +65,20 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Ready:
-    """What can be sent now, by node, and when to look again (loop time; None: when something happens)."""
+    """The batches that can be sent now, by node, and when to check again (loop time; None: at the next event)."""
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     next_check: float | None = None
     leaderless: set[str] = field(default_factory=set)
-    """The topics with something to send and no leader to send it to."""
+    """Topics with batches but without a leader."""
 
 
 class Accumulator:
     """`append` to a queue's tail, else `open` a batch; `ready`, `drain`; then `complete`, `give_up`, `split` or
     `requeue` each batch.
 
-    With a `session` batches are stamped when they are drained; `may_send` says of each partition whether its
-    transaction is ready for it. Invariant: `free_memory` plus what the `incomplete` batches reserved is buffer.memory.
+    With a `session`, batches are stamped when drained; `may_send` says whether the transaction is ready for a
+    partition. Invariant: `free_memory` plus the reservations of the `incomplete` batches is buffer.memory.
     """
 
     def __init__(
@@ -97,16 +97,16 @@ class Accumulator:
         self._is_strictly_ordered = config.max_in_flight_requests_per_connection == 1
         self._compression = Compression[config.compression_type.upper()]
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._waiting: dict[PartitionQueue, None] = {}  # queues with batches, in the order of their turns
+        self._waiting: dict[PartitionQueue, None] = {}  # queues with batches, in round-robin order
         self._last_number = 0
         self.incomplete: dict[int, list[ProducerBatch]] = {}
         self.free_memory = config.buffer_memory
         self.is_flushing = False
         self.abandoned: list[tuple[ProducerBatch, KafkaError]] = []
-        """Taken out, for the sender to fail them with these errors."""
+        """Batches taken out, for the sender to fail with these errors."""
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
-        """The queue of a partition, made at its first use."""
+        """The queue of a partition, created at its first use."""
         key = TopicPartition(topic, partition)
         queue = self._queues.get(key)
         if queue is None:
@@ -114,7 +114,7 @@ class Accumulator:
         return queue
 
     def set_leaders(self, cluster: Cluster) -> None:
-        """The cluster has changed."""
+        """Update the leaders of all queues."""
         for queue in self._queues.values():
             queue.leader = cluster.leader(queue.topic, queue.partition)
 
@@ -128,10 +128,9 @@ class Accumulator:
         headers: HeaderSequence,
         waiter: Waiter,
     ) -> bool:
-        """Begin a new tail with this record; False while there is no memory for it.
+        """Start a new tail with this record; False if there is no memory for it.
 
-        Raises MessageTooLarge, and what the builder raises for a record that cannot be encoded; nothing has changed
-        then.
+        Raises MessageTooLarge, and the builder's error for a record that cannot be encoded, without any change.
         """
         bound = record_size_upper_bound(key, value, headers)
         if bound > self._max_request_size:
@@ -165,13 +164,13 @@ class Accumulator:
         return True
 
     def ready(self, now: float, *, is_memory_short: bool = False) -> Ready:
-        """The queues whose first batch may go: full, or lingered long enough, or somebody waits for room or a flush."""
+        """The queues whose first batch may be sent: full, lingered long enough, or urgent for memory or a flush."""
         ready = Ready()
         is_urgent = self.is_flushing or is_memory_short
         for queue in self._waiting:
             head = queue.batches[0]
             if queue.is_retrying or (queue.in_flight and (head.attempts or self._is_strictly_ordered)):
-                continue  # in order: the answer to what is in flight brings us back here
+                continue  # to keep the order; the response to the batch in flight wakes the sender
             due = head.not_before
             if not is_urgent and not head.attempts and head is queue.tail and head.size < self._batch_size:
                 due = max(due, head.created + self._linger_s)
@@ -179,7 +178,7 @@ class Accumulator:
                 ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
-                due = head.deadline  # what it waits for wakes the sender
+                due = head.deadline  # the event it waits for wakes the sender
             elif due <= now:
                 ready.nodes.setdefault(queue.leader, []).append(queue)
                 continue
@@ -190,9 +189,9 @@ class Accumulator:
 
     @fail_point("drain")
     def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
-        """One batch of each queue, closed, as far as max.request.size goes; drained queues go to the end of the line.
+        """One closed batch of each queue, up to max.request.size; drained queues go to the end of the order.
 
-        The queues must come from `ready`, with nothing in between.
+        The queues must come from `ready`, without anything in between.
         """
         batches: list[ProducerBatch] = []
         size = 0
@@ -202,7 +201,7 @@ class Accumulator:
                 queue.tail = None
             try:
                 head.close(self._compression)
-            except Exception as error:  # whatever it is (memory, a codec), it is this batch's alone
+            except Exception as error:  # an error of this batch only (memory, a codec)
                 self._drop_head(queue, unsendable(error))
                 continue
             if batches and size + head.size > self._max_request_size:
@@ -222,23 +221,23 @@ class Accumulator:
         return batches
 
     def complete(self, batch: ProducerBatch, base_offset: int = NO_OFFSET) -> None:
-        """`batch`, which was in flight, is in the log."""
+        """The in-flight `batch` is in the log."""
         if self._forget(batch):
             queue = self._landed(batch)
             queue.sequences.acknowledged(batch, base_offset)
             self._settle(queue)
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """`batch`, which was in flight, is not sent again."""
+        """The in-flight `batch` will not be sent again."""
         if self._forget(batch):
             queue = self._landed(batch)
             queue.sequences.given_up(batch)
             self._settle(queue)
 
     def requeue(self, batch: ProducerBatch, not_before: float) -> None:
-        """Send `batch`, which was in flight, again: it takes its old place in the queue, at `not_before` or later.
+        """Put the in-flight `batch` back into its place in the queue, to be sent at `not_before` or later.
 
-        Raises RuntimeError for a batch that is not in flight, as far as its sequences know (S23).
+        Raises RuntimeError for a batch that is not in flight according to its sequences (S23).
         """
         if batch.number in self.incomplete:
             queue = self._landed(batch)
@@ -249,14 +248,14 @@ class Accumulator:
             self._settle(queue)
 
     def split(self, batch: ProducerBatch) -> None:
-        """In place of `batch`, which was in flight and is too large for its topic, send its records in smaller ones."""
+        """Replace the in-flight `batch`, too large for its topic, by smaller ones."""
         if batch.number not in self.incomplete:
             return
         pieces = batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR))
         for piece in pieces:
             piece.close(self._compression)
-        # From here on nothing can go wrong halfway.
-        self.incomplete[batch.number] += pieces  # first, or its number would go, and come again behind newer ones
+        # Nothing can fail from here on.
+        self.incomplete[batch.number] += pieces  # first, or the number would vanish and reappear after newer ones
         self._forget(batch)
         queue = self._landed(batch)
         queue.sequences.split(batch, pieces)
@@ -276,7 +275,7 @@ class Accumulator:
         return expired
 
     def drop_waiting(self) -> list[ProducerBatch]:
-        """Take out the batches not in flight: their transaction is not to be."""
+        """Take out the batches not in flight: their transaction will not be committed."""
         dropped = []
         for queue in list(self._waiting):
             while queue.batches:
@@ -286,7 +285,7 @@ class Accumulator:
         return dropped
 
     def drop_all(self) -> list[ProducerBatch]:
-        """Take out every batch, in flight or not: the producer closes, and answers that still come find nothing."""
+        """Take out every batch, in flight or not: the producer closes, and later responses are ignored."""
         dropped = [batch for siblings in self.incomplete.values() for batch in siblings]
         for batch in dropped:
             self._forget(batch)
@@ -298,12 +297,12 @@ class Accumulator:
 
     @property
     def last_number(self) -> int:
-        """The number of the newest batch: once no older one is incomplete, a flush that began now is done."""
+        """The number of the newest batch: a flush is done when no older one is incomplete."""
         return self._last_number
 
     def is_complete(self, number: int) -> bool:
-        """Whether all batches up to `number` are done with."""
-        oldest = next(iter(self.incomplete), None)  # numbers come in order, and so do the keys
+        """Whether all batches up to `number` have a final result."""
+        oldest = next(iter(self.incomplete), None)  # numbers, and so the keys, are in order
         return oldest is None or oldest > number
 
     def _may_drain(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
@@ -312,8 +311,8 @@ class Accumulator:
         return self._session is None or self._session.may_drain(queue.sequences, head)
 
     def _settle(self, queue: PartitionQueue) -> None:
-        """While something is on the wire, its answer may still tell where the sequences are."""
-        if self._session is None or queue.in_flight or not queue.sequences.is_troubled:
+        """Settle the sequences unless a batch is in flight, whose response may still settle them."""
+        if self._session is None or queue.in_flight or not queue.sequences.needs_settling:
             return
         self._session.settle(queue.sequences)
         if queue.sequences.needs_restart:
@@ -344,7 +343,7 @@ class Accumulator:
         batch.reserved = size
 
     def _forget(self, batch: ProducerBatch) -> bool:
-        """Release what the batch holds; False if that was done before."""
+        """Release the batch's resources; False if that was done before."""
         siblings = self.incomplete.get(batch.number)
         if siblings is None or batch not in siblings:
             return False

@@ -1,4 +1,4 @@
-"""The records of one partition that travel together, and the futures of those who wait for them."""
+"""A batch of one partition, and the futures of its records."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from oncelog_protocol.records.sequence import increment_sequence
 NO_TIMESTAMP: Final = -1
 
 
-# As `_make`, but without a Python call for each record.
+# `_make` without a Python call per record.
 _as_metadata: Final[Callable[[tuple[object, ...]], RecordMetadata]] = partial(tuple.__new__, RecordMetadata)
 
 
 class Waiter(Protocol):
-    """What we need of an asyncio.Future."""
+    """The used part of asyncio.Future."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
@@ -35,13 +35,13 @@ class Waiter(Protocol):
 
 
 class ProducerBatch:
-    """Invariant: `waiters` and `timestamps` have one entry for each record, in order.
+    """A batch. Invariant: `waiters` and `timestamps` have one entry for each record, in order.
 
-    `order` says where a batch that is sent again goes in its queue: (number,), or for a piece of a batch that was split
-    the order of that batch and the piece's own number. So pieces sort between the batches around the one they were.
+    `order` is the place of a retried batch in its queue: (number,), or for a piece of a split batch
+    the order of that batch and the piece's own number. So pieces sort between the neighbours of the original.
 
-    `identity` and `base_sequence` are stamped when the batch is drained for the first time, and stay for all retries
-    unless the partition is numbered anew (S21). `is_maybe_written`: a try of this stamp ended without a clear answer.
+    `identity` and `base_sequence` are stamped when the batch is first drained, and stay for all retries
+    unless the partition is renumbered (S21). `is_maybe_written`: an attempt with this stamp had no clear outcome.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class ProducerBatch:
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence, waiter: Waiter
     ) -> bool:
-        """Whether there was room for the record. (`Producer.send` does the same in place: it is called per record.)"""
+        """Whether there was room for the record. (`Producer.send` inlines this, as it is called per record.)"""
         if self.builder.append(timestamp, key, value, headers) is None:
             return False
         self.timestamps.append(timestamp)
@@ -104,7 +104,7 @@ class ProducerBatch:
     def extend(
         self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes], waiter: ColumnWaiter
     ) -> int:
-        """How many of the records there was room for, as the builder adds them."""
+        """Add as many of the records as fit; returns their number."""
         count = self.builder.extend(timestamp, keys, values)
         self.timestamps += repeat(timestamp, count)
         self.waiters += repeat(waiter, count)
@@ -112,7 +112,7 @@ class ProducerBatch:
         return count
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed], waiter: ColumnWaiter) -> int:
-        """How many records were added: those that `pack_more` encodes, as the builder calls it."""
+        """Add the records that `pack_more` encodes; returns their number."""
         timestamps = self.builder.extend_packed(pack_more)
         self.timestamps += timestamps
         self.waiters += repeat(waiter, len(timestamps))
@@ -120,13 +120,13 @@ class ProducerBatch:
         return len(timestamps)
 
     def close(self, compression: Compression) -> None:
-        """Take no more records. Does nothing the second time."""
+        """Accept no more records. The second call does nothing."""
         if not self.builder.is_closed:
             self.uncompressed_size = self.builder.size
             self.builder.close(compression)
 
     def build(self, *, transactional: bool = False) -> bytearray:
-        """The closed batch as it goes on the wire."""
+        """The encoded batch."""
         producer_id, epoch = self.identity
         return self.builder.build(
             producer_id=producer_id,
@@ -137,17 +137,17 @@ class ProducerBatch:
 
     @property
     def is_stamped(self) -> bool:
-        """Whether it has been given sequence numbers."""
+        """Whether it has sequence numbers."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def end_sequence(self) -> int:
-        """The sequence of the record that comes after this batch (S10, S11)."""
+        """The sequence number after the last record (S10, S11)."""
         return increment_sequence(self.base_sequence, self.builder.records_count)
 
     @property
     def number(self) -> int:
-        """Of the batch that this is, or was a piece of: they grow in order of creation."""
+        """Increases in order of creation; a piece has the number of its original."""
         return self.order[0]
 
     @property
@@ -159,7 +159,7 @@ class ProducerBatch:
         return self.builder.records_count
 
     def acknowledge(self, base_offset: int, log_append_time_ms: int = NO_TIMESTAMP) -> None:
-        """The broker has the batch: tell those who wait."""
+        """Complete the futures: the batch is in the log."""
         if self.has_columns:
             self._acknowledge_runs(base_offset, log_append_time_ms)
             return
@@ -172,7 +172,7 @@ class ProducerBatch:
                 waiter.set_result(metadata)
 
     def _acknowledge_runs(self, base_offset: int, log_append_time_ms: int) -> None:
-        """A column's waiter stands in the places of many records, and is told of all of them at once."""
+        """A column's waiter stands for many records, and is completed for all of them at once."""
         index = 0
         for waiter, run in groupby(self.waiters):
             count = len(tuple(run))
@@ -187,9 +187,9 @@ class ProducerBatch:
             index += count
 
     def fail(self, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None) -> None:
-        """The batch will not be sent (again): tell those who wait.
+        """Fail the futures: the batch will not be sent (again).
 
-        `at_fault` are the records for whose sake it was refused, by their place in it (KIP-467): they get their own
+        `at_fault` are the invalid records, by index (KIP-467): they get their own
         errors, and the others RejectedWithBatch, as with Kafka's client.
         """
         own = {index: told for index, told in (at_fault or {}).items() if 0 <= index < len(self.waiters)}
@@ -197,12 +197,12 @@ class ProducerBatch:
         for index, waiter in enumerate(self.waiters):
             if not waiter.done():
                 waiter.set_exception(own.get(index, rest))
-                waiter.exception()  # seen: a caller who does not look at its future is not an error of the loop
+                waiter.exception()  # retrieved: a future that nobody reads must not be logged
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
-        """The same records in batches of at most `size_limit` bytes before compression, each of one record at least."""
+        """The same records in batches of at most `size_limit` bytes before compression, at least one record each."""
         pieces: list[ProducerBatch] = []
-        # What we have packed ourselves is not too large for us, whatever readers allow themselves.
+        # The limit of decompressed bytes does not apply to our own batch.
         records = read_records(RecordBatch(self.builder.build()), max_decompressed_bytes=self.uncompressed_size)
         for record, timestamp, waiter in zip(records, self.timestamps, self.waiters, strict=True):
             if not pieces or not pieces[-1].append(timestamp, record.key, record.value, record.headers, waiter):
@@ -216,5 +216,5 @@ class ProducerBatch:
 
 
 def unsendable(error: Exception) -> KafkaError:
-    """What is told of a batch that could not be made, or sent, for a reason that is no KafkaError."""
+    """The error for a batch that failed with an exception other than KafkaError."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the batch could not be sent: {error!r}")

@@ -1,4 +1,4 @@
-"""One future for the many records of a column."""
+"""One future for the records of a column."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from oncelog.producer.record_metadata import RecordMetadata
 
 
 class ColumnWaiter:
-    """Stands for a future in each record's place (`batch.Waiter`): done when all `count` records are.
+    """Takes the place of a future for each record (`batch.Waiter`): done when all `count` records are.
 
-    `future` has the metadata of the first record then, or the first error. What is told of a record after an error does
-    not count any more.
+    `future` then has the metadata of the first record, or the first error. Later results are ignored.
     """
 
     __slots__ = ("_first", "_left", "future")
@@ -29,10 +28,10 @@ class ColumnWaiter:
         self.set_results(result, 1)
 
     def set_results(self, first: RecordMetadata, count: int) -> None:
-        """`count` records one after another are there, the first of them at `first`.
+        """`count` consecutive records are in the log, the first of them at `first`.
 
-        A batch may be acknowledged before one that was sent earlier: after a change of leaders, say. The first record
-        has the smallest offset of all; where one is not known (-1), neither is which that is.
+        Batches may be acknowledged out of order, after a change of leader for example. The first record has the
+        smallest offset; with an unknown offset (-1) the smallest is unknown too.
         """
         if self._first is None or first.offset < self._first.offset:
             self._first = first

@@ -1,4 +1,4 @@
-"""Records of a column into the batches of their partition, many at once where that can be."""
+"""Adds columns of records to the batches of a partition, many records at once if possible."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""Milliseconds: what the int64 of a batch can say."""
+"""The largest int64, in milliseconds."""
 NO_HEADERS: Final[HeaderSequence] = ()
 ROWS_AT_ONCE: Final = 1024
-"""More would be looked at in vain when a batch is full."""
+"""Records processed at once; with more, many would be processed in vain when a batch is full."""
 
 Row = tuple[int, Buffer | None, Buffer | None, HeaderSequence]
-"""Timestamp (ms), key, value, headers."""
+"""(timestamp in ms, key, value, headers)."""
 BeginBatch = Callable[[PartitionQueue, Row, ColumnWaiter], Awaitable[None]]
 
 
 class Columns(NamedTuple):
-    """As many of each; None for no keys, the time now for all, no headers. Raises ValueError from `check`."""
+    """Columns of equal length; None: no keys, the present time, no headers. `check` raises ValueError."""
 
     values: Sequence[Buffer | None]
     keys: Sequence[Buffer | None] | None
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
             raise ValueError("values: at least one is needed")
 
     def pieces(self) -> Iterator[Columns]:
-        """Of ROWS_AT_ONCE each."""
+        """Pieces of ROWS_AT_ONCE records."""
         for first in range(0, len(self.values), ROWS_AT_ONCE):
             yield self._only(slice(first, first + ROWS_AT_ONCE))
 
@@ -68,9 +68,9 @@ def _all_bytes(column: Sequence[Buffer | None]) -> TypeGuard[Sequence[bytes]]:
 async def hand_over(
     columns: Columns, now_ms: int, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch
 ) -> None:
-    """All records, in order. `begin_batch` is for one that the batch at the queue's tail has no room for.
+    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit the tail.
 
-    Raises ValueError for a timestamp, and what `begin_batch` raises; those before have been handed over then.
+    Raises ValueError for a timestamp, and what `begin_batch` raises; earlier records have been added then.
     """
     for piece in columns.pieces():
         keys, values, is_alike = piece.keys, piece.values, piece.timestamps_ms is None and piece.headers is None

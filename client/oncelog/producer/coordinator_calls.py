@@ -1,4 +1,4 @@
-"""Requests to the coordinators of a transactional producer, sent until they are answered for good."""
+"""Sends requests to the coordinators of a transactional producer, with retries until a final response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from oncelog.cluster import NO_NODE
 from oncelog.config import ProducerConfig
 from oncelog.connection.pool import ConnectionPool
 from oncelog.connection.transport import BrokerConnection
-from oncelog.errors import AbortableError, KafkaError, ProducerFenced, error_for, fatal
+from oncelog.errors import (
+    AbortableError,
+    ErrorCode,
+    KafkaError,
+    ProducerFenced,
+    UnsupportedVersion,
+    error_for,
+    fatal,
+)
 from oncelog.metadata.coordinators import find_coordinator
 from oncelog.producer.transaction_errors import Meaning, meaning_of
 from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2, codes_of, worst
@@ -25,16 +33,16 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorKey(NamedTuple):
-    """Whose coordinator: FindCoordinator's key and type (S30)."""
+    """FindCoordinator's key and type (S30)."""
 
     key: str
     key_type: CoordinatorType
 
 
 class CoordinatorCalls:
-    """`ask` returns the answer of a request that was done; whatever may pass by itself is tried again without end.
+    """`ask` returns a successful response; retriable errors are retried without limit.
 
-    `has_unanswered`: a request was left without its answer; a copy of it may still be on its way (E1, E2).
+    `has_unanswered`: a request got no response; a copy of it may still arrive (E1, E2).
     """
 
     def __init__(self, pool: ConnectionPool, config: ProducerConfig, rng: random.Random) -> None:
@@ -44,12 +52,14 @@ class CoordinatorCalls:
         self._nodes: dict[CoordinatorKey, int] = {}
         self.has_unanswered = False
 
-    async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool) -> R:
-        """Raises KafkaError: ProducerFenced, FatalError, AbortableError, and what finding the coordinator raises."""
+    async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool, at_least: int = 0) -> R:
+        """Send the request in version `at_least` or higher. Raises KafkaError: ProducerFenced, FatalError,
+        AbortableError, UnsupportedVersion, and what finding the coordinator raises."""
         name = type(request).__name__.removesuffix("Request")
         failures = 0
         while True:
             connection = await self.connection(coordinator, elsewhere=failures > 0)
+            _check_version(connection, request, at_least)
             try:
                 response = await self._send(connection, request, is_v2=is_v2)
             except KafkaError as error:
@@ -70,9 +80,9 @@ class CoordinatorCalls:
             await self._back_off(failures, is_short=meaning is Meaning.CONCURRENT)
 
     async def connection(self, coordinator: CoordinatorKey, *, elsewhere: bool = False) -> BrokerConnection:
-        """To the broker that coordinates, looked for until it is found, `elsewhere` than the last time if it has to be.
+        """A connection to the coordinator, looked up until found; `elsewhere` asks another broker than before.
 
-        Raises KafkaError that does not pass.
+        Raises non-retriable KafkaError.
         """
         failures = 0
         while True:
@@ -87,7 +97,7 @@ class CoordinatorCalls:
             await self._back_off(failures)
 
     def transaction_version(self, coordinator: CoordinatorKey) -> int | None:
-        """The level that the cluster has, as its coordinator says; None where there is no connection to it now."""
+        """The cluster's transaction.version, from the coordinator; None without a connection."""
         connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
         if connection is None:
             return None
@@ -95,7 +105,7 @@ class CoordinatorCalls:
         return connection.versions.transaction_version
 
     async def _connect(self, coordinator: CoordinatorKey, *, elsewhere: bool) -> BrokerConnection:
-        """A coordinator is believed for as long as the connection to it lasts: what went down coordinates nothing."""
+        """Connect to the known coordinator; after a lost connection look it up again."""
         connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
         if connection is None:
             found = await find_coordinator(self._pool, coordinator.key, coordinator.key_type, elsewhere=elsewhere)
@@ -118,10 +128,21 @@ class CoordinatorCalls:
 
 
 def _version_before_v2(connection: BrokerConnection, request: Request[R]) -> int | None:
-    """None: the highest that both know."""
+    """None: the highest version that both support."""
     highest = HIGHEST_BEFORE_V2.get(type(request))
     assert connection.versions is not None
     return None if highest is None else connection.versions.choose_at_most(type(request), highest)
+
+
+def _check_version(connection: BrokerConnection, request: Request[R], at_least: int) -> None:
+    """Raises UnsupportedVersion."""
+    assert connection.versions is not None
+    if at_least and (known := connection.versions.choose(type(request))) < at_least:
+        name = type(request).__name__.removesuffix("Request")
+        raise UnsupportedVersion(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the coordinator has {name} up to version {known}, not {at_least}",
+        )
 
 
 def _error(meaning: Meaning, error: KafkaError) -> KafkaError:

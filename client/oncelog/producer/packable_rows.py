@@ -1,4 +1,4 @@
-"""Records that encode themselves, many at a time: a table in Arrow's form, for one."""
+"""Records that encode themselves, many at a time: an Arrow table, for example."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from oncelog_protocol.records.packing import Packed
 T = TypeVar("T")
 
 HandOver = Callable[[int, PartitionQueue, ColumnWaiter, BeginBatch], Awaitable[None]]
-"""`hand_over` or `hand_over_packed`, with the records bound to it."""
+"""`hand_over` or `hand_over_packed`, with the records bound."""
 
 
 class PackableRows(Protocol):
-    """Records of one partition, in order. They do not change after they were handed over."""
+    """Records of one partition, in order. They must not change after they were sent."""
 
     def __len__(self) -> int:
-        """How many records there are: at least one."""
+        """The number of records, at least one."""
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
-        """The records from number `first` on that fit `room` bytes, encoded; none only where the first does not fit.
+        """Encode the records from `first` on that fit `room` bytes; none only if the first does not fit.
 
-        `now_ms` is the time of a record that has none. `first_offset` is the offset delta of the first record in its
-        batch, and `base_timestamp_ms` the time from which the batch counts those of its records.
+        `now_ms` is the timestamp of records without one. `first_offset` is the offset delta of the first record in its
+        batch, and `base_timestamp_ms` the batch's base timestamp.
         """
 
     def row(self, index: int, now_ms: int) -> Row:
-        """One record. It begins a batch, which it may exceed."""
+        """One record, which may start a batch and exceed its size."""
 
     def pieces(self) -> Iterator[Columns]:
-        """All records in order, some hundred at a time, for whoever must look at each."""
+        """All records in order, some hundred at a time, for consumers that need each record."""
 
 
 async def hand_over_packed(
     rows: PackableRows, now_ms: int, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch
 ) -> None:
-    """All records, in order. `begin_batch` is for one that the batch at the queue's tail has no room for.
+    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit the tail.
 
-    Raises what `begin_batch` raises; the records before have been handed over then.
+    Raises what `begin_batch` raises; earlier records have been added then.
     """
     done = 0
     while done < len(rows):
@@ -56,7 +56,7 @@ async def hand_over_packed(
 
 
 def all_columns(rows: PackableRows) -> Columns:
-    """Each record's fields. Raises ValueError where there is no record."""
+    """All fields as columns. Raises ValueError without records."""
     values, keys, timestamps_ms, headers = zip(*rows.pieces(), strict=True)
     return Columns(
         list(chain.from_iterable(values)),
@@ -67,6 +67,6 @@ def all_columns(rows: PackableRows) -> Columns:
 
 
 def _chained(pieces: Sequence[Sequence[T] | None]) -> list[T] | None:
-    """None where the records have no such field; either each piece has it, or none."""
+    """The chained column; None if the records have no such field."""
     found = [piece for piece in pieces if piece is not None]
     return list(chain.from_iterable(found)) if found else None

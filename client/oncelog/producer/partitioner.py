@@ -1,7 +1,7 @@
-"""Which partition a record goes to.
+"""The partitioner: the partition of a record.
 
-With a key: murmur2 of it, as Java's producer does, so that all clients agree on where a key lives. Without: one
-partition until a batch is full, then another (KIP-480, KIP-794), since full batches cost less than fairness by record.
+With a key: its murmur2 hash, as in Java's producer, so that all clients agree. Without a key: one partition until a
+batch is full, then another (KIP-480, KIP-794), since full batches are cheaper than spreading single records.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Final
 
 MASK: Final = 0xFFFFFFFF
 SIGN_MASK: Final = 0x7FFFFFFF
-"""Java takes `hash & 0x7fffffff`, not the absolute value: the difference decides where half of all keys go."""
+"""Java uses `hash & 0x7fffffff`, not the absolute value, which differs for half of all keys."""
 
 SEED: Final = 0x9747B28C
 MULTIPLIER: Final = 0x5BD1E995
 SHIFT: Final = 24
 
 MAX_COMPARED: Final = 64
-"""Of a topic with more partitions, so many are drawn at random and compared: drawing the next partition is to cost the
-same however many there are."""
+"""In a topic with more partitions, this many are drawn at random and compared, so that the cost of a draw is
+constant."""
 HASHES_KEPT: Final = 4096
-"""Keys repeat; remembering a hash costs a tenth of computing it."""
+"""Keys repeat; a cached hash costs a tenth of computing it."""
 
 
 def murmur2(data: bytes) -> int:
@@ -46,7 +46,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(HASHES_KEPT)
 def positive_hash(key: bytes) -> int:
-    """What the number of partitions divides."""
+    """The hash that is taken modulo the number of partitions."""
     return murmur2(key) & SIGN_MASK
 
 
@@ -64,17 +64,17 @@ def _no_load(_: int) -> int | None:
 
 
 class StickyPartition:
-    """The partition for records without a key: `current` until `batch_size` bytes went there, then another one, drawn
-    by what waits for each of them (KIP-794).
+    """The partition for records without a key: `current` until `batch_size` bytes were sent there, then another one,
+    drawn by the load of each (KIP-794).
 
-    Bytes are counted by batch, when the next one is begun, so that a record costs nothing here. Batches that leave
-    before they are full (linger) do not switch by themselves: a slow broker, whose batches fill up, would draw more
-    and more records otherwise.
+    Bytes are counted per batch, when the next one starts, so that a record costs nothing. Batches sent before they are
+    full (linger) do not cause a switch: otherwise a slow broker, whose batches fill up, would attract more and more
+    records.
 
-    `load` says how many batches of a partition are not acknowledged; None where its leader hangs or cannot be reached.
-    The more batches, the less likely the partition is drawn. One without an answering leader is drawn only where no
-    other one is left, and is left before `batch_size` is reached: so a broker that hangs does not fill buffer.memory
-    with records that could go elsewhere (E54).
+    `load` returns the unacknowledged batches of a partition; None if its leader hangs or cannot be reached. More
+    batches make a draw less likely. A partition without an answering leader is drawn only if there is no other, and
+    left before `batch_size` is reached: so a hanging broker does not fill buffer.memory with records that could go
+    elsewhere (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")
@@ -86,7 +86,7 @@ class StickyPartition:
         rng: random.Random,
         load: Callable[[int], int | None] = _no_load,
     ) -> None:
-        """`available` are the partitions with a leader, or all if none has one; never empty."""
+        """`available` are the partitions with a leader, or all partitions if none has one; never empty."""
         self._batch_size = batch_size
         self._available = available
         self._rng = rng
@@ -95,19 +95,19 @@ class StickyPartition:
         self.current = rng.choice(available)
 
     def update(self, available: Sequence[int]) -> None:
-        """The leaders have changed."""
+        """Update the available partitions."""
         self._available = available
         if self.current not in available:
             self._switch()
 
     def batch_ended(self, size: int) -> None:
-        """A batch of `size` bytes for the current partition takes no more records."""
+        """Count a full batch of `size` bytes for the current partition."""
         self._produced += size
         if self._produced >= self._batch_size:
             self._switch()
 
     def check_leader(self) -> None:
-        """A batch is about to begin: not in a partition whose leader does not answer."""
+        """Before a batch starts: leave a partition whose leader does not answer."""
         if self._load(self.current) is None:
             self._switch()
 

@@ -1,4 +1,4 @@
-"""The producer's public face."""
+"""The public producer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from oncelog.errors import (
     StaleMetadata,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, offset_and_metadata
+from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.metadata import Metadata
-from oncelog.opened import Opened
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.accumulator import Accumulator, PartitionQueue
 from oncelog.producer.batch import ProducerBatch, Waiter
@@ -53,7 +53,7 @@ __all__ = ["Producer", "RecordMetadata"]
 
 
 class _Route:
-    """Where the records of one topic go: a queue for each partition, and the partition for records without a key."""
+    """The queues of one topic's partitions, and the sticky partition for records without a key."""
 
     __slots__ = ("count", "queues", "sticky", "sticky_batch")
 
@@ -64,7 +64,7 @@ class _Route:
         self.sticky_batch: ProducerBatch | None = None
 
     def next_sticky_queue(self) -> PartitionQueue:
-        """The batch begun last for records without a key takes no more: the queue for the next one."""
+        """End the sticky batch and return the queue for the next one."""
         ended, self.sticky_batch = self.sticky_batch, None
         if ended is not None:
             self.sticky.batch_ended(ended.uncompressed_size or ended.size)
@@ -72,7 +72,7 @@ class _Route:
         return self.queues[self.sticky.current]
 
 
-class Producer(Opened):
+class Producer(Lifecycle):
     """Sends records to topics.
 
         async with Producer("127.0.0.1:9092", acks="all", compression_type="lz4") as producer:
@@ -80,9 +80,9 @@ class Producer(Opened):
             future = await producer.send("topic", b"value")
             await producer.flush()
 
-    By default it is idempotent: retries never write a record twice. That holds for one producer as long as it lives: a
+    By default it is idempotent: retries never write a record twice. That holds for the life of one producer: a
     record that the application sends again, or another process sends, is a new record (S29). With a `transactional_id`
-    records, and the offsets of what they were made from, are written together or not at all:
+    records, and the offsets of the input, are written together or not at all:
 
         async with Producer("127.0.0.1:9092", transactional_id="billing-1") as producer:
             async with producer.transaction():
@@ -118,9 +118,10 @@ class Producer(Opened):
         self.spans = wanted_spans(self.config.tracing, self.config.client_id)
 
     async def start(self) -> None:
-        """Connect to the cluster; with a transactional id, take it over: whoever had it before is fenced (S41).
+        """Connect to the cluster; with a transactional id, initialise it, which fences earlier producers with that id
+        (S41).
 
-        Raises KafkaError if no broker can be reached, or the transactional id cannot be had.
+        Raises KafkaError if no broker can be reached, or the transactional id cannot be initialised.
         """
         if self._is_closed or self._pool is not None:
             raise ClientClosed("a producer is started once")
@@ -146,7 +147,7 @@ class Producer(Opened):
             on_failed=self._batch_failed,
         )
         self._loop = asyncio.get_running_loop()
-        # What `loop.create_future` does, without its Python frame: one of these is made for each record.
+        # `loop.create_future` without its Python frame, as one is created per record
         self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
@@ -181,11 +182,11 @@ class Producer(Opened):
         return Transaction(self._need_transactions())
 
     def begin_transaction(self) -> None:
-        """Nothing is sent by this (S45). Raises InvalidTransactionState, FatalError."""
+        """Begin a transaction; sends nothing (S45). Raises InvalidTransactionState, FatalError."""
         self._need_transactions().begin()
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Offset], group: ConsumerGroupMetadata) -> None:
-        """Commit a consumer's offsets with the transaction: of each partition the offset of the next record to read.
+        """Commit a consumer's offsets with the transaction: for each partition the offset of the next record to read.
 
         `group` is `consumer.group_metadata()`, by which a consumer that is behind its group is fenced (S37, S46).
         Raises AbortableError, FatalError, InvalidTransactionState; ValueError for a negative offset or no group id.
@@ -196,27 +197,38 @@ class Producer(Opened):
         await self._need_transactions().send_offsets(told, group)
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Send what is waiting, and hand the transaction over: it stays open, also when this producer is closed.
+        """Send the waiting records, and hand the transaction over: it stays open, also when this producer is closed.
 
-        Whoever has what is returned, in whatever process, ends it with `admin.transactions.end`, before
-        transaction.timeout.ms has passed since its first record. This producer can do nothing else than end it itself,
-        by `commit_transaction` or `abort_transaction`. None where nothing was sent: that transaction is over.
+        Store the result. With two_phase_commit=True the next producer with this transactional id ends the transaction
+        with `complete_transaction`, however much later. Without, any process ends it with `admin.transactions.end`,
+        before transaction.timeout.ms has passed since its first record. This producer can only complete, commit or
+        abort it. Returns None if nothing was sent: that transaction is over.
 
-        Raises AbortableError where something failed and only `abort_transaction` is left; FatalError;
+        Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
         InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
         """
         return await self._need_transactions().prepare()
 
-    async def commit_transaction(self) -> None:
-        """Send what is waiting, and commit: all of it, or nothing (S38).
+    async def complete_transaction(self, stored: PreparedTransaction | None) -> bool | None:
+        """Commit the prepared transaction if it is the one that was `stored`, else abort it (KIP-939, S121).
 
-        Raises AbortableError where something failed and only `abort_transaction` is left; FatalError;
+        Call it after each `start` with what was stored last; None if nothing was. Returns whether the transaction was
+        committed; None if none is open: it was ended before. Raises ValueError for one of another transactional id;
+        InvalidTransactionState in a transaction that is not prepared; FatalError (ProducerFenced: another producer has
+        taken over and ends it); EndNotKnown after max.block.ms: call it again to wait on.
+        """
+        return await self._need_transactions().complete(stored)
+
+    async def commit_transaction(self) -> None:
+        """Send the waiting records, and commit the transaction as a whole or not at all (S38).
+
+        Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
         InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
         """
         await self._need_transactions().commit()
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent yet, and have everything else of the transaction ignored.
+        """Drop unsent records, and abort the transaction.
 
         Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
         """
@@ -232,18 +244,18 @@ class Producer(Opened):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand over a record; the future has its RecordMetadata once it is acknowledged, or a KafkaError.
+        """Send a record; the future has its RecordMetadata once it is acknowledged, or a KafkaError.
 
         Waits only for the topic's metadata and for room in buffer.memory. Records of one task to one partition keep
-        their order. A future that nobody looks at stays silent; the log has a warning.
+        their order. An error of an unread future is only logged, as a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
         ClientClosed, InvalidTopic; with a transactional id InvalidTransactionState and AbortableError; TypeError for a
         key or value that is not bytes; ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
 
-        A `send` that raises, or is cancelled, has handed over nothing: it may be called again. Inside a transaction a
-        KafkaError or a cancellation leaves only `abort_transaction`, since what was to be part of it is not; after a
-        TypeError or ValueError, which are the caller's, the transaction is as it was.
+        A `send` that raises, or is cancelled, has queued nothing: it may be called again. Inside a transaction a
+        KafkaError or a cancellation leaves only `abort_transaction`, since the record is missing from it; after a
+        TypeError or ValueError the transaction is unchanged.
         """
         if self.spans is not None and not isinstance(headers, TracedHeaders):
             place = {"partition": partition, "timestamp_ms": timestamp_ms}
@@ -288,7 +300,7 @@ class Producer(Opened):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> RecordMetadata:
-        """As `send`, and wait until the record is acknowledged. Raises also what the future would."""
+        """`send`, and wait for the acknowledgement. Also raises the errors of the future."""
         return await (
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         )
@@ -303,11 +315,11 @@ class Producer(Opened):
         timestamps_ms: Sequence[int] | None = None,
         headers: Sequence[HeaderSequence] | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Hand over a record for each of `values`, to one partition, in order; columns are as long as `values`.
+        """Send a record for each of `values` to one partition, in order; columns are as long as `values`.
 
-        One future for all of them: it has the metadata of the first once every one is acknowledged, or the first error.
+        One future for all: it has the metadata of the first once all are acknowledged, or the first error.
         Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
-        length. What comes before a record that is refused has been handed over then: in a transaction, abort it.
+        length. Records before a refused one have been queued then: in a transaction, abort it.
         """
         if self.spans is not None and not isinstance(headers, TracedColumn):
             told = topic, partition, values, headers
@@ -317,10 +329,10 @@ class Producer(Opened):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """As `send_columns`, for records that are no Python objects, and encode themselves (a table of Arrow). See
-        `oncelog.producer.packable_rows.PackableRows` for what `rows` must have.
+        """`send_columns` for records that encode themselves (an Arrow table). See
+        `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
 
-        With `tracing` an object is made of each record nevertheless, as it has headers then.
+        With `tracing` an object is made for each record nevertheless, to add headers.
         """
         if self.spans is not None:
             values, keys, timestamps_ms, headers = all_columns(rows)
@@ -348,7 +360,8 @@ class Producer(Opened):
         await self._begin_batch(None, queue, *row, waiter)
 
     async def flush(self) -> None:
-        """Send what is waiting, without lingering, until every record handed over before is acknowledged or failed."""
+        """Send all waiting records without lingering, and wait until every record sent before is acknowledged or
+        failed."""
         number = self._accumulator.last_number
         if self._accumulator.is_complete(number):
             return
@@ -366,10 +379,10 @@ class Producer(Opened):
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted, unless it was handed over. With acks=0 the brokers are given that time, request.timeout.ms at most,
-        to read what was sent.
+        is aborted, unless it was prepared. With acks=0 the brokers get that time, request.timeout.ms at most, to read
+        the data.
 
-        Records that are not acknowledged by then fail with ClientClosed. The second call does nothing.
+        Unacknowledged records then fail with ClientClosed. The second call does nothing.
         """
         if self._is_closed:
             return
@@ -421,7 +434,7 @@ class Producer(Opened):
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
-        """The route of a topic whose partitions or leaders may have changed."""
+        """The route of a topic, updated for changed partitions or leaders."""
         count = len(topic.partitions)  # they are those from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
@@ -438,7 +451,7 @@ class Producer(Opened):
         return route
 
     def _load(self, queues: Sequence[PartitionQueue], index: int) -> int | None:
-        """How many batches of a partition are not acknowledged; None where its leader does not answer."""
+        """The number of unacknowledged batches of a partition; None if its leader does not answer."""
         queue = queues[index]
         assert self._pool is not None
         return None if self._pool.is_stuck(queue.leader) else len(queue.batches) + queue.in_flight
@@ -451,7 +464,8 @@ class Producer(Opened):
             if topic is not None and topic.partitions:
                 self._updated_route(topic)
             else:
-                del self._routes[name]  # deleted, or idle: the next record asks again, batches wait until they expire
+                # deleted, or idle: the next record requests it again, batches wait until they expire
+                del self._routes[name]
         self._sender.wake()
 
     async def _begin_batch(
@@ -464,10 +478,10 @@ class Producer(Opened):
         headers: HeaderSequence,
         future: Waiter,
     ) -> None:
-        """The record does not fit the tail of its queue: begin a batch, waiting for memory where needed."""
+        """Start a batch with a record that does not fit the tail, waiting for memory if needed."""
         if queue.tail is not None:
-            # It is full. A caller that never waits would keep the loop from sending it; and what waits before its
-            # record is anywhere can be cancelled, and nothing was handed over.
+            # The tail is full. A caller that never waits would keep the loop from sending it. A wait before the record
+            # is queued can be cancelled without effect.
             queue.tail = None
             self._sender.wake()
             with self._record_waits():
@@ -482,7 +496,7 @@ class Producer(Opened):
         deadline: float | None = None
         is_first_try = True
         while True:
-            # Who waited is served before who comes: the records of one task stay in order, and nobody starves.
+            # Waiting records come before new ones: the records of one task stay in order, and none starves.
             if not (is_first_try and self._room_waiters):
                 tail = queue.tail
                 if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
@@ -492,7 +506,7 @@ class Producer(Opened):
                         break
                 except MessageTooLarge as error:
                     if self._transactions is not None:
-                        self._transactions.failed(error)  # what was to be part of the transaction is not
+                        self._transactions.failed(error)  # a record of the transaction is missing
                     raise
             if deadline is None:
                 deadline = self._loop.time() + self.config.max_block_ms / 1000
@@ -500,7 +514,7 @@ class Producer(Opened):
                 with self._record_waits():
                     await self._wait_for_room(deadline, is_newcomer=is_first_try)
             except BaseException:
-                self._progressed()  # if it was given room, that is for the next one now
+                self._progressed()  # pass the room on to the next waiter
                 raise
             is_first_try = False
         if sticky_route is not None:
@@ -531,12 +545,12 @@ class Producer(Opened):
         self._check_usable()
 
     def _record_waits(self) -> AbstractContextManager[None]:
-        """Around what a record waits for: metadata, or room. Raises what `_check_usable` does."""
+        """Wraps a record's wait for metadata or room. Raises like `_check_usable`."""
         self._check_usable()
         return nullcontext() if self._transactions is None else self._transactions.record_waits()
 
     def _check_usable(self) -> None:
-        """Raises ClientClosed, and the error for which nothing can be sent any more."""
+        """Raises ClientClosed, and the fatal error if there was one."""
         if self._is_closed or self._pool is None:
             raise ClientClosed("the producer is closed" if self._is_closed else "the producer is not started")
         if self._fatal is not None:
@@ -559,9 +573,9 @@ class Producer(Opened):
         self._sender.wake()
 
     def _end_for_good(self, error: FatalError) -> None:
-        """Nothing can be sent any more, now or later."""
+        """Fail everything: nothing can be sent any more."""
         self._fatal = error
-        self._routes.clear()  # so that the next `send` finds out
+        self._routes.clear()  # so that the next `send` raises it
         for batch in self._accumulator.drop_all():
             batch.fail(error)
         self._progressed()
@@ -576,7 +590,7 @@ class Producer(Opened):
         self._progressed()
 
     def _progressed(self) -> None:
-        """Batches are done with: there may be room, and flushes may be complete."""
+        """Batches have ended: there may be room, and flushes may be complete."""
         accumulator = self._accumulator
         batches = accumulator.free_memory // max(1, min(self.config.batch_size, self.config.buffer_memory))
         while self._room_waiters and (batches > 0 or self._is_closed):

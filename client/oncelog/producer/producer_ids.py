@@ -1,4 +1,4 @@
-"""Where an idempotent producer gets its producer id: from any broker, as often as it takes (S20)."""
+"""Requests the producer id of an idempotent producer from any broker, with retries (S20)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 NO_TIMEOUT_MS: Final = MAX_INT32
-"""There is no transaction that could time out."""
+"""Without transactions there is no timeout."""
 
 
 class ProducerIds:
-    """`want` one; `on_identity` or `on_fatal` is called when it is clear whether there is one."""
+    """`want` an id; `on_identity` or `on_fatal` is called with the result."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ProducerIds:
         self._asking: asyncio.Task[None] | None = None
 
     def want(self) -> None:
-        """Ask, unless that is under way."""
+        """Request an id, unless a request is outstanding."""
         if self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
 

@@ -1,15 +1,16 @@
-"""Where a record went."""
+"""The partition, offset and timestamp of a sent record."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 NO_OFFSET: Final = -1
-"""The offset of a record sent with acks=0: the broker did not say."""
+"""The offset of a record sent with acks=0, which is unknown."""
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. `offset` is -1 with acks=0; `timestamp_ms` is the log's own where the topic says so."""
+    """Partition, offset and timestamp of a sent record. `offset` is -1 with acks=0; `timestamp_ms` is the broker's if
+    the topic uses log append time."""
 
     topic: str
     partition: int

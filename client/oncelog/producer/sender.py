@@ -1,8 +1,8 @@
-"""Batches to their leaders, answers back to the batches.
+"""Sends batches to their leaders, and passes responses to the batches.
 
-No task runs here: the sender is a function that the event loop calls when there may be something to send (`wake`), at
-the time when there will be (linger, backoff, expiry), and for every answer. So a batch costs no switch between tasks,
-and nothing can be cancelled halfway.
+There is no task: the sender is a function that the event loop calls when there may be something to send (`wake`), at
+the time of the next linger, back-off or expiry, and for every response. So a batch costs no task switch, and nothing
+can be cancelled halfway.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from functools import partial
 from itertools import groupby
 from typing import Final, NoReturn
 
-from oncelog.alarm import Alarm
 from oncelog.backoff import backoff_s
 from oncelog.cluster import NO_NODE, Broker
 from oncelog.config import ProducerConfig
@@ -38,6 +37,7 @@ from oncelog.producer.record_metadata import NO_OFFSET
 from oncelog.producer.session import ProducerSession, Verdict
 from oncelog.producer.transaction_manager import TransactionManager
 from oncelog.producer.transaction_requests import CONCURRENT_BACKOFF_MS, HIGHEST_BEFORE_V2
+from oncelog.timer import Timer
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 NO_ACKS: Final = 0
 RECORD_ERRORS_SHOWN: Final = 3
-"""Of those that one batch may have as many of as records."""
+"""Record errors of one batch that are logged."""
 
 
 def _not_sent() -> NoReturn:
@@ -57,9 +57,9 @@ def _not_sent() -> NoReturn:
 
 
 class Sender:
-    """Sends what the accumulator has ready.
+    """Sends the ready batches of the accumulator.
 
-    `is_memory_short` asks whether `send` calls wait for room; `on_identity_wanted` is called when batches wait for a
+    `is_memory_short` returns whether `send` calls wait for room; `on_identity_wanted` is called when batches wait for a
     producer id, `on_failed` when a batch of the open transaction has failed for good.
     """
 
@@ -93,23 +93,23 @@ class Sender:
         self._connecting: dict[int, asyncio.Task[BrokerConnection]] = {}
         self._connect_errors: dict[int, str] = {}
         self._handle: asyncio.Handle | None = None
-        self._alarm = Alarm(self._run)
+        self._timer = Timer(self._run)
         self._is_closed = False
 
     def wake(self) -> None:
-        """Look for something to send in the next turn of the loop."""
+        """Check for batches to send in the next turn of the loop."""
         if self._handle is None and not self._is_closed:
             self._handle = self._loop.call_soon(self._run)
 
     def wake_at(self, when: float) -> None:
-        """Look at `when` (loop time) at the latest."""
+        """Check at `when` (loop time) at the latest."""
         if not self._is_closed:
-            self._alarm.set(when)
+            self._timer.set(when)
 
     async def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        self._alarm.cancel()
+        self._timer.cancel()
         if self._handle is not None:
             self._handle.cancel()
         attempts = list(self._connecting.values())
@@ -137,13 +137,13 @@ class Sender:
                 connection = self._connection(node_id)
                 limit = self._config.max_in_flight_requests_per_connection
                 if connection is None or self._in_flight.get(node_id, 0) >= limit:
-                    is_blocked.add(node_id)  # the connection, or an answer, wakes us
+                    is_blocked.add(node_id)  # the connection, or a response, wakes the sender
                     continue
                 sent = True
                 batches = self._accumulator.drain(queues)
                 is_whole = not self._abandon()
                 if not (self._send(node_id, connection, batches) and is_whole):
-                    break  # with a transaction that has failed, what was ready is not there any more
+                    break  # a failed transaction has dropped the ready batches
             if not sent:
                 break
         if ready.leaderless:
@@ -173,14 +173,14 @@ class Sender:
         self._connect_errors[node_id] = str(error)
         if not isinstance(error, KafkaError):
             logger.error("connecting to node %d failed: %r", node_id, error)
-        # The node may have moved: look, and try again; the pool waits longer after each failure.
+        # The node may have moved: refresh, and retry; the pool's back-off grows with each failure.
         self._metadata.request_refresh()
         self.wake_at(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> bool:
-        """False where some of that failed at once.
+        """Send one request. False if some of the batches failed at once.
 
-        Whatever is raised between drain and send is an error of the batches concerned: nothing is left without one.
+        An exception between drain and send is an error of the batches concerned: every batch gets a result.
         """
         built = self._build(batches)
         if built:
@@ -198,7 +198,7 @@ class Sender:
         return len(built) == len(batches)
 
     def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray]]:
-        """The batches as they go on the wire; one that cannot be built fails, and no other one with it."""
+        """The encoded batches; a batch that cannot be encoded fails alone."""
         built = []
         for batch in batches:
             try:
@@ -228,7 +228,7 @@ class Sender:
     def _start(
         self, connection: BrokerConnection, request: ProduceRequest
     ) -> asyncio.Future[ProduceResponse] | asyncio.Future[None]:
-        """The future has no response where none is asked for (acks=0). Raises what BrokerConnection.start raises."""
+        """The future has no response with acks=0. Raises what BrokerConnection.start raises."""
         if request.acks == NO_ACKS:
             return connection.start_without_response(request)
         version = None
@@ -257,7 +257,7 @@ class Sender:
         self._run()
 
     def _read(self, node_id: int, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
-        if response is None:  # acks=0: the socket has taken them, and that is all there is to know
+        if response is None:  # acks=0: the data were passed to the socket, and there is no more to know
             for batch in batches:
                 self._acknowledge(batch, NO_OFFSET)
             return
@@ -274,7 +274,7 @@ class Sender:
                 self._failed(batch, unsendable(error))
 
     def _learn_leaders(self, response: ProduceResponse) -> None:
-        """What a broker that is no leader any more says of who is (KIP-951)."""
+        """Take the new leader from the response of a former one (KIP-951)."""
         for topic in response.responses:
             for answer in topic.partition_responses:
                 hint = answer.current_leader
@@ -322,10 +322,10 @@ class Sender:
         is_retriable: bool | None = None,
         node_id: int = NO_NODE,
     ) -> None:
-        """Send `batch` again if that may help and there is time and a try left; else tell those who wait.
+        """Retry `batch` if the error is retriable and there is time and an attempt left; else fail it.
 
-        `at_fault` has errors of its own for some of the records. `is_retriable`: whether it may help, where that is not
-        for the error alone to say. `node_id` failed it: there is no reason to wait if another one leads by now.
+        `at_fault` has the errors of single records. `is_retriable` overrides the property of the error. `node_id`
+        failed the batch: there is no back-off if another node leads by now.
         """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()
@@ -339,7 +339,7 @@ class Sender:
             not_before += backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        has_try = batch.attempts <= config.retries or is_concurrent  # that is only waiting for one's turn
+        has_try = batch.attempts <= config.retries or is_concurrent  # that only waits for the previous transaction
         if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
                 level = logging.DEBUG if is_concurrent else logging.INFO
@@ -353,14 +353,14 @@ class Sender:
         self._give_up(batch, error, at_fault)
 
     def _has_moved(self, batch: ProducerBatch, error: KafkaError, node_id: int) -> bool:
-        """Whether we know of a newer leader than the one that failed the batch."""
+        """Whether a newer leader than the failed node is known."""
         if node_id == NO_NODE or not isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             return False
         return self._metadata.cluster.leader(batch.topic, batch.partition) not in (NO_NODE, node_id)
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether batches are still to be sent: not those of a transaction that is not to be."""
+        """Whether batches are still to be sent: not those of a failed transaction."""
         return self._manager is None or self._manager.is_sending
 
     def _expire(self, now: float) -> None:
@@ -375,7 +375,7 @@ class Sender:
             self._on_progress()
 
     def _abandon(self) -> bool:
-        """Fail what the accumulator has taken out by itself; whether there was any."""
+        """Fail the batches that the accumulator has taken out. Returns whether there were any."""
         abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
         for batch, error in abandoned:
             self._give_up(batch, error)
@@ -408,10 +408,10 @@ def _topic_of(built: tuple[ProducerBatch, bytearray]) -> str:
 
 
 def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaError]]:
-    """The error of a batch, and those of the records for whose sake it was refused (KIP-467).
+    """The error of a batch, and those of its invalid records (KIP-467).
 
-    As Kafka's client has it: if it is one record, the batch's code is that record's; if several, the one code of the
-    batch need not fit all of them, so each is INVALID_RECORD, with its own message.
+    As in Kafka's client: of a single record, the batch's code is the record's; of several, the code of the
+    batch may not fit all of them, so each is INVALID_RECORD, with its own message.
     """
     code = ErrorCode.of(answer.error_code)
     told = answer.record_errors or ()

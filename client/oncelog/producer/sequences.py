@@ -1,11 +1,11 @@
-"""The sequence numbers of one partition: what is stamped on batches, which of them are not acknowledged yet, and when
-they must be numbered anew (S21-S24, S26, S27). Pure.
+"""The sequence numbers of one partition: stamps batches, tracks unacknowledged ones, and decides when to renumber
+(S21-S24, S26, S27). Pure.
 
-While something of the partition is on the wire, nothing is renumbered: the answers that come may still tell which
-batches the log has. `settle` decides when the wire is empty. Kafka's client renumbers at once and bumps the epoch of an
-idempotent producer for it; here numbers are only taken back while no try of them can be anywhere, else the batch is
-sent again as it is, and its answer tells. Where only a new epoch helps, what may still arrive under the old one is not
-sent under the new one: Kafka's client sends it, and with bad luck it is in the log twice.
+While a batch of the partition is in flight, nothing is renumbered: its response may still show which batches the log
+has. `settle` decides when none is. Kafka's client renumbers at once, and bumps the epoch of an idempotent producer for
+it; here a number is only reused if no attempt with it can be anywhere, otherwise the batch is resent unchanged, and the
+response decides. If only a new epoch helps, batches that may still arrive under the old one are not sent under the new
+one: Kafka's client sends them, and they may end up in the log twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from oncelog_protocol.records.sequence import increment_sequence
 
 NOTHING_ACKNOWLEDGED: Final = -1
 REMEMBERED_SECONDS: Final = 60.0
-"""How long after its last batch a broker surely knows a producer still: far below producer.id.expiration.ms."""
+"""Seconds after its last batch for which a broker certainly remembers a producer: far below
+producer.id.expiration.ms."""
 
 
 class PartitionSequences:
-    """Invariants: `unacknowledged` has every stamped batch without a final answer, oldest first. Their numbers follow
-    one another up to `next_sequence`, except where a batch between them was given up: then `has_gap` (it is certainly
-    not in the log) or `is_unresolved` (it may be) until that is settled, and no new batch is stamped.
-    """
+    """Invariants: `unacknowledged` has every stamped batch without a final result, oldest first. Their numbers are
+    consecutive up to `next_sequence`, except where a batch in between was given up: then `has_gap` (it is certainly not
+    in the log) or `is_unresolved` (it may be) until that is settled, and no new batch is stamped."""
 
     __slots__ = (
         "_farthest",
@@ -51,7 +51,7 @@ class PartitionSequences:
         self.restart(NO_IDENTITY)
 
     def restart(self, identity: ProducerIdAndEpoch) -> None:
-        """Begin at 0 under `identity`, whose epoch fences whatever was sent before: nothing of it can arrive late."""
+        """Start at 0 under `identity`, whose epoch fences all earlier attempts: none of them can arrive late."""
         self.identity = identity
         self.next_sequence = 0
         self.acknowledged_end = 0
@@ -65,20 +65,20 @@ class PartitionSequences:
             self._number(batch)
 
     @property
-    def is_troubled(self) -> bool:
-        """Whether there is something to settle."""
+    def needs_settling(self) -> bool:
+        """Whether there is a gap, an unresolved or refused batch, or a restart pending."""
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
-        """Whether the head of the queue may go: a stamped one as the first in flight, a new one if its number is
-        certain (S24, S25), and the broker remembers as many as there are without an answer (S14).
+        """Whether the head of the queue may be sent: a stamped batch as the first in flight, a new one if its number is
+        certain (S24, S25), and the broker remembers as many batches as are unacknowledged (S14).
 
-        One whose answer is late, while those after it are acknowledged (the leader has moved, and its connection
-        hangs), keeps new ones back: when it is sent again, the broker must remember it still (E15).
+        A batch whose response is late, while later ones are acknowledged (the leader has moved, and its connection
+        hangs), holds new ones back: when it is sent again, the broker must still remember it (E15).
 
         Unless the start of a session `is_start_checked` (transactions V2), a broker that does not know the producer
-        takes whatever sequence comes first: if the first batch were refused, the second would be taken before it. So
-        the first one goes alone.
+        accepts any first sequence: if the first batch were refused, the second would be appended before it. So
+        the first batch is sent alone.
         """
         waiting = self.unacknowledged
         if batch.is_stamped:
@@ -93,19 +93,19 @@ class PartitionSequences:
         return is_known and len(waiting) < MAX_IDEMPOTENT_IN_FLIGHT
 
     def stamp(self, batch: ProducerBatch) -> None:
-        """Give a batch that is drained for the first time its numbers."""
+        """Stamp a batch that is drained for the first time."""
         if batch.is_stamped:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: a batch is stamped once (S21)")
         self._number(batch)
         self.unacknowledged.append(batch)
 
     def check_tracked(self, batch: ProducerBatch) -> None:
-        """Raises RuntimeError for a batch that must not be put back into the queue (S23)."""
+        """Raises RuntimeError for a batch that must not be queued again (S23)."""
         if not batch.is_stamped or batch not in self.unacknowledged:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: only stamped batches in flight are sent again (S23)")
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The log has it; `base_offset` is -1 where the broker did not say where (S28)."""
+        """The batch is in the log; `base_offset` is -1 if unknown (S28)."""
         if not self._forget(batch):
             return
         if batch.order > self._farthest:
@@ -116,7 +116,7 @@ class PartitionSequences:
             self.last_acknowledged_offset = max(self.last_acknowledged_offset, base_offset + batch.records_count - 1)
 
     def given_up(self, batch: ProducerBatch) -> None:
-        """It will not be sent again, though it is not acknowledged."""
+        """The batch will not be sent again, though it is not acknowledged."""
         if not self._forget(batch):
             return
         if batch.is_maybe_written:
@@ -125,7 +125,7 @@ class PartitionSequences:
             self.has_gap = True
 
     def split(self, batch: ProducerBatch, pieces: Iterable[ProducerBatch]) -> None:
-        """`pieces` take the place of `batch`, which was too large, and share its numbers."""
+        """Replace `batch`, which was too large, by `pieces`, which share its numbers."""
         if batch not in self.unacknowledged:
             return
         index = self.unacknowledged.index(batch)
@@ -138,19 +138,19 @@ class PartitionSequences:
             index += 1
 
     def refused(self, batch: ProducerBatch) -> None:
-        """The broker finds it out of order. That says something only of the first one without an answer: behind it,
-        the others have to be (S28)."""
+        """The broker answered OUT_OF_ORDER_SEQUENCE_NUMBER. That matters only for the oldest unacknowledged batch:
+        later ones follow from it (S28)."""
         if self.unacknowledged and self.unacknowledged[0] is batch:
             self._refused = batch
 
     def session_is_over(self) -> None:
-        """The broker will take nothing more under this identity."""
+        """The broker accepts nothing more under this identity."""
         self._is_over = True
 
     def settle(self) -> None:
-        """Nothing of this partition is on the wire: is what was given up in the log, and what are the numbers now?
+        """No batch of this partition is in flight: decide whether the given-up ones are in the log, and renumber.
 
-        Sets `needs_restart` where only a new epoch helps.
+        Sets `needs_restart` if only a new epoch helps.
         """
         self.needs_restart = self.needs_restart or self._is_over
         if self.needs_restart:
@@ -159,9 +159,10 @@ class PartitionSequences:
         is_first_refused = bool(waiting) and self._refused is waiting[0]
         if self.is_unresolved:
             if waiting:
-                self.needs_restart = self.needs_restart or is_first_refused  # else it is sent, and its answer tells
+                # otherwise it is sent, and its response decides
+                self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
-                self.is_unresolved = self.has_gap = False  # what came after it is in the log, so it is too
+                self.is_unresolved = self.has_gap = False  # later batches are in the log, so it is too
             else:
                 self.needs_restart = True
         elif self.has_gap:
@@ -173,7 +174,7 @@ class PartitionSequences:
             self.needs_restart = True
 
     def _close_gap(self) -> None:
-        """S26 (adjustSequencesDueToFailedBatch): the numbers of what was refused for good go to what comes after it."""
+        """S26 (adjustSequencesDueToFailedBatch): later batches take the numbers of the refused ones."""
         self.has_gap = False
         self._refused = None
         self.next_sequence = self.acknowledged_end

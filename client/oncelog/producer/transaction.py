@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 async def until_known(end: Callable[[], Awaitable[None]]) -> None:
-    """Commit or abort, however long it takes. Raises what `end` raises but EndNotKnown."""
+    """Wait for a commit or abort, however long it takes. Raises what `end` raises, except EndNotKnown."""
     while True:
         try:
             return await end()
@@ -28,10 +28,9 @@ async def until_known(end: Callable[[], Awaitable[None]]) -> None:
 
 
 class Transaction:
-    """One transaction as a block. An error of the body aborts it and goes on to the caller, who may begin the next one;
-    a FatalError means that this producer cannot go on (S41). EndNotKnown is always about the commit, also one that an
-    earlier block left under way: where the block aborts, it waits as long as that takes, or max.block.ms if it was
-    cancelled."""
+    """One transaction as a block. An error of the body aborts it and propagates; the caller may begin the next one.
+    After a FatalError this producer cannot go on (S41). EndNotKnown is about the commit, also one that an earlier block
+    left running: an aborting block waits as long as it takes, or max.block.ms if it was cancelled."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

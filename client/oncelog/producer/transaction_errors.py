@@ -1,14 +1,14 @@
-"""What every error code means to a transactional producer: the one table of it. Pure.
+"""The meaning of every error code for a transactional producer, in one table. Pure.
 
-Each code is held against one question: may the transactional id have had another owner since (S90)? If it may, the
-error is fatal. This producer's knowledge is out of date then, whatever it would do next: the other owner may have been
-forgotten by the coordinator too, so that nobody is left who would fence us, and we would take the id back from it.
+The question for each code: may the transactional id have had another owner since (S90)? If so, the error is fatal. This
+producer's knowledge is out of date then: the coordinator may have forgotten the other owner too, so that nobody would
+fence us, and we would take the id back from it.
 
-After all other errors the transaction is aborted, and the abort itself asks the coordinator with our identity whether
-the id is ours: by EndTxn, or, where the coordinator takes no EndTxn of ours (`End.NEXT_EPOCH`), by InitProducerId with
-producer id and epoch. Brokers answer PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to whoever is not the owner. Apache
-Kafka answers InitProducerId of an id that it has forgotten with a new producer id instead: `is_forgotten` finds that
-out. A transaction of which nothing was begun at a broker is aborted without asking; the next request does.
+After all other errors the transaction is aborted, and the abort asks the coordinator with our identity whether the id
+is ours: by EndTxn or, if the coordinator accepts no EndTxn of ours (`End.NEXT_EPOCH`), by InitProducerId with producer
+id and epoch. Brokers answer PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to everybody but the owner. Apache Kafka
+answers InitProducerId for a forgotten id with a new producer id instead, which `is_forgotten` detects. A transaction
+that no broker knows of is aborted locally; the next request asks.
 
 The rules are Kafka's (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890, and for INVALID_PRODUCER_ID_MAPPING its release 4.0).
 """
@@ -24,11 +24,11 @@ from oncelog_protocol.producer_id import MAX_EPOCH, ProducerIdAndEpoch
 
 
 class Meaning(Enum):
-    """What a coordinator's answer means for the producer."""
+    """The meaning of a coordinator's response."""
 
     DONE = auto()
-    AGAIN = auto()  # it may pass by itself
-    CONCURRENT = auto()  # the transaction before this one is being completed: very soon
+    AGAIN = auto()  # retriable
+    CONCURRENT = auto()  # the previous transaction is being completed: retry very soon
     MOVED = auto()  # another broker is the coordinator
     ABORTABLE = auto()
     FENCED = auto()
@@ -36,17 +36,17 @@ class Meaning(Enum):
 
 
 class End(Enum):
-    """What ends a transaction at the coordinator once it has failed."""
+    """How a failed transaction is ended at the coordinator."""
 
     END_TXN = auto()
-    NEXT_EPOCH = auto()  # the coordinator takes no EndTxn of ours; InitProducerId ends the transaction too (KIP-588)
-    NONE = auto()  # this producer ends nothing any more
+    NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn; InitProducerId ends the transaction too (KIP-588)
+    NONE = auto()  # this producer cannot end it any more
 
 
 class Rule(NamedTuple):
-    """One code. `answer`: what it means in the answer of a coordinator. `write`: in an answer to Produce, once the
-    batch is given up. `end`: what ends a transaction that has failed for this. `is_repeated`: whether the same records
-    may go through in another transaction (`consume_process_produce`)."""
+    """The rule for one code. `answer`: its meaning in a coordinator's response. `write`: in a Produce response, once
+    the batch is given up. `end`: how a transaction that failed with it is ended. `is_repeated`: whether the same
+    records may succeed in another transaction (`consume_process_produce`)."""
 
     answer: Meaning
     write: Meaning
@@ -70,8 +70,8 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
     ),
     ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
     ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
-        _M.FENCED,  # how versions without PRODUCER_FENCED say it (T8)
-        _M.ABORTABLE,  # a leader sees an epoch only: that of another owner, or of the coordinator's own abort (KIP-588)
+        _M.FENCED,  # the equivalent of PRODUCER_FENCED in older versions (T8)
+        _M.ABORTABLE,  # a leader sees only an epoch: of another owner, or of the coordinator's own abort (KIP-588)
         End.NEXT_EPOCH,
         True,
         "InitProducerId tells whether the epoch is another owner's",
@@ -130,7 +130,7 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
 }
 
 RETRIABLE: Final = Rule(Meaning.AGAIN, Meaning.ABORTABLE, End.END_TXN, True, "it may pass by itself, and says nothing")
-"""For a retriable code that is not in RULES."""
+"""The rule for a retriable code that is not in RULES."""
 OTHER: Final = Rule(
     Meaning.FATAL,
     Meaning.ABORTABLE,
@@ -138,7 +138,7 @@ OTHER: Final = Rule(
     False,
     "a coordinator's refusal does not pass; of a batch, EndTxn tells",
 )
-"""For any other code."""
+"""The rule for any other code."""
 
 
 def rule_of(code: ErrorCode) -> Rule:
@@ -146,17 +146,17 @@ def rule_of(code: ErrorCode) -> Rule:
 
 
 def meaning_of(code: ErrorCode) -> Meaning:
-    """What `code` means in the answer of a coordinator."""
+    """The meaning of `code` in a coordinator's response."""
     return rule_of(code).answer
 
 
 MAX_EPOCHS_BY_ONE_REQUEST: Final = 3
-"""How many epochs one InitProducerId may use, with its retries: for the abort, the new session, and one to spare."""
+"""The epochs that one InitProducerId may use, with its retries: for the abort, the new session, and one spare."""
 
 
 def is_forgotten(had: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
-    """Whether the answer to InitProducerId shows that the coordinator did not know the owner `had` any more.
+    """Whether the InitProducerId response shows that the coordinator had forgotten the owner `had`.
 
-    It keeps the producer id as long as there are epochs left.
+    It keeps the producer id while there are epochs left.
     """
     return given.producer_id != had.producer_id and had.epoch < MAX_EPOCH - MAX_EPOCHS_BY_ONE_REQUEST

@@ -1,8 +1,8 @@
-"""What a transactional producer may do now, and what has still to be asked of its coordinator (S36, S38, S45). Pure.
+"""The state machine of a transactional producer: allowed calls, and pending coordinator requests (S36, S38, S45). Pure.
 
-Under transactions V2 (KIP-890) the leader of a partition enrols it in the transaction with the first write, and the end
-of a transaction brings the next epoch. Before that the producer asks the coordinator to add each partition first, and
-keeps its epoch from one transaction to the next.
+Under transactions V2 (KIP-890) the leader of a partition adds it to the transaction with the first write, and the end
+of a transaction brings the next epoch. Before V2 the producer asks the coordinator to add each partition first, and
+keeps its epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 SENDING = frozenset(
     {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.COMMITTING}
 )
-"""The states in which batches may leave; in ABORTABLE_ERROR nothing more is sent."""
+"""The states in which batches may be sent; in ABORTABLE_ERROR nothing more is sent."""
 
 OPEN = frozenset(
     {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.ABORTABLE_ERROR}
@@ -33,9 +33,8 @@ ANOTHER_OWNER = "another producer may have had the transactional id {!r} since; 
 
 
 class TransactionManager:
-    """Invariants: `state` moves only along `transaction_states.PREVIOUS`; `error` is set in the two error states, and
-    stays while the transaction is aborted; `added` and `pending` are disjoint, and empty outside a transaction.
-    """
+    """Invariants: `state` changes only along `transaction_states.PREVIOUS`; `error` is set in the two error states, and
+    stays during the abort; `added` and `pending` are disjoint, and empty outside a transaction."""
 
     def __init__(self, transactional_id: str, session: ProducerSession) -> None:
         self.transactional_id = transactional_id
@@ -44,7 +43,7 @@ class TransactionManager:
         self.error: KafkaError | None = None
         self.is_v2 = False
         self.number = 0
-        """Of the transaction: a record that waited while another one began is none of its."""
+        """The number of the transaction: a record that waited while another one began does not belong to it."""
         self.added: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
         self._is_begun_at_broker = False
@@ -57,6 +56,8 @@ class TransactionManager:
     def begin(self, *, is_v2: bool) -> None:
         """Local only (S45). Raises InvalidTransactionState, and the fatal error if there was one."""
         self.check_usable()
+        if self.state is TransactionState.PREPARED_TRANSACTION:
+            raise InvalidTransactionState(f"complete, commit or abort the prepared transaction first: {self._told}")
         if self.state is not TransactionState.READY:
             raise InvalidTransactionState(f"a transaction begins when the last one has ended; this one: {self._told}")
         self._to(TransactionState.IN_TRANSACTION)
@@ -69,7 +70,7 @@ class TransactionManager:
             raise self._kept_error()
 
     def check_in_transaction(self) -> None:
-        """Raises InvalidTransactionState outside a transaction, and in one that can only be aborted its error."""
+        """Raises InvalidTransactionState outside a transaction; in one that can only be aborted, its error."""
         if self.state is TransactionState.IN_TRANSACTION:
             return
         self.check_usable()
@@ -78,28 +79,28 @@ class TransactionManager:
         raise InvalidTransactionState(f"only in a transaction: {self._told}")
 
     def sending_to(self, partition: TopicPartition) -> None:
-        """Records for this partition come. Raises as `check_in_transaction`."""
+        """Note that records for this partition follow. Raises like `check_in_transaction`."""
         self.check_in_transaction()
         if partition not in self.added and partition not in self.pending:
             (self.added if self.is_v2 else self.pending).add(partition)
 
     def begin_prepare(self) -> None:
-        """No more records from now on; those handed over are written. Again as often as it is asked for.
+        """Accept no more records; those queued are still written. May be called repeatedly.
 
-        Raises as `check_in_transaction`.
+        Raises like `check_in_transaction`.
         """
         if self.state is not TransactionState.PREPARED_TRANSACTION:
             self.check_in_transaction()
             self._to(TransactionState.PREPARED_TRANSACTION)
 
     def begin_commit(self) -> None:
-        """Raises as `check_in_transaction`."""
+        """Raises like `check_in_transaction`."""
         if self.state is not TransactionState.PREPARED_TRANSACTION:
             self.check_in_transaction()
         self._to(TransactionState.COMMITTING)
 
     def begin_abort(self) -> None:
-        """Raises InvalidTransactionState where there is nothing to abort, and the fatal error if there was one."""
+        """Raises InvalidTransactionState if there is nothing to abort, and the fatal error if there was one."""
         self.check_usable()
         if self.state not in OPEN:
             raise InvalidTransactionState(f"there is nothing to abort: {self._told}")
@@ -110,26 +111,35 @@ class TransactionManager:
 
     @property
     def is_sending(self) -> bool:
-        """Whether anything of this transaction is still to be sent."""
+        """Whether records of this transaction are still to be sent."""
         return self.state in SENDING
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Whether a batch of this partition may leave now: the coordinator knows the partition, or will by itself."""
+        """Whether a batch of this partition may be sent: the coordinator knows the partition, or learns of it from the
+        leader."""
         return self.is_sending and partition in self.added
 
     def sent(self) -> None:
-        """Something is on its way that makes the transaction exist at the broker (V2; before, adding does)."""
+        """Note that a request under way makes the transaction known to the broker (V2; before, adding partitions
+        does)."""
         self._is_begun_at_broker = True
 
     # what was answered
 
     def initialised(self, identity: ProducerIdAndEpoch) -> None:
-        """InitProducerId has given an identity: all transactions before it have ended."""
+        """InitProducerId returned an identity: all earlier transactions have ended."""
         self.session.identify(identity)
         self._ended()
 
+    def kept(self, identity: ProducerIdAndEpoch, *, is_v2: bool) -> None:
+        """InitProducerId has given an identity and kept an open transaction, which can only be ended (KIP-939)."""
+        self.session.identify(identity)
+        self._to(TransactionState.PREPARED_TRANSACTION)
+        self.is_v2 = is_v2
+        self._is_begun_at_broker = True
+
     def were_added(self, partitions: set[TopicPartition]) -> None:
-        """The coordinator knows these partitions now."""
+        """The coordinator has added these partitions."""
         self._is_begun_at_broker = True
         if self.state in SENDING:
             self.pending -= partitions
@@ -142,19 +152,19 @@ class TransactionManager:
 
     @property
     def may_send_end(self) -> bool:
-        """Whether EndTxn has a chance: else InitProducerId alone has to end the transaction."""
+        """Whether EndTxn may succeed; otherwise InitProducerId must end the transaction."""
         return self.error is None or rule_of(self.error.code).end is not End.NEXT_EPOCH
 
     def ended(self, identity: ProducerIdAndEpoch | None) -> None:
-        """EndTxn is answered, or was not needed. `identity` is the next one under V2, None where it stays."""
+        """EndTxn succeeded, or was not needed. `identity` is the next one under V2, None if unchanged."""
         if identity is not None:
             self.session.identify(identity)
         self._ended()
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """Something of this transaction went wrong for good: it can only be aborted, or nothing goes on at all.
+        """A request or batch of this transaction failed for good: it can only be aborted, or the producer cannot go on.
 
-        Returns the error to tell the user: the first one stays. Raises InvalidTransactionState outside a transaction.
+        Returns the error for the user: the first one stays. Raises InvalidTransactionState outside a transaction.
         """
         if self.state is TransactionState.FATAL_ERROR:
             assert self.error is not None
@@ -166,7 +176,7 @@ class TransactionManager:
             logger.error("transactional id %s: %s", self.transactional_id, error)
             return error
         if self.state is TransactionState.ABORTING:
-            return error  # it is being aborted already
+            return error  # already being aborted
         if not isinstance(error, AbortableError):
             told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
             told.__cause__ = error
@@ -192,7 +202,7 @@ class TransactionManager:
         self.state = state
 
     def _kept_error(self) -> KafkaError:
-        """To raise, maybe again and again: without the frames of the last time, which would pile up."""
+        """The error to raise, perhaps repeatedly: without the frames of the last time, which would accumulate."""
         assert self.error is not None
         return self.error.with_traceback(None)
 

@@ -1,6 +1,6 @@
-"""The requests of a transactional producer to its coordinators, and what their answers mean. Pure.
+"""The requests of a transactional producer to its coordinators, and the error codes of their responses. Pure.
 
-An answer means one of seven things (`Meaning`), whatever the API: `transaction_errors` has the table.
+`transaction_errors` has the table of their meanings (`Meaning`), common to all APIs.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     AddPartitionsToTxnRequest: 3,  # above, it is a request between brokers
     AddOffsetsToTxnRequest: 4,
 }
-"""Newer versions mean V2: a producer whose transactions are not stops here (T6)."""
+"""Newer versions imply V2: a producer whose transactions are V1 stops here (T6)."""
 
 FIRST_WITH_IDENTITY: Final = 3
-"""InitProducerId from this version on lets a producer go on after an error (KIP-360)."""
+"""The first version of InitProducerId that lets a producer go on after an error (KIP-360)."""
 
 
 CONCURRENT_BACKOFF_MS: Final = 1
-"""The first wait for the transaction before to be completed. Kafka's 20 ms would be most of the time of a small one."""
+"""The first back-off while the previous transaction is completed. Kafka's 20 ms would be most of a small one's time."""
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a whole answer: OPERATION_NOT_ATTEMPTED only where there is no reason for it."""
+    """The code that decides about a whole response: OPERATION_NOT_ATTEMPTED only if there is no other error."""
     order = list(Meaning)
     errors = [code for code in codes if code is not ErrorCode.NONE]
     reasons = [code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or errors
@@ -55,7 +55,7 @@ def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
 
 @singledispatch
 def codes_of(response: object) -> Iterator[ErrorCode]:
-    """All error codes of an answer."""
+    """All error codes of a response."""
     raise TypeError(f"{type(response).__name__} is not an answer of a coordinator")
 
 
@@ -80,13 +80,23 @@ def _(response: TxnOffsetCommitResponse) -> Iterator[ErrorCode]:
             yield ErrorCode.of(partition.error_code)
 
 
-def init_producer_id(transactional_id: str, timeout_ms: int, identity: ProducerIdAndEpoch) -> InitProducerIdRequest:
-    """`identity` is what the producer has, to go on after an error; NO_IDENTITY to take over (S34)."""
+def init_producer_id(
+    transactional_id: str,
+    timeout_ms: int,
+    identity: ProducerIdAndEpoch,
+    *,
+    two_phase: bool = False,
+    keeps_open: bool = False,
+) -> InitProducerIdRequest:
+    """`identity` is the producer's, to go on after an error; NO_IDENTITY to take over (S34). `two_phase`: without a
+    timeout; `keeps_open`: an open transaction is not aborted (S120)."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
+        enable2_pc=two_phase,
+        keep_prepared_txn=keeps_open,
     )
 
 

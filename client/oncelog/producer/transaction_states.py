@@ -2,6 +2,7 @@
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING or ABORTING -> READY
                                                       or PREPARED_TRANSACTION -> COMMITTING or ABORTING -> READY
+                       or PREPARED_TRANSACTION, where an open transaction was found and kept
 
 An error that a new transaction can leave behind leads to ABORTABLE_ERROR, from where only abort leads on; FATAL_ERROR
 is the end.
@@ -38,8 +39,9 @@ PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),
-    # Nothing more is written; whoever is told of it, or this producer, ends it (KIP-939).
-    _S.PREPARED_TRANSACTION: frozenset({_S.IN_TRANSACTION}),
+    # Nothing more is written; this producer, or a process that knows the transaction, ends it. From INITIALIZING: the
+    # transaction of a previous producer was kept (KIP-939).
+    _S.PREPARED_TRANSACTION: frozenset({_S.IN_TRANSACTION, _S.INITIALIZING}),
     _S.COMMITTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION}),
     _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION, _S.ABORTABLE_ERROR}),
     _S.ABORTABLE_ERROR: frozenset(

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.cluster import TopicPartition
 from oncelog.config import ProducerConfig
@@ -27,21 +27,32 @@ from oncelog.errors import (
     fatal,
 )
 from oncelog.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from oncelog.prepared_transaction import PreparedTransaction
+from oncelog.prepared_transaction import FIRST_INIT_WITH_TWO_PHASE_COMMIT, PreparedTransaction
 from oncelog.producer import transaction_requests as requests
 from oncelog.producer.coordinator_calls import CoordinatorCalls, CoordinatorKey
 from oncelog.producer.transaction_errors import is_forgotten
 from oncelog.producer.transaction_manager import OPEN, TransactionManager
+from oncelog.producer.transaction_states import TransactionState
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
+from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from oncelog.tracing.client_spans import ClientSpans
     from oncelog.tracing.transaction_span import TransactionSpan
 
 logger = logging.getLogger(__name__)
+
+
+TWO_PHASE_COMMIT_HINTS: Final = {
+    ErrorCode.UNSUPPORTED_VERSION: "set transaction.two.phase.commit.enable=true on all brokers, or do without"
+    " two_phase_commit and end the transaction with admin.transactions.end before its timeout",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "it needs the operations Write and TwoPhaseCommit on the"
+    " transactional id, and transaction.two.phase.commit.enable=true on all brokers",
+}
+"""What to do about an answer that says that this producer cannot have two-phase commit."""
 
 
 class _Ending(NamedTuple):
@@ -82,12 +93,15 @@ class Transactions:
         self._is_handed_over = False
         self._spans = spans
         self.span: TransactionSpan | None = None
-        """Of this transaction, or of the last one, where somebody traces them."""
+        """The span of this transaction, or of the last one; None without tracing."""
+        self.prepared: PreparedTransaction | None = None
+        """The transaction that this producer has prepared, or has found open when it started; None if it is over."""
 
     # what the user asks for
 
     async def initialise(self) -> None:
-        """Take over the transactional id: older producers with it are fenced, and their transaction is ended (S34).
+        """Take over the transactional id: older producers with it are fenced, and their open transaction is aborted
+        (S34), or kept with two_phase_commit (S121).
 
         Raises KafkaError; RequestTimedOut after max.block.ms.
         """
@@ -98,6 +112,9 @@ class Transactions:
         except TimeoutError:
             raise self._timed_out("the transactional id could not be taken over") from None
         except KafkaError as error:
+            if self._config.two_phase_commit and error.code in TWO_PHASE_COMMIT_HINTS:
+                hint = TWO_PHASE_COMMIT_HINTS[error.code]
+                error = type(error)(error.code, f"two_phase_commit=True: {error.message}: {hint}")
             raise self.manager.failed(fatal(error)) from None
 
     def begin(self) -> None:
@@ -190,8 +207,33 @@ class Transactions:
             return None
         self._is_handed_over = True
         if self.span is not None:
-            self.span.end("prepared")  # from here on it is somebody else's
-        return PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
+            self.span.end("prepared")  # from here on another process may end it
+        self.prepared = PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
+        return self.prepared
+
+    async def complete(self, stored: PreparedTransaction | None) -> bool | None:
+        """Commit the prepared transaction if it is the one that was `stored`, else abort it (S121).
+
+        Returns whether it was committed; None if no transaction is open. Raises ValueError for a transaction of another
+        transactional id; InvalidTransactionState in a transaction that is not prepared; FatalError; EndNotKnown after
+        max.block.ms: calling it again waits for the end.
+        """
+        if stored is not None and stored.transactional_id != self._id:
+            raise ValueError(
+                f"the transaction to complete is of transactional id {stored.transactional_id!r}, this producer has"
+                f" {self._id!r}"
+            )
+        if self._ending is not None:
+            commits = self._ending.commits
+        else:
+            self.manager.check_usable()
+            if self.manager.state is TransactionState.READY:
+                return None
+            if self.manager.state is not TransactionState.PREPARED_TRANSACTION or self.prepared is None:
+                raise InvalidTransactionState("only a prepared transaction is completed: prepare, commit or abort this")
+            commits = stored is not None and stored.producer == self.prepared.producer
+        await (self.commit() if commits else self.abort())
+        return commits
 
     async def commit(self) -> None:
         """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; EndNotKnown after
@@ -205,7 +247,7 @@ class Transactions:
         await self._until_ended(self._ending, "commit")
 
     async def abort(self) -> None:
-        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, as `commit`."""
+        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, like `commit`."""
         if self._ending is None or self._ending.commits:
             self._forget_ended()
             self.manager.begin_abort()
@@ -234,9 +276,9 @@ class Transactions:
         return self.manager.state in OPEN
 
     async def close(self) -> None:
-        """Wait for what is being ended, max.block.ms at most, abort what is open then, and end what is under way.
+        """Wait for a running commit or abort, max.block.ms at most, then abort an open transaction.
 
-        What was prepared and handed over stays open: somebody else ends it.
+        A prepared transaction stays open: another process ends it.
         """
         try:
             if self._ending is not None:
@@ -256,7 +298,8 @@ class Transactions:
     # what the sender tells
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """A batch, or a request, failed for good; nothing else of this transaction is sent. Returns what to tell."""
+        """A batch, or a request, failed for good; nothing more of this transaction is sent. Returns the error for the
+        user."""
         if isinstance(error, ClientClosed):
             return error
         told = self.manager.failed(error)
@@ -276,7 +319,7 @@ class Transactions:
         return self.manager.session.identity
 
     async def _initialise(self, identity: ProducerIdAndEpoch) -> None:
-        """InitProducerId, then READY. `identity` is what we have, to go on; NO_IDENTITY to take over."""
+        """InitProducerId, then READY. `identity` is the present one, to go on; NO_IDENTITY to initialise."""
         if identity is not NO_IDENTITY:
             connection = await self._calls.connection(self._coordinator)
             assert connection.versions is not None
@@ -285,16 +328,31 @@ class Transactions:
                     ErrorCode.UNSUPPORTED_VERSION,
                     "the broker is older than Kafka 2.5: after this error only a new producer can go on",
                 )
-        request = requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity)
-        response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2)
+        two_phase = self._config.two_phase_commit
+        request = requests.init_producer_id(
+            self._id,
+            self._config.transaction_timeout_ms,
+            identity,
+            two_phase=two_phase,
+            keeps_open=two_phase and identity is NO_IDENTITY,
+        )
+        at_least = FIRST_INIT_WITH_TWO_PHASE_COMMIT if two_phase else 0
+        response = await self._calls.ask(self._coordinator, request, is_v2=self._is_v2, at_least=at_least)
         given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         if identity is not NO_IDENTITY and is_forgotten(identity, given):
             raise FatalError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the coordinator did not know {identity} any more")
         self._between_transactions()
-        self.manager.initialised(given)
+        if response.ongoing_txn_producer_id == NO_PRODUCER_ID:
+            self.manager.initialised(given)
+            return
+        self.manager.kept(given, is_v2=self._is_v2)
+        self._is_handed_over = True
+        self.prepared = PreparedTransaction(
+            self._id, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch, self._is_v2
+        )
 
     def _between_transactions(self) -> None:
-        """See whether the cluster has V2 now: only here, since a transaction must end as it began (T7)."""
+        """Check whether the cluster has V2 now: only between transactions, since one must end as it began (T7)."""
         self._calls.has_unanswered = False
         version = self._calls.transaction_version(self._coordinator)
         if version is not None:
@@ -333,7 +391,7 @@ class Transactions:
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            # As of a write, it may only mean that the transaction took too long; the abort finds out (KIP-588).
+            # As in a write, it may only mean that the transaction timed out; the abort finds out (KIP-588).
             raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
@@ -344,7 +402,7 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """Only who is told how it ended makes it a thing of the past: who was cancelled may ask again."""
+        """Wait for the end. Only a caller that learns the result clears it: a cancelled one may ask again."""
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await asyncio.wait([ending.task])
@@ -371,7 +429,7 @@ class Transactions:
         try:
             await self._conclude(identity)
         except KafkaError as error:
-            manager.failed(fatal(error))  # the next one cannot begin; this one is committed
+            manager.failed(fatal(error))  # the next transaction cannot begin; this one is committed
 
     async def _abort(self) -> None:
         manager = self.manager
@@ -384,14 +442,15 @@ class Transactions:
             raise manager.failed(fatal(error)) from None
 
     async def _quiet(self) -> None:
-        """Nothing of this transaction is on its way to a coordinator: EndTxn must be the last that it hears (E2)."""
+        """Wait until no request of this transaction is outstanding: EndTxn must be the last that the coordinator gets
+        (E2)."""
         if self._adding is not None:
             await asyncio.gather(asyncio.shield(self._adding), return_exceptions=True)
         if self._offsets_under_way:
             await self._offsets_done.wait()
 
     async def _send_end(self, *, commits: bool) -> ProducerIdAndEpoch | None:
-        """EndTxn, where there is something to end. Returns the next identity, None where it stays (before V2)."""
+        """EndTxn, if there is something to end. Returns the next identity, None if unchanged (before V2)."""
         manager = self.manager
         if not manager.may_send_end:
             manager.session.needs_new_epoch = True
@@ -403,7 +462,7 @@ class Transactions:
             response = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
         except KafkaError as error:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
-                # It took too long and was aborted already. Then an abort is answered as done, with the next epoch.
+                # It timed out and was aborted already. The following abort then succeeds, with the next epoch.
                 raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
             raise
         if response.producer_id < 0:
@@ -411,10 +470,11 @@ class Transactions:
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
-        """READY for the next transaction."""
+        """Get ready for the next transaction."""
         manager = self.manager
-        # What was not answered may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or have old
-        # offsets committed with it. Under V2 the next epoch comes with the end of each transaction that was begun.
+        self.prepared = None
+        # A request without a response may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or commit
+        # old offsets with it. Under V2 the next epoch comes with the end of each transaction that was begun.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)
@@ -429,7 +489,7 @@ class Transactions:
 
 
 def _task(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Its error is for whoever waits; there may be nobody any more."""
+    """Run it as a task whose error goes to the waiters, of whom there may be none."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

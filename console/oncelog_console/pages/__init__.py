@@ -1,6 +1,6 @@
 """From a request to a page.
 
-asking.py        what every page does: turns, time, parameters, forms
+page_request.py  what every page does: turns, time, parameters, forms
 brokers.py       /
 topics.py        /topics, /topic
 partition.py     /partition: the picture of a log, producers

@@ -7,17 +7,17 @@ from starlette.responses import Response
 
 from oncelog.admin import LogDirectory
 from oncelog_console.limits import MAX_ROWS
-from oncelog_console.looks import brokers as look_at
-from oncelog_console.pages.asking import admin_of, console_of, page
+from oncelog_console.lookups import brokers as look_at
+from oncelog_console.pages.page_request import admin_of, console_of, page
 from oncelog_console.rendering import render
 
 
 @page
 async def brokers(request: Request) -> Response:
-    async def load() -> look_at.BrokersLook:
+    async def load() -> look_at.BrokersView:
         return await look_at.look(await admin_of(request))
 
-    look: look_at.BrokersLook = await console_of(request).shared.get("brokers", load)
+    look: look_at.BrokersView = await console_of(request).shared.get("brokers", load)
     directories = [
         (broker, path, directory if isinstance(directory, LogDirectory) else None, directory)
         for broker, paths in sorted(look.directories.items())

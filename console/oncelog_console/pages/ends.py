@@ -8,7 +8,7 @@ from starlette.responses import Response
 from oncelog.cli.transaction_words import headline, pinned_facts
 from oncelog.clock import now_ms
 from oncelog.errors import KafkaError
-from oncelog_console.pages.asking import (
+from oncelog_console.pages.page_request import (
     Form,
     admin_of,
     change,

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from oncelog.clock import now_ms
 from oncelog_console.drawing.lag_chart import lag_chart, spark
 from oncelog_console.limits import MAX_ROWS
-from oncelog_console.looks import groups as look_at
-from oncelog_console.pages.asking import admin_of, console_of, page, text_of
+from oncelog_console.lookups import groups as look_at
+from oncelog_console.pages.page_request import admin_of, console_of, page, text_of
 from oncelog_console.rendering import render
 
 
@@ -31,10 +31,10 @@ async def group(request: Request) -> Response:
     group_id = text_of(request.query_params.get("id"), "id")
     console = console_of(request)
 
-    async def load() -> look_at.GroupLook:
+    async def load() -> look_at.GroupView:
         return await look_at.look(await admin_of(request), group_id)
 
-    look: look_at.GroupLook = await console.shared.get(("group", group_id), load)
+    look: look_at.GroupView = await console.shared.get(("group", group_id), load)
     known = console.history.groups.get(group_id)
     points = () if known is None else known.points
     return render(

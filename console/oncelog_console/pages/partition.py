@@ -9,13 +9,13 @@ from oncelog.cli.transaction_words import headline, pinned_facts
 from oncelog.clock import now_ms
 from oncelog_console.drawing.log_picture import Drawn, log_picture
 from oncelog_console.limits import MAX_ROWS, PICTURE_OFFSETS
-from oncelog_console.looks import producers as look_at
-from oncelog_console.looks.fates import Fate, JudgedBatch
-from oncelog_console.pages.asking import admin_of, console_of, known_partition, number_of, page, partition_of
+from oncelog_console.lookups import producers as look_at
+from oncelog_console.lookups.batch_outcomes import JudgedBatch, Outcome
+from oncelog_console.pages.page_request import admin_of, console_of, known_partition, number_of, page, partition_of
 from oncelog_console.rendering import moment, render
-from oncelog_console.shown import plural
+from oncelog_console.visible_text import plural
 
-KINDS = {Fate.COMMIT: "commit", Fate.ABORT: "abort", Fate.CONTROL: "control"}
+KINDS = {Outcome.COMMIT: "commit", Outcome.ABORT: "abort", Outcome.CONTROL: "control"}
 
 
 @page

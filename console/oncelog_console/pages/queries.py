@@ -8,7 +8,7 @@ from starlette.responses import Response
 from oncelog.clock import now_ms
 from oncelog_console.drawing.lag_chart import lag_chart, spark
 from oncelog_console.limits import MAX_ROWS
-from oncelog_console.pages.asking import console_of, page, text_of
+from oncelog_console.pages.page_request import console_of, page, text_of
 from oncelog_console.rendering import Refused, render
 
 

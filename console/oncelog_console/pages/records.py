@@ -20,8 +20,8 @@ from oncelog_console.limits import (
     RECORD_BYTES,
     VALUE_BYTES,
 )
-from oncelog_console.looks import records as look_at
-from oncelog_console.pages.asking import (
+from oncelog_console.lookups import records as look_at
+from oncelog_console.pages.page_request import (
     MAX_PARTITION,
     admin_of,
     known_partition,

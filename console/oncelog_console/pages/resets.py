@@ -14,10 +14,10 @@ from oncelog.cli.offsets import parse_position
 from oncelog.cli.reset_plan import from_csv, to_csv
 from oncelog.clock import now_ms
 from oncelog_console.limits import MAX_ROWS
-from oncelog_console.looks import groups as look_at
-from oncelog_console.pages.asking import Form, admin_of, change, done, page, text_of
+from oncelog_console.lookups import groups as look_at
+from oncelog_console.pages.page_request import Form, admin_of, change, done, page, text_of
 from oncelog_console.rendering import Refused, render
-from oncelog_console.shown import plural
+from oncelog_console.visible_text import plural
 
 MAX_SHIFT = 2**53
 

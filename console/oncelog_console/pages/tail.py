@@ -16,12 +16,12 @@ from oncelog.cli.running import describe
 from oncelog.errors import KafkaError
 from oncelog_console.console import Console
 from oncelog_console.limits import KEY_BYTES, MAX_TAILS, PAGE_SECONDS, TAIL_SECONDS, VALUE_BYTES
-from oncelog_console.looks.records import RecordLook
-from oncelog_console.looks.tailing import TailPart, tail
-from oncelog_console.pages.asking import console_of
+from oncelog_console.lookups.records import RecordView
+from oncelog_console.lookups.tailing import TailPart, tail
+from oncelog_console.pages.page_request import console_of
 from oncelog_console.pages.records import Asked, asked_by, partitions_read
 from oncelog_console.rendering import Refused, moment, url
-from oncelog_console.shown import bytes_shown
+from oncelog_console.visible_text import bytes_shown
 
 
 async def tail_events(request: Request) -> Response:
@@ -106,7 +106,7 @@ def _as_json(topic: str, part: TailPart) -> dict[str, Any]:
     return {"records": [_record(topic, record) for record in part.records], "left_out": part.left_out}
 
 
-def _record(topic: str, record: RecordLook) -> dict[str, Any]:
+def _record(topic: str, record: RecordView) -> dict[str, Any]:
     value = bytes_shown(record.value, VALUE_BYTES, size=record.value_size)
     key = bytes_shown(record.key, KEY_BYTES, size=record.key_size)
     return {

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oncelog_console.limits import MAX_ROWS
-from oncelog_console.looks import topics as look_at
-from oncelog_console.looks.missing import Missing
-from oncelog_console.pages.asking import admin_of, console_of, page, text_of
+from oncelog_console.lookups import topics as look_at
+from oncelog_console.lookups.missing import Missing
+from oncelog_console.pages.page_request import admin_of, console_of, page, text_of
 from oncelog_console.rendering import render
 
 
@@ -38,10 +38,10 @@ async def topics(request: Request) -> Response:
 async def topic(request: Request) -> Response:
     name = text_of(request.query_params.get("name"), "name")
 
-    async def load() -> look_at.TopicLook:
+    async def load() -> look_at.TopicView:
         return await look_at.look(await admin_of(request), name)
 
-    look: look_at.TopicLook = await console_of(request).shared.get(("topic", name), load)
+    look: look_at.TopicView = await console_of(request).shared.get(("topic", name), load)
     return render(
         request,
         "topic.html",

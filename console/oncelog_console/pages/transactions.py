@@ -12,8 +12,8 @@ from oncelog.admin.hanging import ONGOING
 from oncelog.cli.transaction_words import headline, pinned_facts
 from oncelog_console.drawing.bars import Bar, Span, timeline
 from oncelog_console.limits import MAX_HOLDS
-from oncelog_console.looks.transactions import Hold, OpenLook, TransactionsLook, look
-from oncelog_console.pages.asking import admin_of, console_of, page
+from oncelog_console.lookups.transactions import Hold, OpenTransactionView, TransactionsView, look
+from oncelog_console.pages.page_request import admin_of, console_of, page
 from oncelog_console.rendering import render, url
 
 TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
@@ -35,7 +35,7 @@ class OpenView:
     """A transaction as the page shows it: of its partitions the first, those that hang or hold back before others.
     `fence`: where to take its transactional id away, and so end it."""
 
-    look: OpenLook
+    look: OpenTransactionView
     bar: Bar
     anchor: str
     holds: tuple[HoldView, ...]
@@ -46,10 +46,10 @@ class OpenView:
 async def transactions(request: Request) -> Response:
     console = console_of(request)
 
-    async def load() -> TransactionsLook:
+    async def load() -> TransactionsView:
         return await look(await admin_of(request), console.history.at)
 
-    found: TransactionsLook = await console.shared.get("transactions", load)
+    found: TransactionsView = await console.shared.get("transactions", load)
     spans = [Span(each.since_ms, each.ends_by_ms, each.hangs is not None) for each in found.transactions]
     drawn = timeline(spans, found.at_ms)
     views = [_view(each, bar, found.at_ms) for each, bar in zip(found.transactions, drawn.bars, strict=True)]
@@ -66,7 +66,7 @@ async def transactions(request: Request) -> Response:
     )
 
 
-def _view(each: OpenLook, bar: Bar, now: int) -> OpenView:
+def _view(each: OpenTransactionView, bar: Bar, now: int) -> OpenView:
     may_be_fenced = each.held is not None and each.held.state == ONGOING
     fence = url("/transaction/fence", id=each.transactional_id) if may_be_fenced else None
     first = sorted(each.holds, key=lambda hold: (hold.hang is None, not hold.pins))[:MAX_HOLDS]

@@ -25,12 +25,12 @@ from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog.admin.hanging import DescribedTransaction
 from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
-from oncelog.opened import Opened
+from oncelog.lifecycle import Lifecycle
 from oncelog.prepared_transaction import PreparedTransaction
 from oncelog.producer.transaction import until_known
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.sink.digest import NOTHING, Digest, DigestedRows, RowCounter, digest_of
-from oncelog_pipeline.sink.names import STATE_TOPIC, Query
+from oncelog_pipeline.sink.names import PREFIX, STATE_TOPIC, Query
 from oncelog_pipeline.sink.operations import Marker, Superseded
 from oncelog_pipeline.sink.orphans import Kept
 from oncelog_pipeline.sink.state import Place, State, Written
@@ -51,6 +51,7 @@ LOOKS_AT_A_TIME: Final = 20
 """Consumers that look side by side whether a record is visible: connections of their own each."""
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class RowProducer:
         await self.producer.close()
 
 
-class KafkaCluster(Opened):
+class KafkaCluster(Lifecycle):
     """`operations.Cluster`. Open from `start` to `close`.
 
     `settings` are keywords of our clients' configuration which all of them know; `producer_settings` those of the
@@ -155,6 +156,7 @@ class KafkaCluster(Opened):
         self._states = StateTopic(self._admin, bootstrap_servers, state_topic, self._settings)
         self._may_list = True
         self._may_ask_durations = True
+        self._may_keep = True
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def start(self) -> None:
@@ -280,9 +282,45 @@ class KafkaCluster(Opened):
             return None
         return frozenset(each.transactional_id for each in listed)
 
+    async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
+        """Only where open transactions are listed to this client: else nobody would find those of a driver that has
+        died before its decision, to abort them."""
+        if not self._may_keep or not self._may_ask_durations:
+            return list(transactions)
+        return await _for_each(self._keep, transactions, ENDS_AT_A_TIME)
+
+    async def _keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
+        try:
+            return await self._admin.transactions.keep(prepared)
+        except KafkaError as error:
+            if isinstance(error, UnsupportedVersion):
+                self._may_keep = False
+            elif error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                if self._may_keep:
+                    logger.warning(
+                        "transactions keep their timeout (kafka.transaction.timeout.ms) between the decision and their"
+                        " commit, as the operation TwoPhaseCommit on transactional ids that begin with %s is not"
+                        " allowed: %s",
+                        PREFIX,
+                        error.message,
+                    )
+                self._may_keep = False
+            else:
+                raise
+            return prepared
+
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
-        end = partial(self._admin.transactions.end, commits=commits)
+        end = partial(self._end, commits=commits)
         return await _for_each(end, transactions, ENDS_AT_A_TIME)
+
+    async def _end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
+        try:
+            return await self._admin.transactions.end(prepared, commits=commits)
+        except ProducerFenced:
+            if commits:
+                raise
+            await self.fence([prepared.transactional_id])  # kept open by a driver that did not decide on it
+            return True
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:
         return await _for_each(self._is_visible, places, LOOKS_AT_A_TIME)
@@ -332,11 +370,11 @@ def _cannot_list(error: KafkaError) -> bool:
     return error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or isinstance(error, UnsupportedVersion)
 
 
-async def _for_each(work: Callable[[T], Awaitable[bool]], things: Sequence[T], at_a_time: int) -> list[bool]:
+async def _for_each(work: Callable[[T], Awaitable[R]], things: Sequence[T], at_a_time: int) -> list[R]:
     """What it answers for each, in their order."""
     room = asyncio.Semaphore(at_a_time)
 
-    async def one(thing: T) -> bool:
+    async def one(thing: T) -> R:
         async with room:
             return await work(thing)
 

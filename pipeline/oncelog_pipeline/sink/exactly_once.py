@@ -4,7 +4,8 @@ Each task leaves an open transaction. The driver writes one decision for all of 
 commits the transactions that were decided, and aborts the others:
 
     a task     is this batch decided? -> write, flush, and leave the transaction open
-    the driver are all open? -> THE DECISION -> commit each -> abort what other attempts left open (the sweep)
+    the driver are all open? -> keep them open without a timeout, where the brokers can (KIP-939) -> THE DECISION
+               -> commit each -> abort what other attempts left open (the sweep)
     a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
 
 Why it holds:
@@ -12,18 +13,21 @@ Why it holds:
 - *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run became
   owner in between: so each state follows the previous one, as with compare-and-set. A run that has written its name
   into the state has seen the last decision of all older runs. Only then it aborts what they left open.
-- *Decided means written.* A decision names only transactions that were flushed and open. Only their timeout aborts
-  them: the sweep spares all runs except its own and those that are known to be over.
-- *Not decided means aborted*, by the next sweep or by the timeout.
+- *Decided means written.* A decision names only transactions that were flushed and open. The sweep does not abort
+  them: it spares all runs except its own and those that are known to be over. Nor does their timeout, where it was
+  taken from them before the decision.
+- *Not decided means aborted*, by the next sweep or by the timeout; by the next sweep alone, if the driver died between
+  taking the timeouts away and the decision. A write without a writeId has no next run, so its transactions keep theirs.
 - *A replay* of a decided batch writes nothing except the partitions that are lost, and must bring the rows that were
   decided. The state has the digests of the last batches, so rows under the number of another batch (the checkpoint was
   set back, or its last entry was torn) are refused, not skipped.
 
-The one hole: the coordinator aborts a transaction that is decided and not yet committed. The driver was away for longer
-than `transaction.timeout.ms`; or an attempt with the same transactional id woke up at just that moment (one of another
-attempt of the stage, which Spark does not tell apart, or one of `names.TURNS` batches before). The next run finds that,
-keeps the partition in `State.lost`, and has it written again if its replay brings the same rows. If it does not (the
-same rows in other partitions, for example), the batch is refused: no row is lost without an error.
+The one hole: the coordinator aborts a transaction that is decided and not yet committed. The brokers do not have
+two-phase commit, and the driver was away for longer than `transaction.timeout.ms`; or an attempt with the same
+transactional id woke up at just that moment (one of another attempt of the stage, which Spark does not tell apart, or
+one of `names.TURNS` batches before). The next run finds that, keeps the partition in `State.lost`, and has it written
+again if its replay brings the same rows. If it does not (the same rows in other partitions, for example), the batch is
+refused: no row is lost without an error.
 """
 
 from __future__ import annotations
@@ -226,7 +230,7 @@ async def commit(
         if digest is None or digest != state.digest_of(batch.number):
             raise set_back(batch, state.batch)
     elif state.batch == batch.number and not state.lost:
-        if written and tuple(written) != state.transactions:
+        if written and [each.identity for each in written] != [each.identity for each in state.transactions]:
             raise TakenOver(f"{batch}: is decided already, and not so")
         if not written:
             _check_same(state, batch, digest)
@@ -234,8 +238,8 @@ async def commit(
     elif written or state.lost:
         if state.lost:
             _check_repair(state, batch, written, digest)
-        await _check_open(cluster, batch, [each.written.transaction for each in written])
-        decision = state.decided(batch.number, written, digest, target)
+        kept = await _keep_open(cluster, batch, written)
+        decision = state.decided(batch.number, kept, digest, target)
         await _end(cluster, await _decide(cluster, state, batch, decision), batch)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
 
@@ -255,9 +259,9 @@ async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMess
         return
     decided = state.transactions if state.batch == batch.number else ()
     await commit_decided(cluster, decided, batch)
-    told = [message.written.transaction for message in messages if message.written is not None]
-    undecided = [each for each in told if each not in {known.written.transaction for known in decided}]
-    await cluster.end(undecided, commits=False)
+    told = [message.written for message in messages if message.written is not None]
+    known = {each.written.first for each in decided}
+    await cluster.end([each.transaction for each in told if each.first not in known], commits=False)
     await _sweep(cluster, batch, (short(batch.run), *state.former))
 
 
@@ -335,9 +339,27 @@ def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction]
     )
 
 
-async def _check_open(cluster: Cluster[Any], batch: Batch, transactions: Sequence[PreparedTransaction]) -> None:
-    """Raises NotAllOpen."""
+async def _keep_open(
+    cluster: Cluster[Any], batch: Batch, written: Sequence[TaskTransaction]
+) -> Sequence[TaskTransaction]:
+    """Take the timeout from the transactions, so that they stay open for as long as the driver is away. Returns them as
+    the decision names them. Raises NotAllOpen."""
+    transactions = [each.written.transaction for each in written]
     are_open = await cluster.are_open(transactions, LEAST_TIME_LEFT)
+    _check_open(batch, transactions, are_open)
+    if batch.query.is_unnamed:
+        return written  # if this driver dies before its decision, no later run would abort them
+    kept = await cluster.keep(transactions)
+    _check_open(batch, transactions, [each is not None for each in kept])
+    return [
+        replace(each, written=each.written._replace(transaction=transaction))
+        for each, transaction in zip(written, kept, strict=True)
+        if transaction is not None
+    ]
+
+
+def _check_open(batch: Batch, transactions: Sequence[PreparedTransaction], are_open: Sequence[bool]) -> None:
+    """Raises NotAllOpen."""
     late = [each for each, is_open in zip(transactions, are_open, strict=True) if not is_open]
     if late:
         raise NotAllOpen(

@@ -43,6 +43,11 @@ class Query:
         """The transactional id of the query's own producer, its group id, and its key in the state topic."""
         return PREFIX + self.name
 
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether this is a batch write without a writeId: each of its runs has another name."""
+        return self.name.startswith(UNNAMED_PREFIX)
+
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
         """The transactional id of one attempt. Unique in its run but for attempts of one number in several attempts of
         a stage, which Spark does not tell apart. Batches take turns with a few: a coordinator keeps each for days."""

@@ -129,6 +129,13 @@ class Cluster(Protocol[P_co]):
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
         """Return for each transaction whether it is open, with at least this share of its timeout left."""
 
+    async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
+        """Take the timeout from these transactions, if the brokers have two-phase commit (KIP-939).
+
+        Returns for each what `end` needs from now on; None if it is not open any more. Where the brokers do not offer
+        it, or this client lacks a right for it, each stays as it is, with its timeout.
+        """
+
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
         """Commit or abort all of them. Returns for each whether it has ended that way, now or before."""
 

@@ -82,6 +82,11 @@ class TaskTransaction:
     partition: int
     digest: Digest | None = None
 
+    @property
+    def identity(self) -> tuple[str, Place, int]:
+        """What stays the same when the driver takes the transaction over: its epoch does not."""
+        return self.written.transaction.transactional_id, self.written.first, self.partition
+
     def as_json(self) -> dict[str, Any]:
         transactional_id, producer_id, epoch, is_v2 = self.written.transaction
         document = {

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Told(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What a task tells the driver; nothing where nobody is to decide."""
 
     message: TaskMessage | None
@@ -63,15 +63,15 @@ class Writer(QuickStart):
         ignores_keys = self._options.producer_settings.get("partitioner_ignore_keys", False)
         await RowSender(sender, self._options.topic, task, batch, ignores_keys=ignores_keys).send_all(rows)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """One attempt of a task. Raises TakenOver, BadRow, KafkaError."""
         freeze_modules()
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))
-            told = Told(None)
+            told = TaskCommit(None)
         else:
-            told = Told(connections().run(self._write(self.batch(), attempt, iterator)))
+            told = TaskCommit(connections().run(self._write(self.batch(), attempt, iterator)))
         freeze_modules()
         return told
 
@@ -94,7 +94,7 @@ class Writer(QuickStart):
         finally:
             await producer.close()
 
-    def _decide(self, messages: Sequence[Told | None]) -> None:
+    def _decide(self, messages: Sequence[TaskCommit | None]) -> None:
         """Raises SinkError, KafkaError."""
         told = _told(messages)
         if told and self._options.delivery is Delivery.EXACTLY_ONCE:
@@ -103,7 +103,7 @@ class Writer(QuickStart):
     async def _commit(self, told: Sequence[TaskMessage]) -> None:
         await exactly_once.commit(await self.cluster(), told[0].batch, told)
 
-    def _undo(self, messages: Sequence[Told | None]) -> None:
+    def _undo(self, messages: Sequence[TaskCommit | None]) -> None:
         """Abort the batch of these tasks; if no task has sent a message, the next run finds and aborts what they left
         open. Raises KafkaError."""
         told = _told(messages)
@@ -120,11 +120,11 @@ class StreamWriter(Writer, StreamArrowWriter):
     def batch(self) -> Batch:
         return stream_batch()
 
-    def commit(self, messages: Sequence[Told | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[TaskCommit | None], batchId: int) -> None:  # noqa: N803
         """Raises SinkError, KafkaError."""
         self._decide(messages)
 
-    def abort(self, messages: Sequence[Told | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[TaskCommit | None], batchId: int) -> None:  # noqa: N803
         """Raises KafkaError."""
         self._undo(messages)
 
@@ -158,7 +158,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
     async def _finish_others(self) -> None:
         await finish_unnamed(await self.cluster())
 
-    def commit(self, messages: Sequence[Told | None]) -> None:
+    def commit(self, messages: Sequence[TaskCommit | None]) -> None:
         """Raises SinkError, KafkaError."""
         self._decide(messages)
 
@@ -168,7 +168,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         else:
             await super()._commit(told)
 
-    def abort(self, messages: Sequence[Told | None]) -> None:
+    def abort(self, messages: Sequence[TaskCommit | None]) -> None:
         """Raises KafkaError."""
         self._undo(messages)
 
@@ -179,7 +179,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
             await super()._abort(told)
 
 
-def _told(messages: Sequence[Told | None]) -> list[TaskMessage]:
+def _told(messages: Sequence[TaskCommit | None]) -> list[TaskMessage]:
     """Of tasks that have failed there is nothing."""
     return [each.message for each in messages if each is not None and each.message is not None]
 

@@ -1,5 +1,5 @@
-"""The records of the internal topics in which coordinators keep their state, as Kafka lays them out.
+"""The records of the internal topics in which coordinators keep their state, in Kafka's format.
 
-`versioned` the version in front of each key and value, `consumer_offsets` the records of `__consumer_offsets`,
+`versioned` is the version prefix of each key and value, `consumer_offsets` the records of `__consumer_offsets`,
 `transaction_state` those of `__transaction_state`.
 """

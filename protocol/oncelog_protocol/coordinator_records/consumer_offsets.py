@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets` that the classic protocol writes: committed offsets, and groups.
 
-Keys of type 0 and 1 are committed offsets, 2 are groups; from 3 on they belong to KIP-848 and later protocols. A value
-of None (a tombstone) takes the offset or group away. Values are read in all versions, and written in the one that
-today's Kafka writes: tools and brokers that know no tagged fields can read it (KIP-915).
+Keys of type 0 and 1 are committed offsets, 2 are groups; from 3 on they belong to KIP-848 and later protocols. A
+tombstone (value None) removes the offset or group. Values are read in all versions, and written in the version that
+today's Kafka writes, which tools and brokers without tagged fields can read (KIP-915).
 """
 
 from __future__ import annotations

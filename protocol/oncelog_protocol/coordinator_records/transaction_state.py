@@ -1,4 +1,5 @@
-"""The records of `__transaction_state`: the newest of a transactional id counts, a tombstone removes it (S32)."""
+"""The records of `__transaction_state`: the newest record of a transactional id is its state, a tombstone removes it
+(S32)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""What we write, as Kafka does from `transaction.version` 1 on; v0 has no place for what KIP-890 must remember."""
+"""The version that we write, like Kafka from `transaction.version` 1 on; v0 lacks the fields of KIP-890."""
 
 
 @message(versions="0", flexible=None)
@@ -22,7 +23,8 @@ class TransactionLogKey:
 class TransactionLogValue:
     """What its coordinator knows of a transactional id.
 
-    v1: flexible; the producer ids before and after an exhausted epoch, and the version that the client works by.
+    v1: flexible; the producer ids before and after an exhausted epoch, the version that the client works by, and the
+    owner that has taken an open transaction over.
     """
 
     producer_id: int = int64()
@@ -35,6 +37,8 @@ class TransactionLogValue:
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()  # -1: none was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
+    # with next_producer_id, who may end the open transaction (KIP-939); -1: its own producer may
+    next_producer_epoch: int = int16("1+", tag=3, default=-1)
 
     @struct
     class PartitionsSchema:

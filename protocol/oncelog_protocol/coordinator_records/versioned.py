@@ -1,7 +1,7 @@
-"""Keys and values of coordinator records: an int16 in front, then a message of that version.
+"""Keys and values of coordinator records: an int16, then a message of that version.
 
-In a key the int16 says what kind of record it is (Kafka calls it the record type; the oldest kinds had several versions
-of one key, which is why OffsetCommitKey is both 0 and 1). In a value it is the version of the value's message.
+In a key the int16 is the record type (the oldest types had several versions of one key, which is why OffsetCommitKey is
+both 0 and 1). In a value it is the version of the value's message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode_versioned(message: object, version: int) -> bytes:
 
 
 def read_version(data: Buffer) -> int:
-    """The int16 in front. Raises MalformedMessage."""
+    """The int16 prefix. Raises MalformedMessage."""
     if len(data) < VERSION.size:
         raise MalformedMessage(f"{len(data)} bytes are too short for a coordinator record")
     version: int = VERSION.unpack_from(data)[0]
@@ -33,7 +33,7 @@ def read_version(data: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
-    """The message behind the int16. Raises MalformedMessage, also for a version that we do not know."""
+    """The message after the int16. Raises MalformedMessage, also for an unknown version."""
     version = read_version(data)
     known = _codecs.get((cls, version))
     if known is None:
@@ -45,4 +45,4 @@ def decode_versioned(cls: type[M], data: Buffer) -> M:
 
 
 _codecs: dict[tuple[object, int], MessageCodec[Any]] = {}
-"""Kept, since a coordinator decodes its whole log while it loads."""
+"""Cached, since a coordinator decodes its whole log while it loads."""

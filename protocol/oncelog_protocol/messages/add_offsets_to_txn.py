@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, int16, int32, int64, message, strin
 
 @message(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
-    """Have the transaction coordinator add the partition of __consumer_offsets that holds the group.
+    """Add the group's partition of __consumer_offsets to the transaction.
 
     The offsets themselves go to the group coordinator after it, with TxnOffsetCommit.
 
@@ -24,7 +24,7 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
 
 @message(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """Whether it was added.
+    """Whether the partition was added.
 
     v1: on a quota violation the answer comes first, the throttling after.
     v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, float64, int16, int
 
 @message(api_key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
-    """What is to change, entity by entity.
+    """The changes for each entity.
 
     v1: flexible.
     """
@@ -34,7 +34,7 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
 
 @message(api_key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasResponse:
-    """What became of each, in the order of the request.
+    """One result per entity, in the order of the request.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, REQUEST_TIMED_OUT.
     """

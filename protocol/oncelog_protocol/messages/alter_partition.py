@@ -21,7 +21,7 @@ from oncelog_protocol.schema import (
 
 @message(api_key=56, versions="0-3", flexible="0+")
 class AlterPartitionRequest(Request["AlterPartitionResponse"]):
-    """The ISR that the leader proposes for each partition, behind the epochs that it knows.
+    """The ISR that the leader proposes for each partition, with its leader and partition epoch.
 
     v1: recovery after an unclean election (KIP-704).
     v2: topics by id (KIP-841).
@@ -60,7 +60,7 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
 
 @message(api_key=56, versions="0-3", flexible="0+")
 class AlterPartitionResponse:
-    """The state of each partition afterwards, or why it is not changed.
+    """The new state of each partition, or why it was not changed.
 
     Errors of the whole: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
     which nobody knows what has been changed. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,

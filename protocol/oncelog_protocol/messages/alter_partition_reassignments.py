@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): let other brokers hold partitions (KIP-455). Served by the controller."""
+"""AlterPartitionReassignments (45): move replicas to other brokers (KIP-455). Served by the controller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, messa
 
 @message(api_key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
-    """Begin, replace or cancel the reassignment of partitions.
+    """Start, replace or cancel the reassignment of partitions.
 
     v1: the number of replicas may be held fast (KIP-860).
     """
@@ -30,7 +30,7 @@ class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsRes
 
 @message(api_key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
-    """One result per partition: that a reassignment has begun, not that it is done.
+    """One result per partition: the reassignment has started, not ended.
 
     Errors of the whole: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED, REQUEST_TIMED_OUT. Errors of a partition:
     UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, where that must not change),

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (51): make, change and delete SCRAM credentials (KIP-554). Passwords come salted."""
+"""AlterUserScramCredentials (51): create, change and delete SCRAM credentials (KIP-554). Passwords are sent salted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, bytes_, int8, int16, int32, 
 
 @message(api_key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
-    """Of each user all changes, or none."""
+    """All changes of a user are applied, or none."""
 
     deletions: list[ScramCredentialDeletion] = array()
     upsertions: list[ScramCredentialUpsertion] = array()

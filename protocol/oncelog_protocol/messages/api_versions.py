@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, int64
 
 @message(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
-    """Ask what the broker speaks; accepted before authentication.
+    """Request the supported APIs; allowed before authentication.
 
     v0-2: no fields. v3: flexible; the client names itself (KIP-511). v4: the client can read supported features whose
     lowest version is 0 (KAFKA-17011).
@@ -19,7 +19,7 @@ class ApiVersionsRequest(Request["ApiVersionsResponse"]):
 
 @message(api_key=18, versions="0-4", flexible="3+")
 class ApiVersionsResponse:
-    """The key ranges, and the cluster's features.
+    """The version range of each API, and the cluster's features.
 
     The header of this response is v0 in every version: a client that sent a version which the broker does not know must
     still be able to read the answer (T1). That answer is a v0 body with UNSUPPORTED_VERSION and the range of this very

@@ -1,4 +1,4 @@
-"""ControlledShutdown (7): a broker that is to stop asks the controller to let others lead. Among brokers only.
+"""ControlledShutdown (7): a stopping broker asks the controller to move its leadership. Between brokers.
 
 Version 0 has a request header of its own, without a client id, so that nobody speaks it any more.
 """
@@ -10,7 +10,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=7, versions="0-3", flexible="3+")
 class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
-    """Who is about to stop.
+    """The broker that is about to stop.
 
     v2: the broker epoch, so that no request of a former incarnation counts (KIP-380).
     """
@@ -21,7 +21,7 @@ class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
 
 @message(api_key=7, versions="0-3", flexible="3+")
 class ControlledShutdownResponse:
-    """What the broker still leads of what others could lead.
+    """The partitions that the broker still leads although they have other replicas.
 
     Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE (no such broker is registered),
     CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after which nobody knows what has been moved.

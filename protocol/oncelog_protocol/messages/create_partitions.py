@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, messa
 
 @message(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
-    """Raise the number of partitions; it never falls.
+    """Increase the number of partitions; it cannot decrease.
 
     v2: flexible.
     v3: the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).

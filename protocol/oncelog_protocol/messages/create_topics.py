@@ -19,7 +19,7 @@ from oncelog_protocol.schema import (
 
 @message(api_key=19, versions="2-7", flexible="5+")
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
-    """Create topics, or only check that they could be.
+    """Create topics, or only validate the request.
 
     v4: num_partitions and replication_factor may be -1: the defaults of the broker (KIP-464).
     v5: flexible.

@@ -1,4 +1,4 @@
-"""DeleteAcls (31): take away the ACLs that filters match (KIP-140). Numbers as in `oncelog_protocol/acls.py`."""
+"""DeleteAcls (31): delete the ACLs that filters match (KIP-140). Numbers as in `oncelog_protocol/acls.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 @message(api_key=31, versions="1-3", flexible="2+")
 class DeleteAclsRequest(Request["DeleteAclsResponse"]):
-    """Which ACLs; null matches any name, principal or host.
+    """The filters; null matches any name, principal or host.
 
     v2: flexible. v3: ACLs of users.
     """
@@ -27,7 +27,7 @@ class DeleteAclsRequest(Request["DeleteAclsResponse"]):
 
 @message(api_key=31, versions="1-3", flexible="2+")
 class DeleteAclsResponse:
-    """What each filter took away, in the order of the request.
+    """The ACLs that each filter deleted, in the order of the request.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED, INVALID_REQUEST, REQUEST_TIMED_OUT.
     """

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): move the log start offset up (KIP-107)."""
+"""DeleteRecords (21): raise the log start offset (KIP-107)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=21, versions="0-2", flexible="2+")
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
-    """Make everything below an offset unreadable.
+    """Delete the records below an offset of each partition.
 
     v2: flexible.
     """

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 @message(api_key=29, versions="1-3", flexible="2+")
 class DescribeAclsRequest(Request["DescribeAclsResponse"]):
-    """Which ACLs; null matches any name, principal or host.
+    """The filter; null matches any name, principal or host.
 
     v2: flexible. v3: ACLs of users.
     """
@@ -23,7 +23,7 @@ class DescribeAclsRequest(Request["DescribeAclsResponse"]):
 
 @message(api_key=29, versions="1-3", flexible="2+")
 class DescribeAclsResponse:
-    """The ACLs by the pattern that they are about.
+    """The ACLs, grouped by resource pattern.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED (the broker has no authorizer), INVALID_REQUEST.
     """

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, float64, int8, int1
 
 @message(api_key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
-    """Which entities: all components must match.
+    """The entities to describe: all components must match.
 
     v1: flexible.
     """

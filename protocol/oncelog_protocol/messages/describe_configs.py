@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to. Brokers are named by their id, "" being the default of all of them."""
+    """The resource of a configuration. Brokers are named by id; "" is the default for all brokers."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, the strongest first."""
+    """The source of a value, by descending precedence."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -33,7 +33,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """How to read a value."""
+    """The data type of a value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -49,7 +49,7 @@ class ConfigType(IntEnum):
 
 @message(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
-    """Describe resources, each whole or by some keys.
+    """Describe resources, with all keys or some.
 
     v1: include_synonyms (KIP-226).
     v3: include_documentation (KIP-569).
@@ -69,7 +69,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
 
 @message(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsResponse:
-    """All keys that were asked for, those at their default included (T23).
+    """All requested keys, including those with their default (T23).
 
     v1: config_source and synonyms in place of "is it the default" (KIP-226).
     v2: on a quota violation the answer comes first, the throttling after.

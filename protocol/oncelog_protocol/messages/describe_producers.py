@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producers that a partition remembers (KIP-664). To find hanging transactions."""
+"""DescribeProducers (61): the producer state of partitions (KIP-664), to find hanging transactions."""
 
 from __future__ import annotations
 

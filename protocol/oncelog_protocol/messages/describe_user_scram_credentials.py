@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 @message(api_key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
-    """Describe these users; all where none are named."""
+    """Describe these users; all users if none are named."""
 
     users: list[UserName] | None = array(nullable="0+")
 

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): let the preferred replicas lead, or any where nobody in sync is left. Served by the controller."""
+"""ElectLeaders (43): elect preferred leaders, or out-of-sync ones (unclean election). Served by the controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"]):
 
 @message(api_key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """One result per partition; where all were asked for, a topic's are only those that needed an election.
+    """One result per partition; if all were requested, only those that needed an election.
 
     v1: an error of the whole.
     v2: flexible.

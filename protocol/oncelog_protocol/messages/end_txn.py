@@ -23,7 +23,7 @@ class EndTxnRequest(Request["EndTxnResponse"]):
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """The decision is in the log of the coordinator; the markers may still be on their way.
+    """The decision is in the coordinator's log; the markers may not be written yet.
 
     v1: on a quota violation the answer comes first, the throttling after.
     v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).

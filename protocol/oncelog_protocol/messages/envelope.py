@@ -1,4 +1,4 @@
-"""Envelope (58): a broker passes on to the controller what a client asked it for (KIP-590). Among brokers only."""
+"""Envelope (58): a broker forwards a client's request to the controller (KIP-590). Between brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, bytes_, int16, message
 
 @message(api_key=58, versions="0", flexible="0+")
 class EnvelopeRequest(Request["EnvelopeResponse"]):
-    """A request with its header, and who sent it to the broker that passes it on."""
+    """A client's request with its header, and the client's principal and address."""
 
     request_data: bytes = bytes_()
     request_principal: bytes | None = bytes_(nullable="0+", default=b"")
@@ -16,7 +16,7 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
 
 @message(api_key=58, versions="0", flexible="0+")
 class EnvelopeResponse:
-    """The response to that request, with its header; none where there is an error of the envelope.
+    """The response to the request, with its header; none if the envelope itself has an error.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST (the API is not for the controller), UNSUPPORTED_VERSION.
     """

@@ -23,7 +23,7 @@ from oncelog_protocol.schema import (
 
 
 class IsolationLevel(IntEnum):
-    """What a reader sees of transactions."""
+    """Which records of transactions a reader gets."""
 
     READ_UNCOMMITTED = 0
     """Everything below the high watermark."""
@@ -33,7 +33,7 @@ class IsolationLevel(IntEnum):
 
 @message(api_key=1, versions="4-18", flexible="12+")
 class FetchRequest(Request["FetchResponse"]):
-    """Read from an offset on, waiting up to max_wait_ms for min_bytes.
+    """Fetch from an offset on; wait up to max_wait_ms for min_bytes.
 
     v4: isolation_level; batches of format v2.
     v5: log_start_offset, which followers report.
@@ -96,7 +96,7 @@ class FetchRequest(Request["FetchResponse"]):
 
 @message(api_key=1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """Whole batches from the first one that holds the offset asked for (T11): it may begin below that offset.
+    """Whole batches from the one that contains the requested offset (T11): it may start below that offset.
 
     v4: last_stable_offset and aborted_transactions.
     v5: log_start_offset.
@@ -147,7 +147,7 @@ class FetchResponse:
 
             @struct
             class EpochEndOffset:
-                """The last epoch not above the one of the reader, and where it ends."""
+                """The last epoch not above the reader's last fetched epoch, and its end offset."""
 
                 epoch: int = int32("12+", default=-1)
                 end_offset: int = int64("12+", default=-1)

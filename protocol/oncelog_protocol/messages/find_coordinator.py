@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 
 class CoordinatorType(IntEnum):
-    """What a key names."""
+    """The kind of a key."""
 
     GROUP = 0
     TRANSACTION = 1

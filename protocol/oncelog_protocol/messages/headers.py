@@ -7,7 +7,7 @@ from oncelog_protocol.schema import int16, int32, message, string
 
 @message(versions="1-2", flexible="2+")
 class RequestHeader:
-    """Which API, which version of it, and by which number the client will know the answer.
+    """The API, its version, and the correlation id that the response repeats.
 
     v1: client_id.
     v2: flexible: tagged fields.
@@ -23,7 +23,7 @@ class RequestHeader:
 
 @message(versions="0-1", flexible="1+")
 class ResponseHeader:
-    """By which request this is the response.
+    """The correlation id of the request.
 
     v1: flexible: tagged fields. ApiVersions stays at v0 (T1).
     """

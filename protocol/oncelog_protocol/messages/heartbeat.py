@@ -21,7 +21,7 @@ class HeartbeatRequest(Request["HeartbeatResponse"]):
 
 @message(api_key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """Whether the generation still stands.
+    """Whether the generation is still current.
 
     v1: throttle_time_ms.
     v2: on a quota violation the answer comes first, the throttling after.

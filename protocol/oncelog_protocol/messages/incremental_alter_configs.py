@@ -8,7 +8,8 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class ConfigOperation(IntEnum):
-    """What to do with a key. APPEND and SUBTRACT are for lists: items already there, or not there, are no error."""
+    """The operation on a key. APPEND and SUBTRACT are for lists; adding present items or removing absent ones is no
+    error."""
 
     SET = 0
     DELETE = 1
@@ -18,7 +19,7 @@ class ConfigOperation(IntEnum):
 
 @message(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
-    """Apply operations to single keys; what is not named stays as it is. All operations on a resource apply, or none.
+    """Apply operations to single keys; other keys stay unchanged. All operations on a resource apply, or none.
 
     v1: flexible.
     """

@@ -1,4 +1,4 @@
-"""JoinGroup (11): enter a classic consumer group, or its next generation."""
+"""JoinGroup (11): join a classic consumer group, or its next generation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, bytes_, int16, int3
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupRequest(Request["JoinGroupResponse"]):
-    """Join with the protocols that the member can follow. Blocks until the group's other members have joined too.
+    """Join with the protocols that the member supports. The response waits until the other members have joined.
 
     v1: rebalance_timeout_ms; before it session_timeout_ms serves for both.
     v4: a new member is sent away with MEMBER_ID_REQUIRED and an id to join again with (KIP-394, T14).
@@ -36,7 +36,7 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """The new generation. The leader alone gets the members, and sends their assignments with SyncGroup.
+    """The new generation. Only the leader gets the members; it sends their assignments with SyncGroup.
 
     v2: throttle_time_ms.
     v3: on a quota violation the answer comes first, the throttling after.

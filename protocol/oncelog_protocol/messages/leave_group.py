@@ -1,4 +1,4 @@
-"""LeaveGroup (13): members leave a classic group, and its next rebalance need not wait for them."""
+"""LeaveGroup (13): members leave a classic group, so that its next rebalance does not wait for them."""
 
 from __future__ import annotations
 

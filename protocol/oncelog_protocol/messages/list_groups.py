@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest(Request["ListGroupsResponse"]):
-    """List groups. Empty filters let all pass.
+    """List groups. An empty filter matches all.
 
     v3: flexible.
     v4: states_filter (KIP-518).
@@ -20,7 +20,7 @@ class ListGroupsRequest(Request["ListGroupsResponse"]):
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    """The groups, of this broker only: ask every broker for all.
+    """The groups of this broker; ask every broker for all groups.
 
     v1: throttle_time_ms.
     v2: on a quota violation the answer comes first, the throttling after.

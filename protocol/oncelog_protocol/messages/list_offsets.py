@@ -54,7 +54,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
 
 @message(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
-    """The offset and timestamp of the first record at or after the timestamp asked for; -1 and -1 where there is none.
+    """The offset and timestamp of the first record at or after the requested timestamp; -1 and -1 if there is none.
 
     v2: throttle_time_ms.
     v3: on a quota violation the answer comes first, the throttling after.

@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
-    """Of these partitions, or of all."""
+    """The partitions to list, or all."""
 
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(nullable="0+", default=None)  # None: all
@@ -21,7 +21,7 @@ class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsRespo
 
 @message(api_key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """Those that are under way; a partition that is not, or does not exist, is left out.
+    """The ongoing reassignments; partitions without one are left out.
 
     Errors: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED.
     """

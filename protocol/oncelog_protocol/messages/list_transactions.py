@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest(Request["ListTransactionsResponse"]):
-    """List transactional ids. Empty filters let all pass.
+    """List transactional ids. An empty filter matches all.
 
     v1: duration_filter (KIP-994).
     v2: transactional_id_pattern (KIP-1152).
@@ -22,7 +22,7 @@ class ListTransactionsRequest(Request["ListTransactionsResponse"]):
 
 @message(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """The transactional ids, of this broker only: ask every broker for all.
+    """The transactional ids of this broker; ask every broker for all.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION (v2).
     """

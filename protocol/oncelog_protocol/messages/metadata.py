@@ -33,7 +33,7 @@ class MetadataRequest(Request["MetadataResponse"]):
 
 @message(api_key=3, versions="0-13", flexible="9+")
 class MetadataResponse:
-    """What the broker knows of the cluster.
+    """The cluster as the broker knows it.
 
     v1: rack, controller_id, is_internal.
     v2: cluster_id.

@@ -1,4 +1,4 @@
-"""OffsetCommit (8): store how far a group has read."""
+"""OffsetCommit (8): store the committed offsets of a group."""
 
 from __future__ import annotations
 

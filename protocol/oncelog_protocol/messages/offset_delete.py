@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget offsets of a group (KIP-496). Never becomes flexible (T13)."""
+"""OffsetDelete (47): delete committed offsets of a group (KIP-496). Never becomes flexible (T13)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=47, versions="0", flexible=None)
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
-    """Forget the offsets of some partitions, for a topic that the group no longer reads."""
+    """Delete the offsets of some partitions, of a topic that the group no longer subscribes to."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array()

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): how far groups have read."""
+"""OffsetFetch (9): the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"]):
 
 @message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
-    """A committed offset per partition; -1 where there is none, which is no error.
+    """A committed offset per partition; -1 if there is none, which is no error.
 
     v2: an error of the whole group.
     v3: throttle_time_ms.

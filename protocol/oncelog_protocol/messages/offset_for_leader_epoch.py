@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ends, so that a reader finds where its log left the leader's."""
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, so that a reader finds where its log diverges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import OWN_TAGS, Request, array, boolean, int16, in
 
 @message(api_key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
-    """Ask for the end offset of an epoch (KIP-101, KIP-320).
+    """Request the end offset of an epoch (KIP-101, KIP-320).
 
     v2: current_leader_epoch, for fencing.
     v3: replica_id: its default -2 is a consumer that may look past the high watermark.
@@ -33,7 +33,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
 
 @message(api_key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    """The largest epoch that is not above the one asked for, and where it ends.
+    """The largest epoch not above the requested one, and its end offset.
 
     v2: throttle_time_ms.
     v4: flexible.

@@ -55,7 +55,7 @@ class ProduceRequest(Request["ProduceResponse"]):
 
 @message(api_key=0, versions="3-13", flexible="9+")
 class ProduceResponse:
-    """Where each batch went. A request with acks=0 has no response.
+    """The offset of each batch. A request with acks=0 has no response.
 
     v2: log_append_time_ms.
     v4: KAFKA_STORAGE_ERROR possible.

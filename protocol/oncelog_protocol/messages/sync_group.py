@@ -1,4 +1,4 @@
-"""SyncGroup (14): hand out the assignments of a generation."""
+"""SyncGroup (14): distribute the assignments of a generation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
 
 @message(api_key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
-    """The assignment of this member, whole: a truncated one crashes clients (T14).
+    """The complete assignment of this member: a truncated one crashes clients (T14).
 
     v1: throttle_time_ms.
     v2: on a quota violation the answer comes first, the throttling after.

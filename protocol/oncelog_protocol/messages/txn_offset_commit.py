@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28): offsets of a group that count only if the transaction commits (S37)."""
+"""TxnOffsetCommit (28): offsets of a group that take effect when the transaction commits (S37)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
-    """Give the group coordinator the offsets, after AddOffsetsToTxn.
+    """Send the offsets to the group coordinator, after AddOffsetsToTxn.
 
     v2: committed_leader_epoch (KIP-320).
     v3: flexible; generation and member, by which zombies are fenced (KIP-447, S46).

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27): a coordinator has the end of transactions written into the logs (S39). Brokers only."""
+"""WriteTxnMarkers (27): a coordinator has markers appended to the partitions of a transaction (S39). Brokers only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Record batches, Kafka's message format v2.
 
-`batch` reads and patches the 61-byte header in place; `record` and `columns` decode the records inside, `record_scan`
-looks at them without that; `builder` writes batches, `packing` many plain records at once, and `rewrite` what is left
-of one; `control` the COMMIT and ABORT markers, `compression` the four codecs, `sequence` the 2^31 wrap, `varint` the
-numbers.
+`batch` reads and patches the 61-byte header in place; `record` and `columns` decode records, `record_scan` reads fields
+without decoding all; `builder` writes batches, `packing` encodes many plain records at once, `rewrite` writes a batch
+with fewer records; `control` has the COMMIT and ABORT markers, `compression` the four codecs, `sequence` the wrap of
+sequence numbers at 2^31, `varint` the variable-length integers.
 """

@@ -34,14 +34,14 @@ Buffer = bytes | bytearray | memoryview
 
 MAGIC_V2: Final = 2
 LOG_OVERHEAD: Final = 12
-"""Bytes of base_offset and batch_length: what precedes the part that batch_length counts."""
+"""Bytes of base_offset and batch_length, which batch_length does not count."""
 HEADER_SIZE: Final = 61
 CRC_START: Final = 21
 """The CRC covers the bytes from here to the end of the batch."""
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
-"""All 13 fields, in the order of the drawing above."""
+"""All 13 fields, in the order above."""
 BASE_OFFSET: Final = Struct(">q")
 BATCH_LENGTH: Final = Struct(">i")
 LEADER_EPOCH: Final = Struct(">i")
@@ -166,7 +166,8 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go (KIP-534); None where no cleaner set it yet."""
+        """When tombstones and markers of this batch may be removed (the delete horizon, KIP-534); None if no cleaner
+        has set it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -195,7 +196,7 @@ def batch_crc(batch: Buffer) -> int:
 
 
 def batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """The whole batches of `buffer`, in order.
+    """The complete batches of `buffer`, in order.
 
     Raises CorruptBatch at the first that is not whole: callers which expect a cut last batch (a Fetch answer) stop at
     that exception by checking `whole_batches_size` first.
@@ -208,7 +209,7 @@ def batches(buffer: Buffer) -> Iterator[RecordBatch]:
 
 
 def whole_batches_size(buffer: Buffer) -> int:
-    """Bytes of `buffer` that are whole batches, by their length fields alone."""
+    """Bytes of `buffer` in complete batches, by their length fields alone."""
     position, end = 0, len(buffer)
     while end - position >= LOG_OVERHEAD:
         (batch_length,) = BATCH_LENGTH.unpack_from(buffer, position + BATCH_LENGTH_AT)

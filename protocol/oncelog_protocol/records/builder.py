@@ -1,7 +1,7 @@
-"""Writing record batches: the accumulator of a producer, and `build_batch` for whoever has all records at hand.
+"""Writes record batches: the builder of a producer's accumulator, and `build_batch` for a known list of records.
 
-Records are encoded once, as they come, behind room for the header. `close` compresses them. `build` writes the header
-with the producer's stamp and the CRC: that alone is what a new stamp costs (S21, S26, S27).
+Records are encoded once, as they are added, after space for the header. `close` compresses them. `build` writes the
+header with producer id, epoch, sequence and CRC, so a change of these costs only a header (S21, S26, S27).
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from oncelog_protocol.records.varint import encode_varint, encode_varlong
 HeaderSequence = Sequence[tuple[str, Buffer | None]]
 
 MAX_RECORD_OVERHEAD: Final = 36
-"""The most bytes around key, value and headers: five varints, one varlong, the attributes."""
+"""The most bytes of a record apart from key, value and headers: five varints, one varlong, the attributes."""
 MAX_VARINT: Final = 5
 
 MAX_BATCH_SIZE: Final = 2**31 - 1 + LOG_OVERHEAD
-"""What the int32 batch_length can say."""
+"""The limit of the int32 batch_length."""
 
 SMALL: Final = 512
 SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(SMALL))
-"""The varints that nearly all records are made of, ready to be joined."""
+"""Precomputed varints, of which nearly all records are composed."""
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()) -> int:
-    """The most bytes that a batch with this one record takes before compression: to check `max.request.size` early."""
+    """The most bytes of a batch with this record alone, before compression: for an early check of
+    `max.request.size`."""
     size = HEADER_SIZE + MAX_RECORD_OVERHEAD
     for data in (key, value):
         size += len(data) if data is not None else 0
@@ -61,7 +62,7 @@ def encode_record(
     value: Buffer | None,
     headers: HeaderSequence = (),
 ) -> bytes:
-    """One record as it lies in a batch, its length in front. Raises ValueError where a number does not fit."""
+    """One encoded record with its length prefix. Raises ValueError if a number does not fit."""
     small = SMALL_VARINTS
     offset_part = small[offset_delta] if 0 <= offset_delta < SMALL else encode_varint(offset_delta)
     timestamp_part = small[timestamp_delta] if 0 <= timestamp_delta < SMALL else encode_varlong(timestamp_delta)
@@ -88,7 +89,7 @@ def encode_record(
 
 
 def encode_headers(headers: HeaderSequence) -> bytes:
-    """The end of a record: how many headers there are, and each of them."""
+    """The end of a record: the number of headers, and each header."""
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
@@ -104,10 +105,10 @@ def encode_headers(headers: HeaderSequence) -> bytes:
 
 
 class RecordBatchBuilder:
-    """One batch in the making: `append` until it says None, `close` once, `build` for each stamp.
+    """A batch under construction: `append` until it returns None, `close` once, `build` for each producer stamp.
 
-    Invariant: `_buffer` begins with HEADER_SIZE bytes of room for the header, then come the records; after `close` it
-    never grows, and a buffer that `build` has handed out is never written to again (a transport may still hold it).
+    Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records; after `close` it never
+    grows, and a buffer that `build` returned is never written again (a transport may still hold it).
     """
 
     __slots__ = (
@@ -144,7 +145,7 @@ class RecordBatchBuilder:
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()
     ) -> int | None:
-        """Add a record (`timestamp` in ms) and return its offset delta, or None if the batch has no room for it."""
+        """Add a record (`timestamp` in ms) and return its offset delta, or None if the batch is full."""
         assert not self._is_closed, "a closed batch takes no records"
         offset_delta = self.records_count
         if not offset_delta:
@@ -160,8 +161,8 @@ class RecordBatchBuilder:
         return offset_delta
 
     def extend(self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes]) -> int:
-        """Add records of one time without headers after others, and return how many of them: maybe none, where there
-        is no more room. There are as many `keys` as `values`."""
+        """Add records of one timestamp without headers to a batch that has records. Returns their number, 0 if the
+        batch is full. `keys` and `values` have the same length."""
         assert not self._is_closed, "a closed batch takes no records"
         assert self.records_count, "the first record may be larger than the batch: append it"
         room = self._size_limit - len(self._buffer)
@@ -173,10 +174,10 @@ class RecordBatchBuilder:
         return count
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed]) -> Sequence[int]:
-        """Add records that somebody else encodes, after others, and return their timestamps: none where there is no
-        more room.
+        """Add records encoded by the caller to a batch that has records. Returns their timestamps, none if the batch is
+        full.
 
-        `pack_more` gets the offset delta of the first record, the batch's base timestamp (ms) and the room (bytes), and
+        `pack_more` gets the offset delta of the first record, the batch's base timestamp (ms) and the free bytes, and
         encodes as many records as fit.
         """
         assert not self._is_closed, "a closed batch takes no records"
@@ -189,7 +190,7 @@ class RecordBatchBuilder:
         return packed.timestamps_ms
 
     def close(self, compression: Compression = Compression.NONE, level: int | None = None) -> None:
-        """Take no more records, and compress what is there. Needs no event loop: may run in a worker thread."""
+        """Accept no more records, and compress them. Needs no event loop: may run in a worker thread."""
         assert not self._is_closed, "a batch is closed once"
         self._is_closed = True
         self._compression = compression
@@ -209,7 +210,7 @@ class RecordBatchBuilder:
         base_offset: int = 0,
         partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     ) -> bytearray:
-        """The whole batch with this stamp and its CRC. Called again, it returns a new buffer with the new stamp."""
+        """The batch with this stamp and its CRC. Each call returns a new buffer."""
         assert self._is_closed, "close the batch before building it"
         batch = bytearray(self._buffer) if self._handed_out else self._buffer
         self._buffer, self._handed_out = batch, True
@@ -248,7 +249,7 @@ def build_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """All of `records` in one batch, at consecutive offsets from `base_offset` (the records' own are not looked at)."""
+    """All `records` in one batch, at consecutive offsets from `base_offset` (their own offsets are ignored)."""
     builder = RecordBatchBuilder(size_limit=MAX_BATCH_SIZE)
     for record in records:
         offset_delta = builder.append(record.timestamp, record.key, record.value, record.headers)

@@ -18,9 +18,9 @@ from oncelog_protocol.records.compression import Compression, RecordsTooLarge, d
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""What one batch may decompress to : a few bytes of zstd can become gigabytes."""
+"""Limit of one decompressed batch: a few bytes of zstd can become gigabytes."""
 MIN_RECORD_SIZE: Final = 7
-"""One byte for each of the seven fields of a record with neither key, value nor headers."""
+"""One byte for each of the seven fields of a record without key, value and headers."""
 
 NULL_LENGTH: Final = -1
 NULL_BYTE: Final = 1
@@ -39,10 +39,10 @@ MAX_ONE_BYTE: Final = 64
 MAX_TWO_BYTES: Final = 8192
 TWO_BYTES_LOW: Final = FIRST_OF_TWO * 128
 TWO_BYTES_HIGH: Final = b"".join(bytes((high,)) * 64 for high in range(128))
-"""The first and the second byte of the varints of 0..8191 (of which those from 64 on are written so)."""
+"""The first and second bytes of the varints of 0..8191 (those from 64 on have two bytes)."""
 
 MIN_RUN: Final = 8
-"""The shortest run that is worth looking for: after a shorter one the rest of the batch is decoded one by one."""
+"""The shortest run to search for; after a shorter one the rest of the batch is decoded record by record."""
 
 
 @dataclass(slots=True)
@@ -58,10 +58,10 @@ class RecordColumns:
 
 
 def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> RecordColumns:
-    """The records of `batch`; where it has log append time, all carry its max timestamp.
+    """The records of `batch`; with log append time, all carry its max timestamp.
 
-    Raises CorruptBatch, and nothing else, whatever the bytes, if they do not decompress; at the first bad record it
-    stops, and `error` says why.
+    Raises CorruptBatch, and nothing else, if the records do not decompress; at the first malformed record it stops, and
+    `error` says why.
     """
     data = records_data(batch, max_decompressed_bytes)
     columns = RecordColumns()
@@ -77,7 +77,7 @@ def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMP
 
 
 def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
-    """The records decompressed, after the checks that need the header only. Raises CorruptBatch."""
+    """The decompressed records, after the checks that need only the header. Raises CorruptBatch."""
     _check_count(batch)
     data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
     _check_fits(batch, len(data))
@@ -85,7 +85,7 @@ def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
 
 
 def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
-    """As `records_data`, but where the records are not compressed a view of the batch. Raises CorruptBatch."""
+    """`records_data`, but a view of the batch if the records are not compressed. Raises CorruptBatch."""
     if batch.compression != Compression.NONE:
         return records_data(batch, max_bytes)
     _check_count(batch)
@@ -265,7 +265,7 @@ class _Shape:
             most -= len(column.lstrip(accepted))
         for at, numbers in expected:
             if most < 1 or data[at + size : at + size * most + 1 : size] != numbers[first : first + most]:
-                return 0  # gaps, or shapes that change with the offsets: the general way knows what to say
+                return 0  # gaps, or lengths that change with the offset: the general decoder handles them
         return most
 
     def extend(self, columns: RecordColumns, data: bytes, run: int, first_offset: int, base_timestamp: int) -> None:
@@ -297,7 +297,7 @@ class _Shape:
 
 
 def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes]] | None:
-    """The bytes that timestamp deltas of the same width have, by position; None for widths that only few have."""
+    """Position -> the bytes of timestamp deltas of the same width; None for rare widths."""
     if offset_at - timestamp_at == 1:
         return [(timestamp_at, ONE_BYTE)]
     if offset_at - timestamp_at == 2:

@@ -47,7 +47,7 @@ def _left_at(broker: Running) -> Iterable[str]:
         if len(partition.guards):
             count = len(partition.guards)
             yield f"broker {broker.number} keeps {count} guards of verification for {partition.log.name}"
-        if any(not answer.done() for _, _, _, answer in partition.waiting.appends):
+        if any(not answer.done() for _, _, _, answer in partition.purgatory.appends):
             yield f"broker {broker.number} keeps waiting appends for {partition.log.name}"
     outstanding = broker.parts.coordinators.transactions.markers_outstanding
     if outstanding:

@@ -130,8 +130,8 @@ class ToldOfOne:
 
 
 def _may_have_been_done(commit: Commit) -> bool:
-    is_aborted = commit.transaction is not None and commit.transaction.end is End.ABORTED
-    return commit.outcome is not Outcome.FAILED and not is_aborted
+    next_is_aborted = commit.transaction is not None and commit.transaction.end is End.ABORTED
+    return commit.outcome is not Outcome.FAILED and not next_is_aborted
 
 
 def _is_over_before(commit: Commit, at: int) -> bool:

@@ -49,6 +49,8 @@ class Held:
     state: str = "Empty"
     rows: list[Row] = field(default_factory=list)
     marker: Marker | None = None
+    owner_epoch: int | None = None
+    """Of the driver that has kept the open transaction: it has no timeout any more."""
 
 
 def row_digest(row: Row) -> Digest:
@@ -139,8 +141,9 @@ class SimulatedOwner:
 class SimulatedCluster:
     """`visible` are the rows that a read_committed reader sees, in the order in which they were committed."""
 
-    def __init__(self, rng: Random, *, is_v2: bool) -> None:
+    def __init__(self, rng: Random, *, is_v2: bool, has_two_phase_commit: bool = False) -> None:
         self.rng = rng
+        self.has_two_phase_commit = has_two_phase_commit
         self.is_v2 = is_v2
         self.held: dict[str, Held] = {}
         self.states: dict[Query, State] = {}
@@ -217,6 +220,22 @@ class SimulatedCluster:
             open_ones.append(held.state == "Ongoing" and held.epoch == each.epoch)
         return open_ones
 
+    async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
+        if not self.has_two_phase_commit:
+            return list(transactions)
+        kept: list[PreparedTransaction | None] = []
+        for each in transactions:
+            await turn()
+            held = self.held[each.transactional_id]
+            is_it = held.state == "Ongoing" and held.epoch == each.epoch
+            if held.state == "Ongoing":
+                held.owner_epoch = (held.epoch if held.owner_epoch is None else held.owner_epoch) + 1
+            else:
+                held.epoch += 1
+            kept.append(each._replace(epoch=held.owner_epoch, is_v2=True) if is_it and held.owner_epoch else None)
+            await turn()
+        return kept
+
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:
         """In any order, as the requests are all under way at once."""
         order = list(range(len(transactions)))
@@ -264,11 +283,16 @@ class SimulatedCluster:
             if held.marker is not None:
                 self.markers[transactional_id] = held.marker
         held.state = "CompleteCommit" if commits else "CompleteAbort"
-        held.epoch += self.is_v2
+        if held.owner_epoch is None:
+            held.epoch += self.is_v2
+        else:
+            held.epoch, held.owner_epoch = held.owner_epoch + 1, None
         held.rows, held.marker = [], None
 
     def time_out(self, transactional_id: str) -> None:
-        """transaction.timeout.ms has passed: aborted, under the next epoch."""
+        """transaction.timeout.ms has passed: aborted, under the next epoch, unless its driver has kept it."""
+        if self.held[transactional_id].owner_epoch is not None:
+            return
         self.ended(transactional_id, commits=False)
         self.held[transactional_id].epoch += not self.is_v2
 
@@ -288,7 +312,10 @@ class SimulatedCluster:
         wanted = "CompleteCommit" if commits else "CompleteAbort"
         if asked.is_v2 and asked.epoch == held.epoch - 1 and held.state.startswith("Complete"):
             return held.state == wanted
-        if asked.epoch != held.epoch:
+        if held.state == "Ongoing" and held.owner_epoch is not None and asked.epoch == held.epoch and not commits:
+            self._initialised(asked.transactional_id)  # kept, and not decided: fenced
+            return True
+        if asked.epoch != (held.epoch if held.owner_epoch is None else held.owner_epoch):
             return not commits  # fenced: whoever raised the epoch has aborted it
         if held.state == "Ongoing":
             self.ended(asked.transactional_id, commits=commits)

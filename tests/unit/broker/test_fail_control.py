@@ -20,10 +20,10 @@ from oncelog.fail_points.controlled import MAX_FAULTS, ControlledFaults, TooMany
 from oncelog.fail_points.faults import Faults
 from oncelog.fail_points.point import FAIL_POINTS
 from oncelog.fail_points.specification import Action, InvalidFailPoints, Kind, parse_action
-from oncelog_broker.fail_control.arrangements import Arrangements
 from oncelog_broker.fail_control.catalogue import CATALOGUE, STEPS
+from oncelog_broker.fail_control.commands import BadCommand, command_of, described
 from oncelog_broker.fail_control.http_control import Address, HttpControl, parse_address
-from oncelog_broker.fail_control.orders import BadOrder, described, order_of
+from oncelog_broker.fail_control.startup import StartupOptions
 from oncelog_broker.server.dispatch.faulty import FaultyHandler, filters_of, named_by
 from oncelog_broker.server.dispatch.refusals import REFUSABLE, refusal
 from oncelog_broker.server.served import SERVED
@@ -181,14 +181,14 @@ def test_a_request_of_every_version_is_known_by_all_that_a_fault_may_be_limited_
     ],
 )
 def test_an_order_that_means_nothing_is_refused(fields: Any, reason: str) -> None:
-    with pytest.raises(BadOrder, match=reason):
-        order_of(fields)
+    with pytest.raises(BadCommand, match=reason):
+        command_of(fields)
 
 
 def test_an_order_says_what_when_how_often_and_for_whom() -> None:
-    order = order_of({"point": "marker-sent", "crash": True, "after": True, "topic": "orders", "times": None})
+    order = command_of({"point": "marker-sent", "crash": True, "after": True, "topic": "orders", "times": None})
     assert order == ("marker-sent", Action(Kind.CRASH), True, None, {"topic": "orders"})
-    order = order_of({"point": "EndTxn.request", "refuse": "NOT_COORDINATOR", "drop": None})
+    order = command_of({"point": "EndTxn.request", "refuse": "NOT_COORDINATOR", "drop": None})
     assert order == ("EndTxn.request", Action(Kind.REFUSE, error="NOT_COORDINATOR"), False, 1, {})
 
 
@@ -273,9 +273,9 @@ async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: py
 
 
 def test_nothing_is_arranged_unless_it_is_asked_for() -> None:
-    arrangements = Arrangements(stops_at_eof=False, fail_control=None)
-    assert arrangements.line is None
-    arrangements.end()
+    startup_options = StartupOptions(stops_at_eof=False, fail_control=None)
+    assert startup_options.line is None
+    startup_options.end()
 
 
 HOUR_MS = 3_600_000

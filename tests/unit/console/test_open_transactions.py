@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from unittest.mock import Mock
 
 from oncelog import TopicPartition
 from oncelog.admin import Explanation, Hang, HangingTransaction
 from oncelog.admin.hanging import DescribedTransaction, OpenTransaction, ProducerState, TransactionLimits
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
-from oncelog_console.looks.transactions import combined, explanations
+from oncelog_console.lookups.transactions import combined, explanations
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 3)
 BEGAN_MS = 1_000_000
@@ -53,6 +54,14 @@ def test_a_transaction_pins_where_it_is_the_first_and_waits_where_it_is_not() ->
     assert [hold.pins for hold in two.holds] == [False]
     assert (one.waiting, two.waiting) == (("reader",), ())
     assert (one.since_ms, one.state, one.hangs) == (BEGAN_MS, "Ongoing", None)
+
+
+def test_s120_one_without_a_timeout_waits_for_its_owner() -> None:
+    prepared = replace(held(1, ORDERS), timeout_ms=2**31 - 1)
+    (look,) = combined([prepared], [], {ORDERS: explained(ORDERS, 100, None)}, nobody)
+    assert (look.hangs, look.ends_by_ms, look.since_ms) == (None, None, BEGAN_MS)
+    (timed,) = combined([held(1, ORDERS)], [], {ORDERS: explained(ORDERS, 100, None)}, nobody)
+    assert timed.ends_by_ms == BEGAN_MS + 60_000
 
 
 def test_one_that_no_coordinator_knows_is_there_with_what_its_partition_knows() -> None:

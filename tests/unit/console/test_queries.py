@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from oncelog_console.application import application
 from oncelog_console.link import Link
-from oncelog_console.looks import query_history
-from oncelog_console.looks.query_history import QueryHistories
+from oncelog_console.lookups import query_history
+from oncelog_console.lookups.query_history import QueryHistories
 from oncelog_pipeline.metrics.http_server import MetricsHttpServer
 from oncelog_pipeline.metrics.query_metrics import QueryMetrics
 

@@ -15,10 +15,10 @@ from oncelog.cli.offsets import Earliest
 from oncelog.errors import ErrorCode, KafkaError
 from oncelog.metadata.list_offsets import OffsetAndTimestamp
 from oncelog_console.limits import KEY_BYTES, TAIL_RECORDS, VALUE_BYTES
-from oncelog_console.looks import records
-from oncelog_console.looks.fates import judged_fresh
-from oncelog_console.looks.records import Wanted
-from oncelog_console.looks.tailing import _newest, tail
+from oncelog_console.lookups import records
+from oncelog_console.lookups.batch_outcomes import judged_fresh
+from oncelog_console.lookups.records import Wanted
+from oncelog_console.lookups.tailing import _newest, tail
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.compression import Compression
 

@@ -17,7 +17,7 @@ from oncelog.errors import ErrorCode, KafkaError
 from oncelog_console.console import MAX_NOTICES, Console, Notices
 from oncelog_console.limits import SHARED_SECONDS
 from oncelog_console.link import Link, Shared
-from oncelog_console.pages.asking import Form, change
+from oncelog_console.pages.page_request import Form, change
 
 
 class Loader:

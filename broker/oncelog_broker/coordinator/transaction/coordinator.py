@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.config import broker_keys as keys
@@ -19,7 +19,7 @@ from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.coordinator.transaction.clients import LastClients
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
-from oncelog_broker.coordinator.transaction.machine import TransactionEnd, TransactionMachine
+from oncelog_broker.coordinator.transaction.machine import Granted, TransactionEnd, TransactionMachine
 from oncelog_broker.coordinator.transaction.marker_queue import Decision, Outcome
 from oncelog_broker.coordinator.transaction.marker_sender import MarkerSender
 from oncelog_broker.coordinator.transaction.metadata import NeedsProducerId, TopicPartition
@@ -40,6 +40,7 @@ COMPLETE_RETRY_SECONDS: Final = 0.1
 """How soon a completion that could not be logged is tried again; twice as long each time, up to the next."""
 COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Answer[ProducerIdAndEpoch | KafkaError]
+T = TypeVar("T")
 
 
 class TransactionCoordinator:
@@ -105,14 +106,22 @@ class TransactionCoordinator:
     # --- requests
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, shown: ProducerIdAndEpoch | None
-    ) -> ProducerAnswer:
-        """The producer id and epoch to write with, or why not (S34)."""
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        shown: ProducerIdAndEpoch | None,
+        *,
+        two_phase: bool = False,
+        keeps_open: bool = False,
+    ) -> Answer[Granted | KafkaError]:
+        """Answers with the producer id and epoch to write with, or the error (S34, S120): see the machine."""
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
-                lambda machine, waiter: machine.init_producer_id(transactional_id, timeout_ms, shown, spare, waiter),
-                _identity,
+                lambda machine, waiter: machine.init_producer_id(
+                    transactional_id, timeout_ms, shown, spare, waiter, two_phase=two_phase, keeps_open=keeps_open
+                ),
+                _granted_or_error,
             )
         )
 
@@ -131,16 +140,14 @@ class TransactionCoordinator:
             )
         )
 
-    def _with_producer_id(self, request: Callable[[int | None], ProducerAnswer]) -> ProducerAnswer:
+    def _with_producer_id(self, request: Callable[[int | None], Answer[T | KafkaError]]) -> Answer[T | KafkaError]:
         """Make a request, and if it needs a new producer id make it again with one."""
         try:
             return request(None)
         except NeedsProducerId:
             return self._tasks.answer("producer id for a transaction", self._with_new_producer_id(request))
 
-    async def _with_new_producer_id(
-        self, request: Callable[[int | None], ProducerAnswer]
-    ) -> ProducerIdAndEpoch | KafkaError:
+    async def _with_new_producer_id(self, request: Callable[[int | None], Answer[T | KafkaError]]) -> T | KafkaError:
         try:
             answer = request(await self._producer_ids.generate())
         except ProducerIdsExhausted as error:
@@ -269,4 +276,8 @@ class TransactionCoordinator:
 
 
 def _identity(error: KafkaError) -> ProducerIdAndEpoch | KafkaError:
+    return error
+
+
+def _granted_or_error(error: KafkaError) -> Granted | KafkaError:
     return error

@@ -1,8 +1,11 @@
-"""What EndTxn makes of a transactional id (S38, T7). Pure.
+"""What EndTxn does to a transactional id (S38, S120, T7). Pure.
 
-Before transactions V2 the epoch stays as it is, so a request sent again cannot be told from one of the next transaction
-that was never begun: the state alone decides. Under V2 the epoch goes up with every transaction: a request with the
-epoch before the current one is a retry, one with the current epoch is about the next transaction (KIP-890).
+Before transactions V2 the epoch does not change with a transaction, so a request that is sent again looks like one that
+ends a next transaction which was never begun: the state alone decides. Under V2 the epoch goes up with every
+transaction: a request with the previous epoch is a retry, one with the current epoch ends the next one (KIP-890).
+
+Only the owner's pair (`TransactionMetadata.client`) may end a transaction. When an open transaction was taken over
+(KIP-939), the pair that wrote it is fenced.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 def end_v1(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int
 ) -> TransactionMetadata:
-    """What is to be logged; or `metadata` itself where the transaction has ended that way already.
+    """Returns the metadata to log, or `metadata` itself if the transaction has ended that way already.
 
     Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
@@ -39,7 +42,7 @@ def end_v1(
 def end_v2(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int, spare_producer_id: int | None
 ) -> TransactionMetadata:
-    """As `end_v1`; an abort may come before anything was begun. Raises NeedsProducerId also."""
+    """Like `end_v1`, but an abort is valid before a transaction was begun. Also raises NeedsProducerId."""
     if _is_retry(metadata, asking):
         if metadata.state.is_prepared:
             raise _concurrent(metadata)
@@ -63,20 +66,21 @@ def completed_state(commits: bool) -> TransactionState:
 
 
 def _is_retry(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> bool:
-    """Whether the last transaction was ended by a request like this one, whose answer may be lost."""
+    """Whether a request of this pair has ended the last transaction: its answer may have been lost."""
     has_ended = metadata.state.is_prepared or metadata.state in (
         TransactionState.COMPLETE_COMMIT,
         TransactionState.COMPLETE_ABORT,
     )
     if not metadata.is_v2 or not has_ended:
         return False
-    before_bump = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch - 1)
+    client = metadata.client
+    before_bump = ProducerIdAndEpoch(client.producer_id, client.epoch - 1)
     before_rotation = ProducerIdAndEpoch(metadata.previous_producer_id, EXHAUSTED_EPOCH)
-    return asking == before_bump or (metadata.producer_epoch == 0 and asking == before_rotation)
+    return asking == before_bump or (client.epoch == 0 and asking == before_rotation)
 
 
 def _check_producer_id(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> None:
-    if asking.producer_id != metadata.producer_id:
+    if asking.producer_id not in (metadata.producer_id, metadata.client.producer_id):
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
 
 

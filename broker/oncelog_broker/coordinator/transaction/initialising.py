@@ -1,7 +1,11 @@
-"""What InitProducerId makes of a transactional id (S34, S35, KIP-360). Pure.
+"""What InitProducerId does to a transactional id (S34, S35, S120, KIP-360, KIP-939). Pure.
 
-A producer that is new shows no producer id: it takes over, and whoever had the id before is fenced. One that goes on
-after an error shows what it has, and gets the next epoch only while nobody else took over.
+A new producer shows no producer id: it takes the transactional id over, and the previous producer is fenced. A
+producer that goes on after an error shows its producer id and epoch, and gets the next epoch only if nobody has taken
+over since.
+
+An open transaction is aborted first, unless the request says to keep it: then it stays as it is, and only its outcome
+is left to the new producer.
 """
 
 from __future__ import annotations
@@ -19,10 +23,13 @@ def initialise(
     timeout_ms: int,
     now_ms: int,
     spare_producer_id: int | None,
+    *,
+    keeps_open: bool = False,
 ) -> TransactionMetadata:
-    """What is to be logged; or `metadata` itself, for a producer that asks again for what it was given.
+    """Returns the metadata to log, or `metadata` itself for a request that was sent again.
 
-    PrepareAbort means that an open transaction is aborted first, and that the producer has to come again.
+    PrepareAbort means that an open transaction is aborted first, and that the producer has to ask again. Ongoing means
+    that the open transaction was kept (`keeps_open`): the `client` of the result is the new owner.
     Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
     """
     if metadata is None:
@@ -33,18 +40,21 @@ def initialise(
     if metadata.state.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
     shown_epoch = NO_EPOCH if shown is None else _checked_epoch(metadata, shown)
+    if metadata.state is TransactionState.ONGOING and keeps_open:
+        return metadata.taken_over(timeout_ms, now_ms, spare_producer_id)
     if metadata.state is TransactionState.ONGOING:
         return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)
     if shown is not None and shown_epoch != metadata.producer_epoch:
-        return metadata  # a retry
+        return metadata  # the request was sent again
     return metadata.reinitialised(timeout_ms, now_ms, spare_producer_id, last_epoch=shown_epoch)
 
 
 def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> int:
-    """The epoch that a producer shows which may go on: the current one, or where no transaction is open the one before.
+    """Returns the epoch shown, if the producer may go on: the current epoch, or the previous one if no transaction is
+    open.
 
-    Kafka aborts an open transaction whatever epoch is shown; a late duplicate of the request that led to the current
-    epoch would abort the transaction of its own producer, so here it is refused. Raises PRODUCER_FENCED.
+    Kafka aborts an open transaction whatever epoch is shown. Then a late duplicate of the request that led to the
+    current epoch would abort the transaction of its own producer, so it is refused here. Raises PRODUCER_FENCED.
     """
     is_same = shown.producer_id == metadata.producer_id
     is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)

@@ -1,11 +1,11 @@
-"""All transactional ids of one partition of `__transaction_state`: the machine that the runtime drives. Pure.
+"""All transactional ids of one partition of `__transaction_state`: the state machine that the runtime drives. Pure.
 
-Each request is one step: it finds what the transactional id becomes (`initialising`, `ending`, `metadata`), logs that,
-and answers when it is committed. A step is logged and replayed at once, so no state is pending between the two: where
-Kafka answers CONCURRENT_TRANSACTIONS because a transition is pending, here the state is Prepare*, or the answer waits.
+Each request is one step: it computes the next state of the transactional id (`initialising`, `ending`, `metadata`),
+logs it, and answers when the record is committed. A step is logged and replayed at once, so no transition is ever
+pending: where Kafka answers CONCURRENT_TRANSACTIONS because one is, here the state is Prepare*, or the answer waits.
 
-The end of a transaction is an effect of its own (`Effects.ends`): the rim writes the markers, when the decision is
-committed, and then comes back with `complete`.
+The end of a transaction is a separate effect (`Effects.ends`): when the decision is committed, `coordinator` has the
+markers written, and then calls `complete`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog_broker.coordinator.transaction import records
 from oncelog_broker.coordinator.transaction.config import TransactionConfig
 from oncelog_broker.coordinator.transaction.ending import end_v1, end_v2
 from oncelog_broker.coordinator.transaction.initialising import initialise
-from oncelog_broker.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
+from oncelog_broker.coordinator.transaction.metadata import NO_TIMEOUT_MS, TopicPartition, TransactionMetadata
 from oncelog_broker.coordinator.transaction.records import TransactionRecord
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -30,8 +30,16 @@ MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
 
 
+class Granted(NamedTuple):
+    """The answer to InitProducerId."""
+
+    producer: ProducerIdAndEpoch
+    kept_open: ProducerIdAndEpoch | None = None
+    """Producer id and epoch of the records of the open transaction that was kept; None if none was open (KIP-939)."""
+
+
 class TransactionEnd(NamedTuple):
-    """A decided transaction, to be written into the logs of all its partitions (S39)."""
+    """A decided transaction: `producer` is the pair of its markers, which go to all of `partitions` (S39)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -68,6 +76,11 @@ class TransactionMachine:
     def open_transactions(self) -> int:
         """How many are ongoing: begun, and not decided."""
         return len(self._begun)
+
+    @property
+    def open_without_timeout(self) -> int:
+        """How many of these have no timeout: only their owner, or an operator, ends them (S120)."""
+        return sum(not self._transactions[transactional_id].has_timeout for transactional_id in self._begun)
 
     def oldest_seconds(self) -> float:
         """How long the oldest of them has been open; 0 where none is."""
@@ -133,16 +146,28 @@ class TransactionMachine:
         shown: ProducerIdAndEpoch | None,
         spare_producer_id: int | None,
         waiter: Waiter,
+        *,
+        two_phase: bool = False,
+        keeps_open: bool = False,
     ) -> Effects:
-        """Answers with the producer id and epoch to write with (S34). Raises KafkaError INVALID_TRANSACTION_TIMEOUT
-        (S42), and as `initialise`, NeedsProducerId."""
-        if not 0 < timeout_ms <= self._config.max_timeout_ms:
+        """Answers with Granted (S34). With `two_phase` the producer's transactions have no timeout, and `timeout_ms` is
+        not used; with `keeps_open` an open transaction is not aborted (S120).
+
+        Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42); TRANSACTIONAL_ID_AUTHORIZATION_FAILED or
+        UNSUPPORTED_VERSION if `transaction.two.phase.commit.enable` is false; those of `initialise`; NeedsProducerId.
+        """
+        self._check_two_phase_commit(two_phase, keeps_open)
+        if two_phase:
+            timeout_ms = NO_TIMEOUT_MS
+        elif not 0 < timeout_ms <= self._config.max_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"{timeout_ms} ms: transaction.max.timeout.ms={self._config.max_timeout_ms}",
             )
         before = self._transactions.get(transactional_id)
-        after = initialise(transactional_id, before, shown, timeout_ms, self._now_ms(), spare_producer_id)
+        after = initialise(
+            transactional_id, before, shown, timeout_ms, self._now_ms(), spare_producer_id, keeps_open=keeps_open
+        )
         effects = Effects()
         if after is not before:
             effects.append(TransactionRecord(transactional_id, after))
@@ -150,8 +175,15 @@ class TransactionMachine:
             effects.reply(waiter, KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "its open transaction is aborted"))
             self._end(effects, after)
         else:
-            effects.reply(waiter, after.producer)
+            effects.reply(waiter, Granted(after.client, after.producer if after.is_taken_over else None))
         return effects
+
+    def _check_two_phase_commit(self, two_phase: bool, keeps_open: bool) -> None:
+        """Raises KafkaError with the codes that Kafka gives."""
+        if not (two_phase or keeps_open) or self._config.two_phase_commit_enable:
+            return
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if two_phase else ErrorCode.UNSUPPORTED_VERSION
+        raise KafkaError(code, "transaction.two.phase.commit.enable is false on this broker")
 
     def add_partitions(
         self,
@@ -161,8 +193,8 @@ class TransactionMachine:
         client_transaction_version: int,
         waiter: Waiter,
     ) -> Effects:
-        """Answers with NONE; partitions that are in the transaction are not logged again (S36). Raises KafkaError as
-        `verify`."""
+        """Answers with NONE; partitions that are in the transaction are not logged again (S36). Raises the KafkaErrors
+        of `verify`."""
         metadata = self._owned(transactional_id, asking)
         added = frozenset(partitions)
         effects = Effects()
@@ -175,9 +207,10 @@ class TransactionMachine:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """For each partition whether it is in the open transaction: NONE, or TRANSACTION_ABORTABLE (KIP-890).
+        """Returns NONE for each partition that is in the open transaction, else TRANSACTION_ABORTABLE (KIP-890).
 
-        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; INVALID_TXN_STATE if
+        the transaction was taken over and can only be ended.
         """
         present = self._owned(transactional_id, asking).partitions
         return {
@@ -194,11 +227,11 @@ class TransactionMachine:
         spare_producer_id: int | None,
         waiter: Waiter,
     ) -> Effects:
-        """Answers, when the decision is logged, with whom to go on as (S38). Raises as `end_v1`, `end_v2`.
+        """Answers with the owner's next pair when the decision is logged (S38). Raises as `end_v1` and `end_v2` do.
 
-        Before V2 one that was made already is logged again: the epoch is that of the next transaction, too, and who has
-        not heard yet that another broker coordinates may have the one before in mind. What it cannot log it must not
-        confirm.
+        Before V2 a decision that was made already is logged again. The epoch does not tell which transaction is meant,
+        and a former coordinator that does not know its successor yet may hold an older one: it must not confirm a
+        decision that it cannot log.
         """
         before = self._known(transactional_id)
         if client_transaction_version >= TRANSACTIONS_V2:
@@ -214,46 +247,42 @@ class TransactionMachine:
         return effects
 
     def complete(self, end: TransactionEnd) -> Effects:
-        """All markers of `end` are written. Said twice it counts once (E8)."""
+        """Log that all markers of `end` are written. A second call does nothing (E8)."""
         effects = Effects()
         metadata = self._transactions.get(end.transactional_id)
         if metadata is not None and metadata.state.is_prepared and metadata.producer == end.producer:
             effects.append(TransactionRecord(end.transactional_id, metadata.completed(self._now_ms())))
         return effects
 
-    # --- the clock's
+    # --- time
 
     def timed_out(self) -> list[str]:
-        """The transactional ids whose transaction is open for longer than their timeout (S42)."""
-        now, known = self._monotonic(), self._transactions
-        return [
-            transactional_id
-            for transactional_id, begun in self._begun.items()
-            if now - begun > known[transactional_id].timeout_ms / 1000
-        ]
+        """Returns the transactional ids whose transaction is open for longer than their timeout (S42); never those
+        without a timeout (S120)."""
+        return [transactional_id for transactional_id in self._begun if self._is_timed_out(transactional_id)]
 
     def _is_timed_out(self, transactional_id: str) -> bool:
-        begun = self._begun.get(transactional_id)
-        if begun is None:
+        begun, known = self._begun.get(transactional_id), self._transactions.get(transactional_id)
+        if begun is None or known is None or not known.has_timeout:
             return False
-        return self._monotonic() - begun > self._transactions[transactional_id].timeout_ms / 1000
+        return self._monotonic() - begun > known.timeout_ms / 1000
 
     def abort_timed_out(self, transactional_id: str, spare_producer_id: int | None) -> Effects:
-        """Abort the transaction if it is open for too long still, and fence its producer (S42). Raises NeedsProducerId.
+        """Abort the transaction if it is still open for too long, and fence its producer (S42). Raises NeedsProducerId.
 
-        The producer may go on with InitProducerId, where it shows the epoch that it has: nobody has taken over from it.
-        Kafka fences it for good, and cannot tell the two (KIP-588 asks for more than Kafka does).
+        The producer may go on with InitProducerId if it shows its epoch, since nobody has taken over from it. Kafka
+        fences it for good, as it cannot tell the two cases apart (KIP-588 asks for more than Kafka does).
         """
         effects = Effects()
         if self._is_timed_out(transactional_id):
             open_ = self._transactions[transactional_id]
-            after = open_.fenced(self._now_ms(), spare_producer_id, last_epoch=open_.producer_epoch)
+            after = open_.fenced(self._now_ms(), spare_producer_id, last_epoch=open_.client.epoch)
             effects.append(TransactionRecord(transactional_id, after))
             self._end(effects, after)
         return effects
 
     def expire(self) -> Effects:
-        """Tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
+        """Log tombstones for transactional ids that were idle for transactional.id.expiration.ms (S43)."""
         effects = Effects()
         effects.may_be_divided = True
         newest = self._now_ms() - self._config.id_expiration_ms
@@ -276,14 +305,18 @@ class TransactionMachine:
         return metadata
 
     def _owned(self, transactional_id: str, asking: ProducerIdAndEpoch) -> TransactionMetadata:
-        """The transactional id, if `asking` is its producer and its last transaction is complete."""
+        """Returns the transactional id's state if `asking` may write in its transaction, or begin one."""
         metadata = self._known(transactional_id)
-        if metadata.state.is_prepared and asking in (metadata.producer, metadata.producer_when_complete):
+        if metadata.state.is_prepared and asking in (metadata.client, metadata.producer_when_complete):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
-        if metadata.producer_id != asking.producer_id:
+        if asking.producer_id not in (metadata.producer_id, metadata.client.producer_id):
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
         if not metadata.belongs_to(asking):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{asking} is not the producer of {metadata!r}")
+        if metadata.is_taken_over:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"{metadata!r} was kept open for {asking}, which has to commit or abort it"
+            )
         return metadata
 
     @staticmethod

@@ -67,7 +67,7 @@ class Decision:
         """How many partitions have no marker yet, as far as is known."""
         return len(self._left)
 
-    def is_complete_without(self, where: TopicPartition) -> bool:
+    def mark_written(self, where: TopicPartition) -> bool:
         """`where` is done with. Whether it was the last partition; that is said once (E8)."""
         if where not in self._left:
             return False
@@ -192,7 +192,7 @@ class MarkerQueue:
 
     def gone(self, marker: WaitingMarker) -> Outcome:
         """The partition needs no marker (any more)."""
-        complete = marker.decision.is_complete_without(marker.where)
+        complete = marker.decision.mark_written(marker.where)
         return Outcome.COMPLETE if complete and marker.decision.is_live else Outcome.MORE_TO_COME
 
     def again(self, marker: WaitingMarker, now: float) -> None:

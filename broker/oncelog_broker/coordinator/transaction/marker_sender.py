@@ -24,7 +24,7 @@ from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.stores.store import StoreUnavailable
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
-from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses
@@ -161,7 +161,7 @@ class MarkerSender:
                     self._take_in(WaitingMarker(decision, where), answer)
                 elif (code := _acknowledged(answer)) is not ErrorCode.NONE:
                     self._settle(WaitingMarker(decision, where), code)
-                elif decision.is_complete_without(where) and decision.is_live:
+                elif decision.mark_written(where) and decision.is_live:
                     decision.on_answer(decision, Outcome.COMPLETE)
         except Exception:
             logger.exception("markers not written", extra={"markers": len(left)})

@@ -1,7 +1,13 @@
 """One transactional id as its coordinator knows it, and the transitions that it can make. Pure.
 
-A TransactionMetadata does not change: each transition gives the next one, which is logged, and which `replay` then puts
-in the place of this one. So an append that fails leaves no trace, and no epoch is bumped twice for it (E12).
+A TransactionMetadata is immutable: each transition returns the next one, which is logged, and with which `replay` then
+replaces this one. So a failed append leaves no trace, and no epoch is bumped twice for it (E12).
+
+While a transaction is open there are two pairs of producer id and epoch (KIP-939, S120):
+
+- `producer`, the transaction's: its records carry this pair, and its markers the same id with the next epoch.
+- `client`, its owner's: only this pair may end the transaction. The two are the same until a new owner takes the open
+  transaction over (`taken_over`); from then on the pair of the records is fenced.
 """
 
 from __future__ import annotations
@@ -20,6 +26,8 @@ EXHAUSTED_EPOCH: Final = 32766
 """The last epoch that a producer is given (S35)."""
 FENCING_EPOCH: Final = 32767
 """Left for the markers that fence the last producer of a producer id: nobody writes with it."""
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""The `timeout_ms` of transactions that are never aborted for their age: two-phase commit, as Kafka logs it (S120)."""
 
 
 class TopicPartition(NamedTuple):
@@ -28,7 +36,7 @@ class TopicPartition(NamedTuple):
 
 
 class NeedsProducerId(Interruption):
-    """This step needs a new producer id, which takes waiting for: come again with one."""
+    """This step needs a new producer id, which must be waited for: call it again with one."""
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -36,8 +44,8 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def next_producer(producer: ProducerIdAndEpoch, spare_producer_id: int | None) -> ProducerIdAndEpoch:
-    """As whom the owner of `producer` goes on: one epoch up, or once the epochs are used up, under another producer id
-    (S35). The one place where an epoch is raised. Raises NeedsProducerId."""
+    """The pair that the owner of `producer` uses next: the next epoch, or epoch 0 of `spare_producer_id` when the
+    epochs are exhausted (S35). The only place where an epoch is raised. Raises NeedsProducerId."""
     if not is_exhausted(producer.epoch):
         return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     if spare_producer_id is None:
@@ -48,9 +56,14 @@ def next_producer(producer: ProducerIdAndEpoch, spare_producer_id: int | None) -
 class TransactionMetadata(NamedTuple):
     """The state of one transactional id.
 
-    Invariants: `partitions` are empty unless a transaction is open or prepared; `next_producer_id` is set in Prepare*
-    only, and is whenever the epoch is FENCING_EPOCH. What Kafka has logged may break the second: a transactional id
-    whose epoch is FENCING_EPOCH then belongs to nobody, until InitProducerId rotates it.
+    Invariants:
+
+    - `partitions` are empty unless a transaction is open or prepared.
+    - `next_producer_id` is set in Prepare* and, if an owner has taken the transaction over, in Ongoing; it is always
+      set while the epoch is FENCING_EPOCH. Records that Kafka has logged may break the last part: a transactional id
+      with FENCING_EPOCH and without a next producer id belongs to nobody until InitProducerId rotates it.
+    - `next_producer_epoch` is set only with `next_producer_id`, in Ongoing and Prepare*, if an owner has taken the
+      transaction over. It is larger than `producer_epoch`, or belongs to another producer id.
     """
 
     transactional_id: str
@@ -66,8 +79,10 @@ class TransactionMetadata(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID
     client_transaction_version: int = TRANSACTIONS_V1
     last_epoch: int = NO_EPOCH
-    """The epoch before this one, if the same producer had it: whoever shows it asks again for what it was given
-    (KIP-360). Known since the coordinator was loaded: Kafka's log has no place for it."""
+    """The previous epoch, if the same producer had it: a producer that shows it repeats a request whose answer was lost
+    (KIP-360). Kept in memory only, as Kafka's log has no field for it."""
+    next_producer_epoch: int = NO_EPOCH
+    """With `next_producer_id` the `client` of a transaction that was taken over; NO_EPOCH if it was not."""
 
     def __repr__(self) -> str:
         return (
@@ -79,9 +94,26 @@ class TransactionMetadata(NamedTuple):
     def producer(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a later producer than the one that wrote the transaction's records owns it, and may only end it."""
+        return self.next_producer_epoch != NO_EPOCH
+
+    @property
+    def client(self) -> ProducerIdAndEpoch:
+        """The owner's pair: the only one that may end the transaction, or begin one if none is open."""
+        if self.is_taken_over:
+            return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
+        return self.producer
+
+    @property
+    def has_timeout(self) -> bool:
+        """Whether its transactions are aborted when they are open for longer than `timeout_ms`."""
+        return self.timeout_ms != NO_TIMEOUT_MS
+
     def belongs_to(self, asking: ProducerIdAndEpoch) -> bool:
-        """Whether `asking` is the producer that may write and end transactions."""
-        return asking == self.producer and asking.epoch <= EXHAUSTED_EPOCH
+        """Whether `asking` is the owner's pair."""
+        return asking == self.client and asking.epoch <= EXHAUSTED_EPOCH
 
     @property
     def is_v2(self) -> bool:
@@ -89,16 +121,20 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def producer_when_complete(self) -> ProducerIdAndEpoch:
-        """Of a prepared transaction: with what the producer goes on."""
+        """The pair that the owner of a prepared transaction uses for the next one."""
+        if self.is_taken_over:
+            return self.client
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return self.producer
 
     def _to(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
-        """The one place where a state follows another. Raises IllegalTransition."""
+        """The only place where the state changes. Raises IllegalTransition."""
         check_transition(self.transactional_id, self.state, state)
         return self._replace(
-            state=state, last_update_timestamp=now_ms, previous_producer_id=self.producer_id, **changes
+            state=state,
+            last_update_timestamp=now_ms,
+            **{"previous_producer_id": self.client.producer_id, **changes},
         )
 
     # --- InitProducerId
@@ -106,7 +142,8 @@ class TransactionMetadata(NamedTuple):
     def reinitialised(
         self, timeout_ms: int, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH
     ) -> TransactionMetadata:
-        """The next producer (S34), for a new owner, or for the one that shows `last_epoch`. Raises NeedsProducerId."""
+        """Give the id to the next producer (S34): a new owner, or the one that shows `last_epoch`. Raises
+        NeedsProducerId."""
         producer = next_producer(self.producer, spare_producer_id)
         return self._to(
             TransactionState.EMPTY,
@@ -119,12 +156,28 @@ class TransactionMetadata(NamedTuple):
             next_producer_id=NO_PRODUCER_ID,
         )
 
+    def taken_over(self, timeout_ms: int, now_ms: int, spare_producer_id: int | None) -> TransactionMetadata:
+        """Give the open transaction, as it is, to a new owner, which can only end it (KIP-939). Raises NeedsProducerId.
+
+        A timeout is never made shorter by that: the transaction may be older than the new owner's timeout.
+        """
+        client = next_producer(self.client, spare_producer_id)
+        return self._to(
+            TransactionState.ONGOING,
+            now_ms,
+            previous_producer_id=self.previous_producer_id,
+            next_producer_id=client.producer_id,
+            next_producer_epoch=client.epoch,
+            last_epoch=NO_EPOCH,
+            timeout_ms=max(timeout_ms, self.timeout_ms),
+        )
+
     # --- a transaction
 
     def with_partitions(
         self, added: frozenset[TopicPartition], now_ms: int, client_transaction_version: int
     ) -> TransactionMetadata:
-        """A transaction writes to these too; the first ones begin it (S36)."""
+        """Add partitions to the transaction; the first ones begin it (S36)."""
         is_open = self.state is TransactionState.ONGOING
         return self._to(
             TransactionState.ONGOING,
@@ -138,12 +191,14 @@ class TransactionMetadata(NamedTuple):
     def prepared(
         self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
-        """The outcome is decided. Under V2 the epoch goes up with it, so that the markers fence what comes late (S39).
-        Raises NeedsProducerId."""
-        changes: dict[str, Any] = {"next_producer_id": NO_PRODUCER_ID}
+        """Decide the outcome. Under V2 the epoch goes up, so that the markers fence late requests of this transaction
+        (S39). Raises NeedsProducerId."""
+        changes: dict[str, Any] = {}
         if client_transaction_version >= TRANSACTIONS_V2:
-            changes = {**self._raised(spare_producer_id), "last_epoch": self.producer_epoch}
-        if self.state is not TransactionState.ONGOING:  # nothing was begun, and yet it has a time
+            changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
+        elif not self.is_taken_over:
+            changes = {"next_producer_id": NO_PRODUCER_ID}
+        if self.state is not TransactionState.ONGOING:  # an abort of nothing has a start time, too
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
@@ -152,18 +207,26 @@ class TransactionMetadata(NamedTuple):
         )
 
     def fenced(self, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH) -> TransactionMetadata:
-        """The open transaction is aborted over the head of its producer: one epoch up, whatever the version (S42).
-        Raises NeedsProducerId."""
+        """Abort the open transaction and fence its owner: the epoch goes up, whatever the version (S42). Raises
+        NeedsProducerId."""
         changes = self._raised(spare_producer_id)
         fence = self._to(TransactionState.PREPARE_EPOCH_FENCE, now_ms)
         return fence._to(TransactionState.PREPARE_ABORT, now_ms, last_epoch=last_epoch, **changes)
 
     def _raised(self, spare_producer_id: int | None) -> dict[str, Any]:
-        """What a decision changes that raises the epoch: that of the markers, and as whom the producer goes on."""
-        after = next_producer(self.producer, spare_producer_id)
-        if after.producer_id == self.producer_id:
+        """The fields by which a decision raises the epoch: the epoch of the markers, and the owner's next pair.
+
+        A transaction that was taken over is raised twice: its markers one above its records, and the owner's pair one
+        above the request that ends it. Else a late copy of that request could end the owner's next transaction.
+        """
+        after = next_producer(self.client, spare_producer_id)
+        if not self.is_taken_over and after.producer_id == self.producer_id:
             return {"producer_epoch": after.epoch, "next_producer_id": NO_PRODUCER_ID}
-        changes: dict[str, Any] = {"producer_epoch": FENCING_EPOCH, "next_producer_id": after.producer_id}
+        changes: dict[str, Any] = {
+            "producer_epoch": min(self.producer_epoch + 1, FENCING_EPOCH),
+            "next_producer_id": after.producer_id,
+            "next_producer_epoch": after.epoch if self.is_taken_over else NO_EPOCH,
+        }
         if self.producer_epoch == FENCING_EPOCH:
             # Only what was logged elsewhere can be open at this epoch. Its markers cannot be one epoch higher, which
             # partitions ask of transactions V2.
@@ -171,7 +234,7 @@ class TransactionMetadata(NamedTuple):
         return changes
 
     def completed(self, now_ms: int) -> TransactionMetadata:
-        """All markers are written."""
+        """All markers are written: the transaction is over."""
         commits = self.state is TransactionState.PREPARE_COMMIT
         producer = self.producer_when_complete
         return self._to(
@@ -180,6 +243,8 @@ class TransactionMetadata(NamedTuple):
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
+            previous_producer_id=self.previous_producer_id if self.is_taken_over else self.producer_id,
             partitions=frozenset[TopicPartition](),
         )
 

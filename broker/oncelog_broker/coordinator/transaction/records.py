@@ -70,6 +70,7 @@ def _value_of(metadata: TransactionMetadata) -> TransactionLogValue:
         transaction_last_update_timestamp_ms=metadata.last_update_timestamp,
         transaction_start_timestamp_ms=metadata.start_timestamp,
         client_transaction_version=metadata.client_transaction_version,
+        next_producer_epoch=metadata.next_producer_epoch,
     )
 
 
@@ -90,4 +91,5 @@ def _metadata_of(transactional_id: str, value: TransactionLogValue) -> Transacti
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
         client_transaction_version=value.client_transaction_version,
+        next_producer_epoch=value.next_producer_epoch,
     )

@@ -21,7 +21,7 @@ from typing import Final
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode, KafkaError

@@ -1,4 +1,4 @@
-"""Producer ids: blocks of 1000 taken through the store, handed out one by one (S1-S4, S75).
+"""Producer ids: PID blocks of 1000 ids allocated through the store, given out one by one (S1-S4, S75).
 
 An id is never handed out twice, by anybody, for ever: it would make two producers one in the eyes of every log. So a
 block belongs to us only when we know that our write of it took place; the rest of a block is lost with the process.

@@ -1,6 +1,6 @@
-"""Who may do what, as Kafka's StandardAuthorizer sees it (KIP-11, KIP-290, KIP-801).
+"""Authorization by ACLs, as Kafka's StandardAuthorizer does it (KIP-11, KIP-290, KIP-801).
 
-`rules` is the table of what each API asks for. `acl_index` finds the ACLs that hold for a resource and decides by them,
-`authorizer` is what handlers ask (super users, remembered decisions), `configured` has it follow the cluster, `audit`
-writes down who asked for what.
+`rules` is the table of the operations that each API requires. `acl_index` finds the ACLs of a resource and decides,
+`authorizer` serves handlers (super users, cached decisions), `configured` keeps it up to date with the cluster image,
+`audit` logs requests and decisions.
 """

@@ -1,8 +1,8 @@
-"""The ACLs of a cluster, so that those which hold for one resource are found quickly however many there are.
+"""An index of the cluster's ACLs, to find those of one resource quickly.
 
-A resource's ACLs are those of its own name, those of each prefix of it, and those of the wildcard. Of them those that
-deny go before those that allow; where there are none at all, `allow.everyone.if.no.acl.found` decides. An index does
-not change: a change makes another one, which shares what stayed.
+The ACLs of a resource are those of its name, of each prefix of it, and of the wildcard. A deny wins over an allow; a
+resource without any ACL is decided by `allow.everyone.if.no.acl.found`. An index is immutable: a change makes a new one
+that shares the unchanged parts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from oncelog_protocol.acls import (
 )
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
-"""A pattern without entries is one whose ACLs nobody can read: they may deny, so nobody may do anything with the
-resources that it is about (S76), whatever other ACLs allow."""
+"""A pattern without entries has ACLs that cannot be read. They may deny, so every operation on matching resources is
+denied (S76), whatever other ACLs allow."""
 
 _O = AclOperation
 ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
@@ -34,13 +34,13 @@ ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
 }
-"""An operation, and those that an ACL may allow so that it is allowed, too. To deny, it must be the same, or ALL."""
+"""Operation -> the operations whose ACL allows it. A deny must name the same operation, or ALL."""
 NAME_OF_NOTHING: Final = "hardcode"
-"""Kafka asks for it to find out whether somebody may do something whatever the name is."""
+"""The resource name that Kafka uses to ask whether a principal may do something with any name."""
 
 
 class Decision(NamedTuple):
-    """May they, and by which ACL, or else by what rule."""
+    """Whether the operation is allowed, and the ACL or rule that decided."""
 
     is_allowed: bool
     reason: str
@@ -53,7 +53,7 @@ _ByPrincipal = Mapping[str, tuple[AclEntry, ...]]
 
 
 class _Patterns:
-    """The patterns of one type of resource. Made by one index, and never changed afterwards."""
+    """The patterns of one resource type. Never changed after the index is built."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -63,7 +63,7 @@ class _Patterns:
         self.lengths = sorted({len(prefix) for prefix in prefixed})
 
     def holding_for(self, name: str) -> Iterator[tuple[ResourcePattern, _ByPrincipal]]:
-        """`type` of these patterns is not filled in: it is known to whoever asks."""
+        """The patterns that match `name`. Their `type` is not filled in, as the caller knows it."""
         found = self.literal.get(name)
         if found is not None:
             yield ResourcePattern(ResourceType.UNKNOWN, name, PatternType.LITERAL), found
@@ -81,7 +81,7 @@ NO_PATTERNS: Final = _Patterns({}, {})
 
 
 class AclIndex:
-    """See the module's docstring."""
+    """ACLs by resource type, pattern type and name."""
 
     __slots__ = ("_acls", "_by_type")
 
@@ -90,7 +90,7 @@ class AclIndex:
         self._by_type: Mapping[ResourceType, _Patterns] = dict.fromkeys(RESOURCE_TYPES, NO_PATTERNS)
 
     def of(self, acls: Acls) -> AclIndex:
-        """An index of these ACLs. What it costs is a look at each pattern, and work for those that are not the same."""
+        """An index of these ACLs. Compares each pattern by identity, and rebuilds only the types that changed."""
         changed = [(pattern, entries) for pattern, entries in acls.items() if self._acls.get(pattern) is not entries]
         gone = [pattern for pattern in self._acls if pattern not in acls]
         types = {pattern.type for pattern, _ in changed} | {pattern.type for pattern in gone}
@@ -107,13 +107,14 @@ class AclIndex:
     def decide(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, default: Decision
     ) -> Decision:
-        """`principal` is `User:alice`, `host` as `plain_host` has it; `default` holds where the resource has no ACL."""
+        """Decide one operation. `principal` is `User:alice`, `host` as returned by `plain_host`; `default` applies to a
+        resource without ACLs."""
         decision = default
         for pattern, by_principal in self._by_type[kind].holding_for(name):
             if not by_principal:
                 return Decision(False, f"ACLs that cannot be read: {kind.shown}:{pattern.pattern.name}:{pattern.name}")
             if decision is default:
-                decision = DENIED_BY_DEFAULT  # it has ACLs, so somebody must be allowed by one
+                decision = DENIED_BY_DEFAULT  # the resource has ACLs, so one of them must allow it
             for entry in _entries_of(principal, by_principal):
                 if entry.host not in (WILDCARD, host):
                     continue
@@ -127,8 +128,8 @@ class AclIndex:
     def decide_for_any(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
     ) -> Decision:
-        """Whether there is any name that they may do it with (KIP-679): one that is allowed, and that no ACL denies
-        wholly. Operations that imply others do not count here, as in Kafka."""
+        """Whether the operation is allowed for any name at all (KIP-679): for a name that is allowed and that no ACL
+        denies entirely. As in Kafka, operations that imply others do not count here."""
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT
         patterns = self._by_type[kind]
@@ -153,7 +154,7 @@ class AclIndex:
 
 
 class _Names(tuple[set[str], set[str]]):
-    """Names that stand in literal and in prefixed patterns."""
+    """(names in literal patterns, names in prefixed patterns)."""
 
     __slots__ = ()
 
@@ -170,8 +171,8 @@ class _Names(tuple[set[str], set[str]]):
 
 
 def plain_host(host: str) -> str:
-    """The host of an ACL or of a client as they are compared, whatever spelling of an address they have. Kafka compares
-    texts, and writes addresses as Java does: an ACL that holds there holds here."""
+    """The host of an ACL or client in normal form for comparison. Kafka compares texts, with addresses as Java writes
+    them; an ACL that matches there matches here."""
     return plain_address(host) or host
 
 
@@ -189,7 +190,7 @@ def _entries_of(principal: str, by_principal: _ByPrincipal) -> Iterator[AclEntry
 
 
 def _shown(pattern: ResourcePattern, kind: ResourceType, entry: AclEntry) -> str:
-    """`Allow User:alice Read Topic:PREFIXED:orders from *`."""
+    """The ACL as text: `Allow User:alice Read Topic:PREFIXED:orders from *`."""
     return (
         f"{entry.permission.shown} {entry.principal} {entry.operation.shown} "
         f"{kind.shown}:{pattern.pattern.name}:{pattern.name} from {entry.host}"

@@ -1,7 +1,7 @@
-"""Who asked for what, and whether they got it: the log `kafka.authorizer.logger`, as in Kafka.
+"""The audit log of authorization decisions, `kafka.authorizer.logger`, as in Kafka.
 
-What is denied is told at INFO, what is allowed at DEBUG. A request may name any number of things, so of one request
-only so many refusals are told.
+Denials are logged at INFO, approvals at DEBUG. A request may name any number of resources, so its logged denials are
+limited.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 audit_log: Final = logging.getLogger("kafka.authorizer.logger")
 REFUSALS_TOLD: Final = 10
-"""Of one request."""
+"""Denials logged for one request."""
 
 
 def tell(principal: Principal, host: str, rule: Rule, name: str, decision: Decision) -> None:
-    """Write it down. The name is the client's: the log writes it in quotes where that is needed."""
+    """Log one decision. The name comes from the client; the log quotes it if necessary."""
     audit_log.log(
         logging.DEBUG if decision.is_allowed else logging.INFO,
         "allowed" if decision.is_allowed else "denied",
@@ -38,7 +38,7 @@ def tell(principal: Principal, host: str, rule: Rule, name: str, decision: Decis
 
 
 def tell_of_more(principal: Principal, host: str, rule: Rule) -> None:
-    """That further refusals of the same request are not told."""
+    """Log once that further denials of the same request are not logged."""
     audit_log.info(
         "denied more of the same request",
         extra={"principal": principal, "host": host, "request": ApiKey(rule.api).message_name},

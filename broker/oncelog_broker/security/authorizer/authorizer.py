@@ -1,8 +1,7 @@
-"""What handlers ask: may this principal, from this host, do that? `StandardAuthorizer` is Kafka's of that name.
+"""The authorizer that handlers use, like Kafka's StandardAuthorizer: may this principal do this from this host?
 
-A decision costs some microseconds, and the same are asked for again and again, so they are remembered until an ACL
-changes: a connection holds on to the `Rights` of who asks. Requests name things as they like: of the decisions only so
-many are kept.
+A decision takes some microseconds and is requested again and again, so it is cached until an ACL changes; a connection
+keeps the `Rights` of its principal. Requests may name anything, so the cache is bounded.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from oncelog_broker.security.principal import Principal, parse_principal
 from oncelog_protocol.acls import SUPPORTED_OPERATIONS, AclOperation, ResourceType
 
 DECISIONS_KEPT: Final = 10_000
-"""Some 3 MB where names are long. When there are more, all are forgotten and made again as they are asked for."""
+"""Limit of the cached decisions: about 3 MB if names are long. When it is reached, the whole cache is dropped."""
 ALL_OPERATIONS: Final = {
     kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
 }
-"""What there is to do with a resource of a type, as `operations` has it."""
+"""Resource type -> the bits of all its operations, as in `operations`."""
 ANY_NAME: Final = "any"
 SUPER_USER: Final = Decision(True, "SuperUser")
 
 
 class Asker(NamedTuple):
-    """Who asks, and from where."""
+    """A principal and the host it connects from."""
 
     principal: Principal
     host: str
 
 
 class Rights:
-    """What an asker was found to be allowed and denied, as long as `epoch` is the authorizer's. Of one asker there is
-    one, for all of their connections. By a rule's `kind` and a name; None: any resource."""
+    """The cached decisions on one principal and host, valid while `epoch` is the authorizer's. All connections of an
+    asker share them. Keyed by a rule's `kind` and a resource name; None: any resource."""
 
     __slots__ = ("allowed", "asker", "denied", "epoch")
 
@@ -51,12 +50,12 @@ class Rights:
         self.asker = asker
         self.epoch = epoch
         self.allowed: set[tuple[int, str | None]] = set()
-        """What nobody has to be told of any more."""
+        """Allowed decisions that are already logged."""
         self.denied: dict[tuple[int, str | None], Decision] = {}
 
 
 class StandardAuthorizer:
-    """See the module's docstring. `use` gives it the ACLs that hold from now on."""
+    """Decides by the ACLs that `use` sets, and caches the decisions."""
 
     def __init__(self, super_users: Iterable[Principal] = (), *, allows_without_acls: bool = False) -> None:
         """`allows_without_acls`: allow.everyone.if.no.acl.found."""
@@ -66,10 +65,10 @@ class StandardAuthorizer:
         self._rights: dict[Asker, Rights] = {}
         self._kept = 0
         self.epoch = object()
-        """Another one whenever decisions are forgotten."""
+        """Replaced whenever the cached decisions are dropped."""
 
     def use(self, acls: Acls) -> None:
-        """From now on these ACLs decide."""
+        """Decide by these ACLs from now on."""
         self._index = self._index.of(acls)
         self._forget()
 
@@ -79,7 +78,7 @@ class StandardAuthorizer:
         self.epoch = object()
 
     def rights_of(self, principal: Principal, host: str) -> Rights:
-        """Where it is kept what was decided about them. Good until `epoch` is another one."""
+        """The cached decisions of a principal and host. Valid until `epoch` changes."""
         asker = Asker(principal, host)
         rights = self._rights.get(asker)
         if rights is None:
@@ -88,8 +87,8 @@ class StandardAuthorizer:
         return rights
 
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
-        """Whether they may, by a rule of an API, for one of whom that is not in `rights.allowed`; `name` None: with
-        any resource of the rule's type. `told`: how many refusals of the same request were told already."""
+        """Whether the asker may, by a rule, use a resource that is not in `rights.allowed`; `name` None: any resource
+        of the rule's type. `told`: denials of the same request logged so far."""
         key = (rule.kind, name)
         decision = rights.denied.get(key)
         if decision is None:
@@ -110,7 +109,7 @@ class StandardAuthorizer:
         return False
 
     def operations(self, rights: Rights, kind: ResourceType, name: str) -> int:
-        """What they may do with the resource: a bit for each operation (KIP-430)."""
+        """The allowed operations on the resource, a bit for each (KIP-430)."""
         bits = 0
         for operation in SUPPORTED_OPERATIONS[kind]:
             bits |= self._decide(rights.asker, operation, kind, name).is_allowed << operation
@@ -125,12 +124,13 @@ class StandardAuthorizer:
         return self._index.decide(principal, host, operation, kind, name, default=self._default)
 
     def _count(self) -> None:
-        """One more is to be kept."""
+        """Count one more cached decision; drop all at the limit."""
         if self._kept >= DECISIONS_KEPT:
             self._forget()
         self._kept += 1
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:
-    """`User:admin;User:CN=broker,O=x`: separated by semicolons, since names of certificates have commas. ValueError."""
+    """Principals such as `User:admin;User:CN=broker,O=x`, separated by semicolons since certificate names have commas.
+    ValueError."""
     return frozenset(parse_principal(each.strip()) for each in text.split(";") if each.strip())

@@ -1,4 +1,4 @@
-"""The authorizer that the configuration asks for, which follows the ACLs of the cluster image."""
+"""The configured authorizer, which follows the ACLs of the cluster image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NO_AUTHORIZER: Final = ""
 
 
 def configured_authorizer(config: BrokerConfig, metadata: MetadataCache) -> StandardAuthorizer | None:
-    """None where everybody may do everything. Else it has the ACLs of each image before anybody who waits for that."""
+    """Make the authorizer; None if none is configured, so that everybody may do everything. It has the ACLs of an image
+    before later subscribers see that image."""
     if config[AUTHORIZER_CLASS_NAME] == NO_AUTHORIZER:
         return None
     authorizer = StandardAuthorizer(

@@ -1,7 +1,8 @@
-"""What each API asks for: the one table (S6). Handlers ask by its rows, tests and docs/authorizations.md show it.
+"""The operations that each API requires, in one table (S6). Handlers check its rows; tests and docs/authorizations.md
+show it.
 
-A row is one question: may who asks do this operation with that resource? The answers are those of Apache Kafka 3.9,
-`KafkaApis`. Whoever may not describe a thing gets the same answer whether it is there or not.
+A row is one check: may the principal do this operation on that resource? The answers are those of Apache Kafka 3.9,
+`KafkaApis`. Without Describe, the answer is the same whether the resource exists or not.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ REFUSAL: Final = {
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""How a resource of a type is refused."""
+"""Resource type -> the error code of a denial."""
 
 
 class Rule(NamedTuple):
-    """One question of one API."""
+    """One check of one API."""
 
     api: ApiKey
     operation: AclOperation
     resource: ResourceType
     when: str
-    """For which things of a request it is asked, in words."""
+    """The parts of a request that the check applies to, in words."""
     answer: str
-    """What the answer is where it is refused, in words; "" where another rule may still allow it."""
+    """The response to a denial, in words; "" if another rule may still allow it."""
     refused: ErrorCode
     is_told: bool
-    """Whether a refusal goes to the audit log: not where somebody only lists what there is, or may by another rule."""
+    """Whether a denial goes to the audit log: not for listings, nor if another rule may allow the request."""
     kind: int
-    """The same for all rules that ask for the same operation with the same type of resource."""
+    """Equal for all rules with the same operation and resource type."""
 
 
 def kind_of(operation: AclOperation, resource: ResourceType) -> int:
@@ -59,7 +60,7 @@ def kind_of(operation: AclOperation, resource: ResourceType) -> int:
 
 
 RULES: Final[list[Rule]] = []
-"""All of them, in the order of the API keys."""
+"""All rules, in the order of the API keys."""
 
 
 def _rule(
@@ -149,6 +150,12 @@ INIT_FOR_ANY_TOPIC = _rule(
     refused=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 )
 INIT_TRANSACTION = _rule(ApiKey.INIT_PRODUCER_ID, WRITE, TRANSACTIONAL_ID, "with a transactional id")
+INIT_TWO_PHASE_COMMIT = _rule(
+    ApiKey.INIT_PRODUCER_ID,
+    AclOperation.TWO_PHASE_COMMIT,
+    TRANSACTIONAL_ID,
+    "transactions without a timeout (v6), beside WRITE",
+)
 EPOCH_OF_ALL = _rule(
     ApiKey.OFFSET_FOR_LEADER_EPOCH, CLUSTER_ACTION, CLUSTER, "all topics", "asks for the next", is_told=False
 )
@@ -221,9 +228,9 @@ WITHOUT_RULE: Final = {
     ApiKey.SASL_HANDSHAKE: "asked before anybody is known",
     ApiKey.SASL_AUTHENTICATE: "asked to become known",
 }
-"""What everybody may ask, and why. Beside these Metadata and DescribeCluster tell everybody of the brokers."""
+"""APIs that need no authorization, and why. Also, Metadata and DescribeCluster list the brokers for everybody."""
 
 
 def shown_answer(rule: Rule) -> str:
-    """What a refusal looks like, in words."""
+    """The response to a denial, in words."""
     return rule.answer.format(refused=rule.refused.name)

@@ -1,7 +1,6 @@
-"""Who may send and take how much, and how long to wait who did more (KIP-13, KIP-124, KIP-599, KIP-612). Pure: it is
-told the time, and knows neither connections nor requests.
+"""Client quotas: rates, and how long a client over its quota must wait (KIP-13, KIP-124, KIP-599, KIP-612). Pure: the
+caller supplies the time; independent of connections and requests.
 
-`limits` finds the quota that holds for somebody, and `client_limits` are all that hold for one client; `usage` knows
-how much of it they have used, in a `bucket` each, and says how long to wait. `observed` keeps of that what metrics
-tell.
+`limits` finds the quota of a user and client id, `client_limits` holds all quotas of one client; `usage` keeps a
+`bucket` (token bucket) for each and computes waits. `observed` keeps the rates for metrics.
 """

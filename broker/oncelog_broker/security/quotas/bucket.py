@@ -1,9 +1,8 @@
-"""What somebody has used of a quota. What is used is paid for with time: a tenth of a second of a quota of 10 a second
-for each. Whoever has paid for more than the present waits until that has come; a pause may be made up for later, up to
-a window.
+"""A token bucket, kept as a virtual clock: usage advances the clock by amount / rate; a client whose clock is ahead of
+now waits for the difference. After a pause the clock is set to at most one window before now, which allows a burst.
 
-So over any long time the rate holds, and the time to wait is Kafka's: what was used too much, divided by the rate.
-A bucket that has rested for a window is as a new one, whatever its quota was, so nobody need keep it.
+So the rate holds over any long time, and the wait is Kafka's: the excess divided by the rate. A bucket idle for a
+window equals a new one, whatever its quota was, and can be dropped.
 """
 
 from __future__ import annotations
@@ -11,44 +10,42 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SECONDS: Final = (2**31 - 1) / 1000
-"""The longest that anybody waits, which is what a client can be told: a rate may be anything above 0."""
+"""The longest wait in seconds, limited by the int32 of a response; rates can be arbitrarily low."""
 MAX_DEBT_WINDOWS: Final = 5
-"""The debt of all who share a quota has this bound, in windows (50 s by default), however many of them have used too
-much at a time: so one broken client keeps the others from working for no longer. One request is paid for in full, also
-where that alone takes longer."""
+"""The longest wait for clients that share a quota, in windows (50 s by default), however much they exceed it together:
+so one misbehaving client delays the others for no longer. A single request is always charged in full."""
 
 
 class Bucket:
-    """Times are monotonic, in seconds. Where a quota falls, what was used before stays paid for at the old rate; where
-    it rises (`now_at`), what is still to be waited for is paid for at the new one: who was given too little by mistake
-    need not wait for days when that is corrected."""
+    """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate; when
+    it rises (`now_at`), the remaining wait shrinks in proportion, so that the correction of a quota set too low takes
+    effect at once."""
 
     __slots__ = ("_paid_until", "_rate")
 
     def __init__(self, rate: float = float("inf")) -> None:
-        """`rate`: of those who use it, where all have the same."""
+        """`rate` is per second; infinity if the clients that share the bucket have different rates."""
         self._paid_until = float("-inf")
         self._rate = rate
 
     def now_at(self, rate: float, now: float) -> None:
-        """The quota of all who use it."""
+        """Set the rate of all clients of the bucket."""
         if rate > self._rate and self._paid_until > now:
             self._paid_until = now + (self._paid_until - now) * (self._rate / rate)
         self._rate = rate
 
     def use(self, amount: float, rate: float, now: float, window: float, max_debt: float = MAX_SECONDS) -> float:
-        """Take `amount`, whether it is there or not; for how many seconds to wait then. `rate`: each second, above 0;
-        `window`: seconds for which a pause may be made up; `max_debt`: seconds to wait, beyond which further use makes
-        the wait no longer."""
+        """Charge `amount`, even beyond the quota. Returns the seconds to wait. `rate` is per second, above 0; `window`
+        is the burst in seconds; at a wait of `max_debt` seconds further usage does not lengthen the wait."""
         price, before = amount / rate, max(self._paid_until, now - window)
         debt = min(max(price, max_debt), MAX_SECONDS)
-        self._paid_until = min(before + price, max(before, now + debt))  # nobody makes it less by using more
+        self._paid_until = min(before + price, max(before, now + debt))  # further usage never shortens the wait
         return max(0.0, self._paid_until - now)
 
     def wait(self, now: float) -> float:
-        """For how many seconds to wait, as things are."""
+        """Seconds to wait, without charging anything."""
         return max(0.0, self._paid_until - now)
 
     def is_as_new(self, now: float, window: float) -> bool:
-        """Whether nothing of what was used counts any more."""
+        """Whether the bucket equals a new one."""
         return self._paid_until <= now - window

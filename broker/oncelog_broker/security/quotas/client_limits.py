@@ -1,9 +1,8 @@
-"""All quotas of one client, as found once and remembered with its connection, and which of them it has used.
+"""The quotas of one client, found once and kept with its connection, and the quotas that the connection has used.
 
-Whoever has used too much waits on the connection that used it. A connection that has used nothing yet has nothing to
-wait for, so it is asked to wait before its first request instead: else a new connection for each request would escape
-the quota (S95). What that request uses is charged when it begins to wait, so it has its place before what others use
-meanwhile.
+A client over its quota waits on the connection that used it. A new connection has used nothing, so it waits before its
+first request instead; otherwise a new connection per request would evade the quota (S95). That request is charged when
+its wait begins, so that it keeps its place before later usage of others.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaKey
 
 NEXT_TO_NOTHING: Final = sys.float_info.min
-"""Charged before to a request that is served at once, whatever others have used."""
+"""The advance charge of a request that is served at once, whatever others have used."""
 
 
 class ClientLimits(NamedTuple):
-    """The quotas that hold for a client, as long as they stay as they are and it is the same client."""
+    """The quotas of one client, valid until quotas, user or client id change."""
 
     epoch: object
     principal: Principal
@@ -30,11 +29,11 @@ class ClientLimits(NamedTuple):
     request: Limit | None = None
     mutation: Limit | None = None
     charged: dict[QuotaKey, float] = {}  # noqa: RUF012 - each connection's own, given by `Throttling`
-    """The quotas that requests of this connection have used: what these used too much, the connection waits for. With
-    each, how much the next request has been charged before: it was put off, and is not asked again. Else 0."""
+    """The quotas that requests of this connection have used, which the connection must wait for when over them. The
+    value is the amount charged in advance for the next request, which was delayed and is not delayed again; else 0."""
 
     def serve_next(self) -> None:
-        """The next request is not put off."""
+        """Serve the next request without delay."""
         for key in QuotaKey:
             self.charged[key] = self.charged.get(key) or NEXT_TO_NOTHING
 

@@ -1,4 +1,4 @@
-"""Which quota holds for somebody: the most particular one that was set for their user and client id, as in Kafka.
+"""The quota of a user and client id: the most specific one that is set, as in Kafka.
 
     1  user and client id   /config/users/<user>/clients/<client>
     2  user and any client  /config/users/<user>/clients/<default>
@@ -9,8 +9,8 @@
     7  client id            /config/clients/<client>
     8  any client           /config/clients/<default>
 
-What was set for any user holds for each of them apart: they do not share it. All clients of a user share the user's.
-Each kind of quota is looked for by itself.
+A quota for any user applies to each user separately. All clients of a user share the user's quota.
+Each kind of quota is looked up separately.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from oncelog_protocol.quotas import DEFAULT, QuotaEntity, QuotaKey
 
 
 class Limit(NamedTuple):
-    """A quota, and who shares it."""
+    """A quota, and the entity whose clients share it."""
 
     rate: float
-    """Each second."""
+    """Per second."""
     shared_by: QuotaEntity
 
 
 def limit_for(user: str, client_id: str, key: QuotaKey, quotas: Quotas) -> Limit | None:
-    """None: as much as they like."""
+    """The quota of a client; None: unlimited."""
     both, of_user, of_client = QuotaEntity(user, client_id), QuotaEntity(user), QuotaEntity(None, client_id)
     for entity, shared_by in (
         (both, both),
@@ -49,7 +49,7 @@ def limit_for(user: str, client_id: str, key: QuotaKey, quotas: Quotas) -> Limit
 
 
 def limit_of_address(ip: str, quotas: Quotas) -> Limit | None:
-    """How many connections an address may make. None: as many as it likes."""
+    """The connection rate of an address; None: unlimited."""
     for entity in (QuotaEntity(ip=ip), QuotaEntity(ip=DEFAULT)):
         rate = quotas.get(entity, {}).get(QuotaKey.CONNECTION_CREATION_RATE)
         if rate is not None:

@@ -1,9 +1,8 @@
-"""What is used of quotas and who has to wait, for metrics: rates over the latest windows, as Kafka tells them. Pure.
+"""Quota usage and throttling for metrics: rates over the latest windows, as in Kafka. Pure.
 
-Client ids are chosen by clients, and each that is told is a time series that somebody keeps for weeks. So few have a
-place here: those for whom a quota was set by name before those who have one as everybody has it. A place is given away
-when nobody has used it for an hour, as Kafka forgets its sensors. Whoever finds none is told together with all others
-who did not.
+Clients choose their client ids, and each reported id becomes a time series that is stored for weeks. So the number of
+reported entities is limited, and those with a quota set by name come first. An entity unused for an hour is dropped, as
+Kafka expires its sensors. Entities beyond the limits are reported as one.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from oncelog_broker.metadata.model.quotas import Quotas
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_NAMED: Final = 400
-"""Quotas, of those that were set for one user or client id; some 400 bytes each."""
+"""Reported entities with a quota set for one user or client id; about 400 bytes each."""
 MAX_OTHERS: Final = 100
-"""Of those that a client has as everybody: of these it may have as many as it likes."""
+"""Reported entities with a default quota, of which clients can make any number."""
 IDLE_SECONDS: Final = 3600.0
 """Kafka's InactiveSensorExpirationTimeSeconds."""
 SWEEP_SECONDS: Final = 60.0
-"""Between two looks for places that nobody has used for so long."""
+"""Seconds between two removals of idle entities."""
 WITHOUT_PLACE: Final = ("", "")
-"""The labels of all who found no place, and of clients without a name."""
+"""The labels of all entities beyond the limits, and of clients without a name."""
 
 
 class Recent:
-    """How much came in the latest `span` seconds: of the span that is over, as much as still belongs to these, as if it
-    had come evenly. Times are monotonic, in seconds."""
+    """A sum over the latest `span` seconds. Of the previous span it counts the fraction still inside, as if its amounts
+    had come evenly. Times are monotonic seconds."""
 
     __slots__ = ("_before", "_now", "_number", "_span")
 
@@ -44,10 +43,10 @@ class Recent:
     def sum(self, now: float) -> float:
         self._turn(now)
         share = 1 - now / self._span % 1
-        return max(0.0, self._before * share + self._now)  # what was given back may have been used long before
+        return max(0.0, self._before * share + self._now)  # a refund may be for usage of an earlier window
 
     def rate(self, now: float) -> float:
-        """Each second."""
+        """Per second."""
         return self.sum(now) / self._span
 
     def _turn(self, now: float) -> None:
@@ -58,14 +57,14 @@ class Recent:
 
 
 class Seen(NamedTuple):
-    """What is told of those who share a quota."""
+    """The metrics of the clients that share a quota."""
 
     user: str
     client_id: str
     rate: float
-    """What they use, each second."""
+    """Usage per second."""
     throttle_ms: float
-    """How long those were told to wait who had to, on average; 0: nobody had to."""
+    """The average throttle time of throttled requests, in milliseconds; 0 if none was throttled."""
 
 
 class _Place:
@@ -78,12 +77,12 @@ class _Place:
 
 
 class Observed:
-    """Of one broker."""
+    """The quota metrics of one broker."""
 
     def __init__(self, span: float) -> None:
-        """`span`: seconds over which rates are told."""
+        """`span`: seconds over which rates are computed."""
         self.quotas: Quotas = {}
-        """Those that hold."""
+        """The quotas in force."""
         self._span = span
         self._places: dict[tuple[QuotaKey, tuple[str, str]], _Place] = {}
         self._free = {True: MAX_NAMED, False: MAX_OTHERS}
@@ -93,19 +92,19 @@ class Observed:
         return len(self._places)
 
     def used(self, key: QuotaKey, entity: QuotaEntity, amount: float, now: float) -> None:
-        """What is negative is given back."""
+        """Count usage; a negative amount is a refund."""
         place = self._place(key, entity, now)
         place.used.add(amount, now)
         place.last = now
 
     def waits(self, key: QuotaKey, entity: QuotaEntity, seconds: float, now: float) -> None:
-        """Somebody is told to wait."""
+        """Count a throttled request that waits `seconds`."""
         place = self._place(key, entity, now)
         place.waits.add(1, now)
         place.seconds.add(seconds, now)
 
     def seen(self, key: QuotaKey, now: float) -> Iterator[Seen]:
-        """Of one quota, all who have a place."""
+        """The metrics of one kind of quota, for all reported entities."""
         for (quota, (user, client_id)), place in list(self._places.items()):
             if quota is key and now - place.last < IDLE_SECONDS:
                 waits = place.waits.sum(now)
@@ -125,7 +124,7 @@ class Observed:
             place = self._places[key, labels] = _Place(self._span, is_named=is_named)
             place.last = now
             return place
-        return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))  # one for each quota
+        return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))  # one per kind of quota
 
     def _sweep(self, now: float) -> None:
         self._swept = now
@@ -136,5 +135,5 @@ class Observed:
 
 
 def _label(name: object) -> str:
-    """No part of the entity, as an exporter tells it: Prometheus takes that for a label that is not there."""
+    """The name as a label; "" where the entity has no such part: Prometheus treats an empty label as absent."""
     return name if isinstance(name, str) else ""

@@ -1,7 +1,7 @@
-"""How much everybody has used of their quotas: a bucket for each who has used something lately. Pure.
+"""Quota usage of all clients: a token bucket for each entity with recent usage. Pure.
 
-Whoever may choose client ids may choose a new one for each request, so there is a bound to their number. Beyond it all
-who come share one bucket for each quota, so that nobody gets around a quota so.
+A client may choose a new client id for each request, so the number of buckets is limited. Beyond it, all further
+entities share one bucket per kind of quota, so that new ids do not evade a quota.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 
 MAX_BUCKETS: Final = 10_000
-"""Some 300 bytes each."""
+"""About 300 bytes each."""
 FEW_BUCKETS: Final = 1_000
-"""With fewer nobody looks for those that are as new."""
+"""Below this many buckets, idle ones are not removed."""
 SWEEP_SECONDS: Final = 1.0
-"""Between two looks."""
+"""Seconds between two removals of idle buckets."""
 OTHERS: Final = QuotaEntity()
-"""Whoever came when there were MAX_BUCKETS."""
+"""The entity of the shared bucket beyond MAX_BUCKETS."""
 
 
 class Usage:
-    """Of one broker. Times are monotonic, in seconds."""
+    """The buckets of one broker. Times are monotonic seconds."""
 
     def __init__(self, window: float, *, max_buckets: int = MAX_BUCKETS) -> None:
         """`window`: after a pause, a client may use at once what its rate allows in this many seconds."""
@@ -44,7 +44,7 @@ class Usage:
         whose debt is bounded otherwise.
         """
         bucket = self._bucket(key, limit, now)
-        # Those who share what is left have other rates: what is little for one of them is a long debt for another.
+        # Entities in the shared bucket have different rates: a small amount for one is a long debt for another.
         has_bound = not in_full and bucket is not self._buckets.get((key, OTHERS))
         max_debt = self.max_debt_seconds if has_bound else MAX_SECONDS
         return bucket.use(amount, limit.rate, now, self.window, max_debt)
@@ -75,5 +75,5 @@ class Usage:
             self._buckets = {k: bucket for k, bucket in self._buckets.items() if not bucket.is_as_new(now, self.window)}
             self._sweep_at = min(max(FEW_BUCKETS, 2 * len(self._buckets)), self._max_buckets)
         if len(self._buckets) >= self._max_buckets:
-            return self._buckets.setdefault((key, OTHERS), Bucket())  # of whom each may have another rate
+            return self._buckets.setdefault((key, OTHERS), Bucket())  # whose entities may have different rates
         return self._buckets.setdefault((key, limit.shared_by), Bucket(limit.rate))

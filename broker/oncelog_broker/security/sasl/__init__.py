@@ -1,7 +1,7 @@
-"""SASL without connections: each mechanism is a machine, token in, token or verdict out.
+"""SASL mechanisms as state machines without I/O: token in, token or verdict out.
 
-`exchange` chooses one and says what may be sent when; `mechanism` is what they have in common, `plain`, `scram` and
-`oauthbearer` are they. `jaas` reads their settings, `credentials` is what is kept of a password, `decoys` are in its
-place for users that do not exist, `jwks` has the keys that tokens are signed with, which `timed_get` reads. But for
-that one none of them knows sockets, and the time is told to them.
+`exchange` selects the mechanism and says which requests are allowed when; `mechanism` is the common protocol of
+`plain`, `scram` and `oauthbearer`. `jaas` reads their settings, `credentials` is the stored form of a SCRAM password,
+`decoys` stand in for credentials of unknown users, `jwks` holds the keys that verify tokens, which `timed_get` fetches.
+Only `timed_get` uses sockets; the caller supplies the time.
 """

@@ -1,6 +1,6 @@
-"""What is kept of a SCRAM password, in Kafka's form: `salt=...,stored_key=...,server_key=...,iterations=4096`.
+"""The stored form of a SCRAM password, as in Kafka: `salt=...,stored_key=...,server_key=...,iterations=4096`.
 
-It lies in the settings of a user in the metadata store. Nobody can log in with it, but who has it can try passwords.
+It is part of a user's settings in the metadata store. It does not allow a login, but it allows guessing the password.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog_protocol.scram import (
 
 
 class ScramCredential(NamedTuple):
-    """Of one user, for one mechanism."""
+    """The credential of one user for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -38,7 +38,7 @@ class ScramCredential(NamedTuple):
 
 
 def parse_credential(text: str) -> ScramCredential:
-    """Raises ValueError, which does not repeat the text."""
+    """Raises ValueError, without the text."""
     fields = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         credential = ScramCredential(
@@ -55,11 +55,11 @@ def parse_credential(text: str) -> ScramCredential:
 
 
 def credential_of(mechanism: ScramMechanism, salt: bytes, salted: bytes, iterations: int) -> ScramCredential:
-    """From the salted password that a client has computed."""
+    """Derive the credential from a salted password that a client has computed."""
     key = client_key(mechanism, salted)
     return ScramCredential(salt, stored_key(mechanism, key), server_key(mechanism, salted), iterations)
 
 
 def new_credential(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> ScramCredential:
-    """Takes some milliseconds."""
+    """Derive the credential from a password. Takes some milliseconds."""
     return credential_of(mechanism, salt, salted_password(mechanism, password, salt, iterations), iterations)

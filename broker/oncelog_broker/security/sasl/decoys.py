@@ -1,10 +1,9 @@
-"""What the first answer of SCRAM says of users that do not exist, so that nobody learns from it who does.
+"""Decoy credentials for the first SCRAM response to unknown users, so that it does not reveal which users exist.
 
-A decoy looks like the credential of some user that there is: as many iterations, a salt as long and of the same letters
-(Kafka's tools draw 26 letters and digits, ours 24 bytes). Which user it is depends on the name that was asked for, so
-that there are as many decoys of each kind as users, and it is the same user and the same salt each time, until that
-user goes, or, where there are many, one comes whose name is before; all brokers of a cluster say the same, since they
-share the key.
+A decoy looks like the credential of a real user, its model: same iterations, and a salt of the same length and alphabet
+(Kafka's tools draw 26 letters and digits, ours 24 bytes). The model depends on the requested name, so decoys are
+distributed like the real credentials, and a name always gets the same salt, until its model is deleted or, with many
+users, displaced by a user with a lower name. All brokers of a cluster give the same decoys, since they share the key.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ UserConfigs = Mapping[str | None, Mapping[str, str]]
 """The settings of all users in the metadata store, their SCRAM credentials among them."""
 
 MODELS: Final = 16
-"""Users that decoys may look like. One is chosen at each login, of those who exist, too: it takes time."""
+"""Users that may serve as models. One is chosen at each login, also for existing users, to take the same time."""
 LOOKED_AT: Final = 1000
-"""Users among whom those are looked for, when one has changed: the first ones by name. The order in which a broker has
-them is that in which it heard of them, which no other one has, nor it itself when it starts anew."""
+"""Users searched for models when the users change: the first by name. The order in which a broker learned of them
+differs between brokers and between its own restarts."""
 KEY_BYTES: Final = 32
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Model(NamedTuple):
-    """What can be seen of a user's credential."""
+    """The properties of a credential that a client can see."""
 
     name: str
     salt_bytes: int
@@ -40,21 +39,21 @@ class Model(NamedTuple):
 
 
 NOBODY: Final = Model("", 24, False, MIN_ITERATIONS)
-"""Where there are no users at all: as those that our tools make."""
+"""The model if there are no users: a credential as our tools make it."""
 
 
 class Decoys:
-    """Those of one mechanism."""
+    """The decoys of one mechanism."""
 
     def __init__(self, mechanism: ScramMechanism, key: Callable[[], bytes]) -> None:
-        """`key`: a secret of the cluster, of KEY_BYTES."""
+        """`key` returns a secret of the cluster, of KEY_BYTES bytes."""
         self._mechanism = mechanism
         self._key = key
         self._users: UserConfigs = {}
         self._models: tuple[Model, ...] = ()
 
     def credential(self, user: str, users: UserConfigs) -> ScramCredential:
-        """With a key that nobody has. Costs the same for any name."""
+        """A credential whose password nobody knows. Takes the same time for any name."""
         if users is not self._users:
             self._users, self._models = users, tuple(islice(_models(self._mechanism, users), MODELS))
         key = self._key()

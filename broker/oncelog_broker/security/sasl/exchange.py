@@ -1,8 +1,8 @@
-"""One connection's way to be authenticated: which mechanism, and what may be sent when (T22).
+"""The SASL exchange of one connection: the mechanism, and which requests are allowed in which phase (T22).
 
-Handshake v1 is followed by SaslAuthenticate requests, v0 by raw tokens. Who is authenticated may begin anew where the
-listener wants that (KIP-368), with the same mechanism and as the same principal; until that is done nothing else may
-be sent, and after the session's end nothing but that.
+Handshake v1 is followed by SaslAuthenticate requests, v0 by raw tokens. If the listener requires re-authentication
+(KIP-368), it must use the same mechanism and principal; during it no other request is allowed, and after the end of the
+session no request but its handshake.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
-"""What may be sent before a mechanism is chosen."""
+"""The requests allowed before a mechanism is chosen."""
 
 
 class Phase(Enum):
-    """What the client is expected to send next."""
+    """What the client must send next."""
 
     HANDSHAKE = auto()
     TOKENS = auto()
     """SaslAuthenticate requests."""
     RAW_TOKENS = auto()
-    """Frames that hold a token and nothing else."""
+    """Frames that contain only a token."""
     DONE = auto()
     FAILED = auto()
 
 
 class Progress(NamedTuple):
-    """The answer to a token. `principal` is set when the exchange is done."""
+    """The response to a token. `principal` is set when the exchange is done."""
 
     token: bytes
     principal: Principal | None = None
     session_lifetime_ms: int = 0
-    """For how long; 0: without end."""
+    """Milliseconds until the session ends; 0: it does not end."""
 
 
 class SaslExchange:
-    """`mechanisms` makes a machine for one exchange of each mechanism that is enabled."""
+    """A SASL exchange. `mechanisms` makes the state machine of each enabled mechanism."""
 
     def __init__(self, mechanisms: Mapping[str, Callable[[], Mechanism]], max_reauth_ms: Mapping[str, int]) -> None:
         self._mechanisms = mechanisms
@@ -51,25 +51,25 @@ class SaslExchange:
         self._name = ""
         self._machine: Mechanism | None = None
         self.principal: Principal | None = None
-        """Who it was proved to be, the first time."""
+        """The principal of the first authentication."""
         self._session_ends: float | None = None
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those that are enabled."""
+        """The enabled mechanisms."""
         return list(self._mechanisms)
 
     @property
     def is_done(self) -> bool:
-        """Whether anything may be sent, as long as the session lasts."""
+        """Whether other requests are allowed, while the session lasts."""
         return self.phase is Phase.DONE
 
     def is_expired(self, now: float) -> bool:
-        """`now`: seconds of `Clock.uptime`."""
+        """Whether the session has ended; `now` is in seconds of `Clock.uptime`."""
         return self._session_ends is not None and now > self._session_ends
 
     def allows(self, api_key: int, now: float) -> bool:
-        """Whether such a request may be sent now, in seconds of `Clock.uptime`."""
+        """Whether a request of this API is allowed now; `now` is in seconds of `Clock.uptime`."""
         if self.phase is Phase.DONE:
             return api_key == ApiKey.SASL_HANDSHAKE or not self.is_expired(now)
         if self.phase is Phase.TOKENS:
@@ -93,9 +93,9 @@ class SaslExchange:
         self.phase = Phase.TOKENS if version > 0 else Phase.RAW_TOKENS
 
     def authenticate(self, token: bytes, wall_s: float, now: float) -> Progress:
-        """A token of the client. `wall_s`: seconds since 1970, which the expiry of a token is held against; `now`:
-        seconds of `Clock.uptime`, by which the session ends. Raises Refused, after which the connection must close;
-        KafkaError ILLEGAL_SASL_STATE where none is expected."""
+        """Process a token of the client. `wall_s`: seconds since 1970, compared with the expiry of a token; `now`:
+        seconds of `Clock.uptime`, for the end of the session. Raises Refused, after which the connection must close;
+        KafkaError ILLEGAL_SASL_STATE if no token is expected."""
         if self.phase not in (Phase.TOKENS, Phase.RAW_TOKENS) or self._machine is None:
             raise KafkaError(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
@@ -119,7 +119,7 @@ class SaslExchange:
         return Progress(step.token, principal, lifetime_ms)
 
     def _lifetime_ms(self, expires_s: float | None, wall_s: float) -> int:
-        """The shorter of what the listener allows and what is left of a token."""
+        """The lower of the listener's limit and the remaining life of a token."""
         limits = [limit for limit in (self._max_reauth_ms.get(self._name, 0),) if limit]
         if expires_s is not None:
             limits.append(max(1, int((expires_s - wall_s) * 1000)))

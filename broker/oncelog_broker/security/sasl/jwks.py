@@ -1,5 +1,5 @@
-"""The keys that OAUTHBEARER tokens are signed with: a JSON web key set, from a file or an address, read again now and
-then, and when a token names a key that is not known."""
+"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL, refreshed periodically, and when a
+token names an unknown key."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_SECONDS: Final = 10.0
-"""Deadline of one reading of the keys, however slowly the provider answers."""
+"""Seconds for one reading of the keys, however slowly the provider responds."""
 MAX_BYTES: Final = 1024 * 1024
-"""Limit of the document with the keys."""
+"""Limit of the key set document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
-"""No sooner than this after the last reading are the keys read again because a token names an unknown one."""
+"""The minimum interval of readings because a token names an unknown key."""
 
 
 class Jwks:
-    """The keys of one address. `key` never waits: what it does not know, the next reading may bring."""
+    """The keys of one URL. `key` never waits: an unknown key may come with the next reading."""
 
     def __init__(self, url: str, refresh_seconds: float) -> None:
         """Raises InvalidConfig."""
@@ -33,16 +33,15 @@ class Jwks:
         self._keys: dict[str | None, Any] = {}
         self._wanted = asyncio.Event()
         self._current_since: float | None = None
-        """When the last reading that succeeded began, by the loop's time; before that, when the first one began. None:
-        nobody has tried to read yet."""
+        """Loop time of the start of the last successful reading; before that, of the first attempt. None: no attempt
+        yet."""
 
     def age_seconds(self, now: float) -> float:
-        """For how long the provider has not been heard: since the last reading that succeeded or, before that, since
-        the first try. `now` is the loop's time."""
+        """Seconds since the last successful reading or, before that, since the first attempt. `now` is loop time."""
         return 0.0 if self._current_since is None else now - self._current_since
 
     def key(self, key_id: str | None) -> Any:
-        """The public key; None where there is none of that id. A token without an id may be signed by an only key."""
+        """The public key; None if there is none of that id. A token without an id matches a set with a single key."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         found = self._keys.get(key_id)
@@ -51,8 +50,8 @@ class Jwks:
         return found
 
     async def read(self) -> None:
-        """Read the keys now. Whatever fails is logged, and the keys stay as they were: the provider is not ours, and no
-        answer of it may end the start of the broker or the following of the keys (S93)."""
+        """Read the keys now. A failure is logged, and the old keys stay: an external provider must not end the start of
+        the broker or the periodic readings (S93)."""
         began = asyncio.get_running_loop().time()
         if self._current_since is None:
             self._current_since = began
@@ -60,14 +59,14 @@ class Jwks:
             self._keys = await asyncio.to_thread(_read_keys, self.url)
         except Exception as error:
             logger.error(
-                "the keys of OAUTHBEARER cannot be read: those of before stay in use, and are read again later",
+                "the keys of OAUTHBEARER cannot be read: the previous ones stay in use, and are read again later",
                 extra={"url": self.url, "reason": f"{type(error).__name__}: {error!s:.300}"},
             )
         else:
             self._current_since = began
 
     async def follow(self) -> None:
-        """Read them again and again, for ever."""
+        """Read the keys periodically, for ever."""
         loop = asyncio.get_running_loop()
         while True:
             read_at = loop.time()
@@ -82,7 +81,7 @@ class Jwks:
 
 
 def parse_keys(content: bytes) -> dict[str | None, Any]:
-    """The public keys by id. Those of a kind that is not known, or malformed, are passed over. Raises ValueError."""
+    """The public keys by id. Keys of unknown type and malformed ones are skipped. Raises ValueError."""
     from jwt import PyJWK, PyJWTError
 
     try:
@@ -98,13 +97,13 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
         try:
             keys[each.get("kid")] = PyJWK.from_dict(each)
         except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
-            logger.warning("a key of the set is passed over", extra={"reason": type(error).__name__})
+            logger.warning("a key of the set is skipped", extra={"reason": type(error).__name__})
     return keys
 
 
 def check_url(url: str) -> None:
-    """Raises InvalidConfig where nobody should believe the keys that come from there: over http:// whoever is on the
-    line could put in theirs, and log in as anybody. On this machine's loopback there is nobody else on the line."""
+    """Raises InvalidConfig for a URL whose keys cannot be trusted: over http://, anybody on the network path could
+    insert a key, and log in as any user. Loopback is safe."""
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise InvalidConfig(
@@ -116,7 +115,7 @@ def check_url(url: str) -> None:
 
 
 def _read_keys(url: str) -> dict[str | None, Any]:
-    """To be called in a worker thread: parsing a large set takes a while, too."""
+    """Read and parse the keys. Call in a worker thread: parsing a large set takes time too."""
     from oncelog_broker.security.sasl.timed_get import timed_get  # HTTP, which most brokers do without
 
     return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES, check_url))

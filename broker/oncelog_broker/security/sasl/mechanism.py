@@ -1,4 +1,4 @@
-"""What every mechanism is: a machine that is given tokens of a client, one after the other."""
+"""The common protocol of the SASL mechanisms: a state machine that gets the client's tokens in order."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Step(NamedTuple):
-    """The answer to a token. With a `user` the exchange is done: that is who it was."""
+    """The response to a token. With a `user`, the exchange has authenticated that user."""
 
     token: bytes
     user: str | None = None
     expires_s: float | None = None
-    """When what was shown ends to be valid, in seconds since 1970: a token's end."""
+    """Seconds since 1970 at which the authentication expires: the end of a token."""
 
 
 class Refused(KafkaError):
-    """Who it was said to be is not proved. The client is told `message`; `reason` is for the log, without secrets."""
+    """The authentication failed. `message` goes to the client; `reason` goes to the log, without secrets."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
@@ -25,13 +25,13 @@ class Refused(KafkaError):
 
 
 class Mechanism(Protocol):
-    """One exchange. Raises Refused; after that, and after a user, it is given nothing more."""
+    """One exchange. `step` raises Refused; after that, or after a user, it gets no more tokens."""
 
     def step(self, token: bytes, now_s: float) -> Step: ...
 
 
 def invalid_credentials(mechanism: str, reason: str) -> Refused:
-    """In Kafka's words, which do not say what was wrong."""
+    """The refusal in Kafka's words, which do not say what was wrong."""
     return Refused(
         f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}",
         reason,

@@ -1,6 +1,7 @@
-"""OAUTHBEARER (RFC 7628, KIP-255, KIP-768): a JSON web token, whose signature a key of the issuer must fit.
+"""OAUTHBEARER (RFC 7628, KIP-255, KIP-768): authentication by a JSON web token signed by a key of the issuer.
 
-PyJWT looks at signatures and claims. Unsecured tokens (algorithm none) are believed only where that was allowed.
+PyJWT checks signatures; this module checks the claims. Unsigned tokens (algorithm none) are accepted only if that is
+configured.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from oncelog_broker.security.sasl.mechanism import Refused, Step, invalid_creden
 
 NAME: Final = "OAUTHBEARER"
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Those with a public key. One with a shared secret could be forged by whoever has the public one."""
+"""Algorithms with a public key. With a shared-secret algorithm, anybody with the public key could forge tokens."""
 LAST_SECOND: Final = 1e12
-"""Since 1970: no token ends later, and its milliseconds fit the answer."""
+"""Seconds since 1970: later expiries are rejected, so that their milliseconds fit the response."""
 _TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
 _BEARER: Final = re.compile(rb"(?:^|\x01)auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9=]+)\x01")
 _ABORT: Final = b"\x01"
-"""What a client answers to an error."""
+"""The client's answer to an error."""
 
 KeyOf = Callable[[str | None], Any]
-"""The public key of that id (`kid`); None where there is none."""
+"""Returns the public key of an id (`kid`); None if there is none."""
 
 
 class TokenRules(NamedTuple):
-    """What a token must be."""
+    """The requirements on a token."""
 
     key_of: KeyOf
     audience: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ class TokenRules(NamedTuple):
 
 
 class OAuthExchange:
-    """One exchange: a single token, or, where it is refused, the client's answer to the error as well."""
+    """One exchange: a single token and, if it is refused, the client's answer to the error."""
 
     def __init__(self, rules: TokenRules) -> None:
         self._rules = rules
@@ -57,7 +58,8 @@ class OAuthExchange:
             if not isinstance(subject, str) or not subject:
                 raise ValueError(f"{self._rules.subject_claim} is no name")
         except (ValueError, KeyError, TypeError) as error:
-            # RFC 7628: the client is told as a challenge, and answers once more before it is refused.
+            # RFC 7628: the error goes to the client as a challenge; the client sends one more message before it is
+            # refused.
             self._refused = invalid_credentials(NAME, f"the token is refused: {error}")
             return Step(json.dumps({"status": "invalid_token"}).encode())
         authorization = match["authorization"]
@@ -71,7 +73,7 @@ class OAuthExchange:
 
 
 def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, Any]:
-    """The claims of a token that may be believed. Raises ValueError, whose message has nothing of the token."""
+    """The claims of a valid token. Raises ValueError, whose message contains nothing of the token."""
     import jwt
 
     try:
@@ -82,11 +84,11 @@ def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, An
                 raise ValueError("it is not signed")
             claims = jwt.decode(token, options={"verify_signature": False})
         elif algorithm not in ALGORITHMS:
-            raise ValueError("it is signed by no algorithm that is taken")
+            raise ValueError("its signature algorithm is not accepted")
         else:
             key = rules.key_of(header.get("kid"))
             if key is None:
-                raise ValueError("it is signed by a key that is not known")
+                raise ValueError("it is signed by an unknown key")
             claims = jwt.decode(
                 token,
                 key,
@@ -100,20 +102,20 @@ def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, An
 
 
 def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> None:
-    """Times and names. By our clock, not by the library's."""
+    """Check times and names, by our clock instead of the library's."""
     expires, begins = claims.get("exp"), claims.get("nbf", 0)
     if not _is_time(expires) or float(claims["exp"]) + rules.skew_seconds <= now_s:
-        raise ValueError("it has no end, or is past it")
+        raise ValueError("it has no expiry, or is expired")
     if not _is_time(begins) or float(begins) - rules.skew_seconds > now_s:
         raise ValueError("it is not valid yet")
     audience = claims.get("aud", ())
     named = {audience} if isinstance(audience, str) else set(audience)
     if rules.audience and not named & set(rules.audience):
-        raise ValueError("it is for somebody else")
+        raise ValueError("its audience is another one")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
-        raise ValueError("it is issued by somebody else")
+        raise ValueError("its issuer is another one")
 
 
 def _is_time(value: object) -> bool:
-    """JSON as Python reads it has NaN, Infinity, and numbers of any length."""
+    """Python's JSON accepts NaN, Infinity, and numbers of any length."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LAST_SECOND

@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): name and password as they are, so only for listeners with TLS."""
+"""PLAIN (RFC 4616): user name and password in clear text, so only for listeners with TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_broker.config.secret import Secret
 from oncelog_broker.security.sasl.mechanism import Refused, Step
 
 _NOBODY: Final = Secret("\0")
-"""A password that nobody can give, since NUL ends one: an unknown name takes as long as a known one."""
+"""A password that cannot be sent, since NUL ends a field: an unknown name takes as long as a known one."""
 _MESSAGE: Final = "Authentication failed: Invalid username or password"
 
 

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and -512 (RFC 5802): each side proves to the other that it knows of the password."""
+"""SCRAM-SHA-256 and -512 (RFC 5802): client and server each prove that they know the password or its credential."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from oncelog_protocol.scram import (
 )
 
 MAX_TOKEN_BYTES: Final = 8192
-"""Of a client's message. The first one is kept until the second has come, for whoever has connected."""
+"""Limit of a client's message. The first one is kept until the second arrives, for unauthenticated clients too."""
 
 
 class ScramExchange:
-    """One exchange: two tokens. `credential_of` gives a decoy for a user that does not exist."""
+    """One exchange of two tokens. `credential_of` returns a decoy for an unknown user."""
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential_of: Callable[[str], tuple[ScramCredential, bool]]
@@ -37,7 +37,7 @@ class ScramExchange:
         self._first: tuple[str, str, str] | None = None
         self._user = ""
         self._binding = ""
-        """What the last message must repeat of the first one: its GS2 header."""
+        """The GS2 header of the first message, which the last one must repeat."""
         self._credential: ScramCredential
         self._exists = False
 
@@ -79,7 +79,7 @@ class ScramExchange:
         binding, nonce = attributes(without_proof, "c", "r")
         if not separator or binding != self._binding:
             raise MalformedMessage("SCRAM: no proof, or another channel binding than before")
-        # The nonce of the last message must be the one that we gave (CVE-2024-56128).
+        # The nonce of the last message must be ours (CVE-2024-56128).
         if not hmac.compare_digest(nonce.encode(), expected_nonce.encode()):
             raise self._refused("SCRAM: the nonce is not the one of this exchange")
         credential, mechanism = self._credential, self._mechanism

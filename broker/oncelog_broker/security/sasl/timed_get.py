@@ -1,7 +1,7 @@
-"""Reads a small document from an https, http or file URL, with one deadline for everything.
+"""Reads a small document from an https, http or file URL, with one deadline for the whole.
 
-The timeout of `urlopen` is one for each call of the socket: a server that sends a byte now and then would hold the
-thread for as long as it likes. Here each call gets what is left of the whole time. Proxies and redirects are urllib's.
+The timeout of `urlopen` applies to each socket call: a server that sends a byte now and then would block the thread for
+ever. Here each call gets the remaining time. Proxies and redirects are urllib's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from urllib.request import FileHandler, HTTPHandler, HTTPRedirectHandler, HTTPSH
 
 
 class _Deadline:
-    """`seconds` from now."""
+    """A deadline `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._until = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds. Raises TimeoutError where none are left."""
+        """Seconds left. Raises TimeoutError if there are none."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"not complete after {self._seconds:.0f} s")
@@ -33,7 +33,7 @@ class _Deadline:
 
 
 class _TimedReader(io.RawIOBase):
-    """What a socket receives. Each read waits for no longer than the deadline leaves."""
+    """The bytes that a socket receives. Each read waits at most until the deadline."""
 
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         self._socket, self._deadline = sock, deadline
@@ -53,7 +53,7 @@ class _TimedReader(io.RawIOBase):
 
 
 def _connection(kind: type[HTTPConnection], deadline: _Deadline, *args: Any, **options: Any) -> HTTPConnection:
-    """As urllib asks for one."""
+    """Make the connection in the form that urllib expects."""
     made = kind(*args, **{**options, "timeout": deadline.left()})
 
     def answer(sock: socket.socket, *args: Any, **options: Any) -> HTTPResponse:
@@ -86,7 +86,7 @@ class _Https(HTTPSHandler):
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows a redirect to wherever the first URL could have been."""
+    """Follows a redirect if the first URL could have been its target."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         self._check = check
@@ -111,10 +111,10 @@ def timed_get(url: str, seconds: float, max_bytes: int, check: Callable[[str], N
     except HTTPError as error:  # an OSError that holds the connection
         error.close()
         raise
-    except HTTPException as error:  # no HTTP at all, or an answer that breaks off
+    except HTTPException as error:  # not HTTP, or a truncated response
         raise OSError(f"{type(error).__name__}: {error!s:.200}") from error
     if len(content) <= max_bytes and getattr(answer, "length", None):
-        raise OSError(f"the answer breaks off after {len(content)} bytes")
+        raise OSError(f"the response is truncated after {len(content)} bytes")
     if len(content) > max_bytes:
         raise ValueError(f"more than {max_bytes} bytes")
     return content

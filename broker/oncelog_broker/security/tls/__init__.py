@@ -1,3 +1,2 @@
-"""TLS without connections: `stores` reads keys and certificates, `contexts` makes OpenSSL's contexts of them and makes
-them anew when files change, `names` is who a certificate is about.
-"""
+"""TLS without connections: `stores` reads keys and certificates, `contexts` makes OpenSSL contexts from them and renews
+these when files change, `names` maps certificates to principal names."""

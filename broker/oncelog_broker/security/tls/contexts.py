@@ -1,7 +1,7 @@
-"""OpenSSL's contexts for the listeners, and for connections to other brokers and to ZooKeeper.
+"""OpenSSL contexts for the listeners, and for connections to other brokers and to ZooKeeper.
 
-`TlsContext` and `ClientContext` hold the current one and, when its files have changed, put a new one in its place for
-connections that come later. A new file that is broken is logged, and the old context stays.
+`TlsContext` and `ClientContext` hold the current context, and replace it for new connections when its files have
+changed. If a new file is broken, that is logged, and the old context stays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog_broker.security.tls.stores import (
 logger = logging.getLogger(__name__)
 
 FILES_CHECK_SECONDS: Final = 5.0
-"""How often it is looked whether files have changed."""
+"""Seconds between two checks for changed files."""
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
@@ -38,7 +38,7 @@ _CLIENT_AUTH: Final = {
 
 
 def server_context(config: TlsSettings) -> ssl.SSLContext:
-    """For those who connect to a listener. Raises InvalidConfig."""
+    """The context of a listener. Raises InvalidConfig."""
     store = read_key_store(config)
     if store is None:
         raise InvalidConfig(
@@ -55,7 +55,7 @@ def server_context(config: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(config: TlsSettings) -> ssl.SSLContext:
-    """For connections to the listener of that name of other brokers, or to ZooKeeper. Raises InvalidConfig."""
+    """The context for connections to that listener of other brokers, or to ZooKeeper. Raises InvalidConfig."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config[keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM] == "https"
     store = read_key_store(config)
@@ -67,7 +67,7 @@ def client_context(config: TlsSettings) -> ssl.SSLContext:
 
 
 class _Followed(ABC):
-    """What is made of files is made anew when they have changed."""
+    """A context that is made again when its files have changed."""
 
     def __init__(self, config: TlsSettings) -> None:
         self._config = config
@@ -76,10 +76,10 @@ class _Followed(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """Raises InvalidConfig, and then leaves all as it is."""
+        """Make the context. Raises InvalidConfig and then changes nothing."""
 
     def check(self) -> bool:
-        """Take over what has changed in the files. Whether it did. Reads files."""
+        """Reload changed files. Returns whether a new context is in use. Reads files."""
         signature = self._look()
         if signature == self._signature:
             return False
@@ -88,11 +88,11 @@ class _Followed(ABC):
             self._make()
         except InvalidConfig as error:
             logger.error(
-                "changed TLS files are not taken over, the old ones hold",
+                "changed TLS files are invalid, the old ones stay in use",
                 extra={"listener": self._config.listener, "reason": str(error)},
             )
             return False
-        logger.warning("TLS files have changed, and are taken over", extra={"listener": self._config.listener})
+        logger.warning("changed TLS files are loaded", extra={"listener": self._config.listener})
         return True
 
     def _look(self) -> list[tuple[int, int, int] | None]:
@@ -100,8 +100,8 @@ class _Followed(ABC):
 
 
 class TlsContext(_Followed):
-    """The contexts of one listener: `server` for those who connect to it, `client` for this broker's connections to
-    the same listener of others, where it is the one that brokers use. Raises InvalidConfig."""
+    """The contexts of one listener: `server` for its clients and, on the inter-broker listener, `client` for this
+    broker's connections to others. Raises InvalidConfig."""
 
     def __init__(self, config: TlsSettings, *, is_inter_broker: bool = False) -> None:
         self._is_inter_broker = is_inter_broker
@@ -113,19 +113,19 @@ class TlsContext(_Followed):
 
 
 class ClientContext(_Followed):
-    """Of those who only connect. Raises InvalidConfig."""
+    """The context of a pure client. Raises InvalidConfig."""
 
     def _make(self) -> None:
         self._context = client_context(self._config)
 
     def current(self) -> ssl.SSLContext:
-        """For the next connection. Reads files, if they have changed."""
+        """The context for the next connection. Reads changed files."""
         self.check()
         return self._context
 
 
 def openssl_name(suite: str) -> str:
-    """Java's name of a cipher suite of TLSv1.2 in OpenSSL's words; another name stays as it is."""
+    """The OpenSSL name of a TLSv1.2 cipher suite named as in Java; other names are returned unchanged."""
     if not suite.startswith("TLS_") or "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -141,7 +141,7 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
     where = config.name_of(keys.SSL_KEYSTORE_LOCATION if files_of(config) else keys.SSL_KEYSTORE_KEY)
     try:
         with as_file(store.pem) as path:
-            # Without a password OpenSSL would ask for it on the terminal.
+            # Without a password OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: password)
     except (ssl.SSLError, OSError) as error:
         weak = weakness(error)
@@ -156,8 +156,8 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
 def _trust(context: ssl.SSLContext, config: TlsSettings, purpose: ssl.Purpose) -> None:
     trusted = read_trust_store(config)
     if trusted is None and purpose is ssl.Purpose.CLIENT_AUTH:
-        # The system's are those of the web, who give a certificate to whoever has a domain: that proves nothing here,
-        # and ssl.principal.mapping.rules would make a user of any name in one.
+        # The system's certificate authorities serve the web, and certify anybody with a domain: that authenticates
+        # nobody here, and ssl.principal.mapping.rules would accept any name in a certificate.
         raise InvalidConfig(
             f"listener {config.listener}: {config.name_of(keys.SSL_CLIENT_AUTH)}={config[keys.SSL_CLIENT_AUTH]} needs "
             f"to know whose certificates count: set {keys.SSL_TRUSTSTORE_LOCATION.name} or "

@@ -1,4 +1,4 @@
-"""From the certificate that somebody shows to their principal's name: `ssl.principal.mapping.rules` (KIP-371)."""
+"""Maps the subject of a client certificate to a principal name: `ssl.principal.mapping.rules` (KIP-371)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT: Final = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""The names that RFC 2253 gives; others keep OpenSSL's."""
+"""The short names of RFC 2253; other attributes keep OpenSSL's names."""
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*"
     r"(?:,|$)"
@@ -28,14 +28,14 @@ _GROUP: Final = re.compile(r"\$(\d)")
 
 
 class Rule(NamedTuple):
-    """`pattern` must match the whole name; `replacement` may have $1 to $9. `pattern` None: the name as it is."""
+    """`pattern` must match the whole name; `replacement` may contain $1 to $9. `pattern` None: the name unchanged."""
 
     pattern: re.Pattern[str] | None
     replacement: str = ""
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The principal's name, or None where the rule does not fit."""
+        """The principal's name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)
@@ -71,7 +71,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def mapped_name(rules: Sequence[Rule], name: str) -> str | None:
-    """By the first rule that fits; None where none does."""
+    """The name by the first matching rule; None if none matches."""
     for rule in rules:
         mapped = rule.apply(name)
         if mapped is not None:
@@ -80,7 +80,7 @@ def mapped_name(rules: Sequence[Rule], name: str) -> str | None:
 
 
 def distinguished_name(certificate: dict[str, Any]) -> str:
-    """The subject of `SSLObject.getpeercert()`, as RFC 2253 writes it: the most special part first."""
+    """The subject of `SSLObject.getpeercert()` in RFC 2253 form, the most specific part first."""
     return ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(certificate.get("subject", ()))

@@ -10,9 +10,10 @@ import re
 from functools import cache
 from typing import Final
 
+from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.metadata.membership import feature_levels
 from oncelog_broker.server.request.context import AnyContext
-from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.features import TRANSACTIONS_V2
@@ -29,9 +30,12 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 @cache
-def served_versions(shows_zero: bool = True, level: int | None = None) -> ApiVersionsResponse:
-    """The answer to every well-formed request; `shows_zero`: the client can read features whose lowest level is 0;
-    `level`: to brokers, what they agree on (`feature_levels`), and with what they ask of each other."""
+def served_versions(
+    shows_zero: bool = True, level: int | None = None, two_phase_commit: bool = False
+) -> ApiVersionsResponse:
+    """Returns the answer to every well-formed request. `shows_zero`: the client can read features whose lowest level is
+    0; `level`: for brokers, the level in force (`feature_levels`), which also adds the APIs that only brokers use;
+    `two_phase_commit`: transaction.two.phase.commit.enable."""
     features, levels = FEATURES, [(name, known) for name, _, known in FEATURES]
     if level is not None:
         features += ((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST),)
@@ -40,7 +44,9 @@ def served_versions(shows_zero: bool = True, level: int | None = None) -> ApiVer
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersionsResponse.ApiVersion(
-                api_key=served.key, min_version=served.advertised_low, max_version=served.versions.high
+                api_key=served.key,
+                min_version=served.advertised_low,
+                max_version=highest_version(served, two_phase_commit=two_phase_commit),
             )
             for served in SERVED.values()
             if level is not None or not served.is_for_brokers
@@ -79,4 +85,5 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
     level = feature_levels.level_in_force(context.services.image) if is_in_cluster else None
-    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level)
+    two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
+    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level, two_phase_commit)

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, Final
 
 from oncelog.fail_points.point import FailPoint, fail_point
-from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES, TRANSACTION_TWO_PHASE_COMMIT_ENABLE
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
@@ -32,7 +32,7 @@ from oncelog_broker.server.net.frame_reader import SIZE
 from oncelog_broker.server.net.header_cache import PREFIX, CachedHeader
 from oncelog_broker.server.net.limits import BYTES_BESIDE_METADATA, ELEMENTS_AT_ONCE, MAX_REQUEST_ELEMENTS
 from oncelog_broker.server.request.context import AnyContext, CommonServices, RequestContext
-from oncelog_broker.server.served import SERVED
+from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 from oncelog_protocol.wire_writers import Buffer
@@ -64,6 +64,7 @@ class Dispatcher:
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}
         self._warned_hosts: set[str] = set()
+        self._two_phase_commit = services.config[TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
@@ -136,6 +137,9 @@ class Dispatcher:
         key = api_key << 16 | version
         route = self._routes.get(key)
         if route is None:
+            served = SERVED.get(api_key)
+            if served is not None and version > highest_version(served, two_phase_commit=self._two_phase_commit):
+                raise MalformedMessage(f"api key {api_key} version {version} is not served")
             route = self._routes[key] = Route(api_key, version)
             route.times = None if self._times is None else self._times.of(api_key)
         return route

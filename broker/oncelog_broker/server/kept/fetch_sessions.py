@@ -76,7 +76,7 @@ class _Cached:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def is_news(self, answer: PartitionResponse) -> bool:
+    def update_sent(self, answer: PartitionResponse) -> bool:
         """Whether the client must be told; then this is what it was told last."""
         if answer.error_code:
             self.high_watermark = -1  # whatever comes next is news
@@ -175,7 +175,7 @@ class FetchPlan:
         cached = session.partitions.get(key)
         if cached is None:
             return True
-        is_news = cached.is_news(answer)
+        is_news = cached.update_sent(answer)
         if answer.records:
             session.partitions.move_to_end(key)  # what gave data waits its turn: the others come first next time
         return is_news or not self._incremental

@@ -180,7 +180,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) and len(peer) >= 2 else ("local", 0)
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
-        if not self._is_encrypted and self._connections.turns_away(self._transport, host, self.listener):
+        if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
             self._is_ending = True  # nothing is handled: uvloop reads, though it was told not to before it began
             return
         refused = self._connections.admit(self, host)
@@ -204,14 +204,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._answers.lose_client()
-        if not self._leaves():
+        if not self._on_client_gone():
             self._end()
 
     def eof_received(self) -> bool:
         """Whether the transport stays open, for answers to what is still to be handled."""
-        return self._leaves() or self._closes_when_sent
+        return self._on_client_gone() or self._closes_when_sent
 
-    def _leaves(self) -> bool:
+    def _on_client_gone(self) -> bool:
         """The client sends no more. Whether there still are requests of it to be handled, or answers to be sent."""
         is_unread = self._held_by is not None and self._held_by.is_unread
         if self._is_ending or not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
@@ -245,7 +245,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         if self._is_handling:
             self._handle_frames()
-            if self._received.is_amid_frame and self._is_handling and not self._turn.is_left():
+            if self._received.is_amid_frame and self._is_handling and not self._turn.start_or_check():
                 # The loop would read on for as long as something comes: others have their turn first.
                 self._pause_reading()
                 self._put_off()
@@ -298,7 +298,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
                 self._wait_for_memory()
                 return
-            if received.end - received.begin > LARGE_REQUEST_BYTES and not (self._may_be_large or self._turn.is_left()):
+            if received.end - received.begin > LARGE_REQUEST_BYTES and not (
+                self._may_be_large or self._turn.start_or_check()
+            ):
                 self._is_put_off = True
                 if not self._is_in_line:
                     self._is_in_line = True
@@ -327,7 +329,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 or self._unthrottle is not None
             ):
                 return
-            if not self._turn.is_left():
+            if not self._turn.start_or_check():
                 self._put_off()
                 return
 

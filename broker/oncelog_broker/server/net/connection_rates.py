@@ -110,7 +110,7 @@ class ConnectionRates:
         made.total += 1
         made.recent.add(1, self._clock.monotonic())
 
-    def turns_away(self, transport: asyncio.Transport, ip: str) -> bool:
+    def refuse_if_over_rate(self, transport: asyncio.Transport, ip: str) -> bool:
         """Whether a connection that was made is one too many of its address. Then it is closed, after a while."""
         limit = limit_of_address(plain_address(ip) or ip, self._quotas) if self._has_quotas else None
         if limit is None:

@@ -46,12 +46,12 @@ class Connections:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def turns_away(self, transport: asyncio.Transport, host: str, listener: str) -> bool:
+    def refuse_if_over_rate(self, transport: asyncio.Transport, host: str, listener: str) -> bool:
         """Whether it is one too many of its address, which is then seen to. To be asked once, when it was accepted."""
         if self.rates is None:
             return False
         self.rates.count(listener)
-        if not self.rates.turns_away(transport, host):
+        if not self.rates.refuse_if_over_rate(transport, host):
             return False
         logger.warning("connection refused", extra={"client": host, "reason": "connection_creation_rate reached"})
         return True

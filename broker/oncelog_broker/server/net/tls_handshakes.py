@@ -57,7 +57,7 @@ class TlsHandshakes:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def has_input(self, handshake: Handshake) -> None:
+    def on_input(self, handshake: Handshake) -> None:
         """Something has come for it: it wants a turn."""
         if handshake in self._under_way:
             self._ready.append(handshake)

@@ -98,7 +98,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._raw = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
-        if self._connections.turns_away(self._raw, self.host, self.listener):
+        if self._connections.refuse_if_over_rate(self._raw, self.host, self.listener):
             self._state = _State.CLOSED  # uvloop reads, though it was told not to before it began
             return
         refused = self._connections.admit(self, self.host)
@@ -163,7 +163,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         if self._raw is not None:
             self._raw.pause_reading()
-        self._handshakes.has_input(self)
+        self._handshakes.on_input(self)
 
     def take_step(self) -> None:
         """Its turn: handle what has come of the handshake."""

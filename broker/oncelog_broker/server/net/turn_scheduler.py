@@ -38,13 +38,13 @@ class TurnScheduler:
 
     def _go_round(self) -> None:
         waiting = self._waiting
-        self.turn.is_left()  # from here on it runs
+        self.turn.start_or_check()  # from here on it runs
         try:
             while waiting:
                 first = waiting.popleft()
                 if first.take_turn():
                     waiting.append(first)
-                if not self.turn.is_left():
+                if not self.turn.start_or_check():
                     break
         finally:
             self._goes_round = bool(waiting)

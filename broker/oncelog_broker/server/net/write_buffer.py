@@ -71,7 +71,7 @@ class WriteBuffer:
             return
         self._waiting += pieces
         self.waiting_bytes += size
-        while not self._scheduler and self._can_give and self._scheduler.turn.is_left():
+        while not self._scheduler and self._can_give and self._scheduler.turn.start_or_check():
             self._give_portion()
         self._join()
 

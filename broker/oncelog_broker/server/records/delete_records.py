@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.metadata.topic_names import is_internal
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Errand, Steps
 from oncelog_broker.security.authorizer import rules

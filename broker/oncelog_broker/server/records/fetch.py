@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.config.broker_keys import FETCH_MAX_BYTES
 from oncelog_broker.replication.partition import READ_COMMITTED
-from oncelog_broker.replication.waiting import WaitingFetch
+from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
@@ -124,19 +124,19 @@ class _Fetch:
         if self._follower is not None:
             return self._wait_as_replica(self._follower, read, missing_bytes)
         read_committed = self._request.isolation_level == READ_COMMITTED
-        waiting = WaitingFetch(read.partitions, missing_bytes, read_committed=read_committed)
+        waiting = DelayedFetch(read.partitions, missing_bytes, read_committed=read_committed)
         return self._in_time(waiting)
 
     def _wait_as_replica(self, follower: Follower, read: FetchRead, missing_bytes: int) -> Answer[None]:
         services = self._context.services
 
-        def hurry(waiting: WaitingFetch) -> None:
+        def hurry(waiting: DelayedFetch) -> None:
             seconds = services.replicas.news_pace.seconds(
                 follower.broker_id, len(read.partitions), services.clock.monotonic()
             )
             services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
 
-        waiting = WaitingFetch(read.partitions, missing_bytes, hurry=hurry)
+        waiting = DelayedFetch(read.partitions, missing_bytes, hurry=hurry)
         services.replicas.follower_waits(follower.broker_id, waiting)
         if self._plan.has_news(read.answers) or services.replicas.awaits(follower.broker_id):
             waiting.hurry()
@@ -146,7 +146,7 @@ class _Fetch:
             )
         return self._in_time(waiting)
 
-    def _in_time(self, waiting: WaitingFetch) -> Answer[None]:
+    def _in_time(self, waiting: DelayedFetch) -> Answer[None]:
         seconds = min(self._request.max_wait_ms / 1000, MAX_WAIT_SECONDS)
         self._context.services.deadlines.unless_done(waiting.enough, seconds, waiting.finish)
         return waiting.enough

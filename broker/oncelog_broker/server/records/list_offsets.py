@@ -117,6 +117,6 @@ def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
     """What ends at the high watermark is not told while that may lie below where the leader before showed it: readers
     would see time run backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or for those who do not know that one
     LEADER_NOT_AVAILABLE."""
-    if not partition.shows_all_that_was_shown:
+    if not partition.high_watermark_caught_up:
         known = version >= FIRST_OFFSET_NOT_AVAILABLE_VERSION
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

@@ -23,10 +23,10 @@ from typing import Final
 from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
-from oncelog_broker.runtime.tasks import heard_or_not
+from oncelog_broker.runtime.tasks import detached
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.refused_batches import Destination
 from oncelog_broker.server.records.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
@@ -61,7 +61,7 @@ FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """What the log, or the coordinator, says of a producer that another one has replaced."""
-PASSING: Final = frozenset(
+RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -91,7 +91,7 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
         answer = then(then(refused, produce.append_all), produce.when_replicated)
     if request.acks == 0 and isinstance(answer, Future):
         # Such a client may go as soon as it has sent all: that does not take it back.
-        return heard_or_not("produce with acks=0", answer)
+        return detached("produce with acks=0", answer)
     return answer
 
 
@@ -477,7 +477,7 @@ def _in_order(where: Destination, records: object, error: KafkaError, context: R
     if producer.producer_id < 0 or sequence < 0:
         return error
     refused, now = context.services.refused_batches, context.services.clock.monotonic()
-    if error.code in PASSING:
+    if error.code in RETRIABLE:
         refused.note(where, producer, sequence, error.code, now)
     elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         reason = refused.reason(where, producer, sequence, now)

@@ -1,15 +1,17 @@
-"""InitProducerId (22), v0-5: a producer id for an idempotent producer (S5), or to take over a transactional id (S34).
+"""InitProducerId (22), v0-6: a producer id for an idempotent producer (S5), or to take over a transactional id (S34).
 
 Without a transactional id any broker answers, from its block, with epoch 0, and keeps no state. With one, its
-coordinator fences whoever had it before, and aborts what that one left open: CONCURRENT_TRANSACTIONS meanwhile.
-Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21); v4 PRODUCER_FENCED. v6 is not stable
-in Kafka: not served.
+coordinator fences the previous producer, and aborts its open transaction: CONCURRENT_TRANSACTIONS meanwhile.
+Versions: v3+ may carry the present id and epoch, both or neither (KIP-360, T21); v4 PRODUCER_FENCED; v6 transactions
+without a timeout, and an open transaction that is not aborted (KIP-939, S120). v6 is advertised only if
+`transaction.two.phase.commit.enable` is true.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+from oncelog_broker.coordinator.transaction.machine import Granted
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdsExhausted
 from oncelog_broker.runtime.answers import Answer, then
 from oncelog_broker.security.authorizer import rules
@@ -17,7 +19,7 @@ from oncelog_broker.server.request.transactional_errors import code_for
 from oncelog_broker.server.transactions.services import TransactionContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from oncelog_protocol.producer_id import ProducerIdAndEpoch
+from oncelog_protocol.producer_id import NO_IDENTITY, ProducerIdAndEpoch
 
 
 def handle(request: InitProducerIdRequest, context: TransactionContext) -> Answer[InitProducerIdResponse]:
@@ -29,21 +31,32 @@ def handle(request: InitProducerIdRequest, context: TransactionContext) -> Answe
         return context.in_a_task(_new_producer(context))
     if not context.may(rules.INIT_TRANSACTION, request.transactional_id):
         return _failed(rules.INIT_TRANSACTION.refused)
+    if request.enable2_pc and not context.may(rules.INIT_TWO_PHASE_COMMIT, request.transactional_id):
+        return _failed(rules.INIT_TWO_PHASE_COMMIT.refused)
     shown = None if request.producer_id == -1 else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = context.services.transactions.init_producer_id(
-        request.transactional_id, request.transaction_timeout_ms, shown
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        shown,
+        two_phase=request.enable2_pc,
+        keeps_open=request.keep_prepared_txn,
     )
     return then(answer, partial(_response, request.transactional_id, context))
 
 
 def _response(
-    transactional_id: str, context: TransactionContext, answer: ProducerIdAndEpoch | KafkaError
+    transactional_id: str, context: TransactionContext, answer: Granted | KafkaError
 ) -> InitProducerIdResponse:
     if isinstance(answer, KafkaError):
         return _failed(code_for(context.api_key, context.version, answer.code))
     context.services.transactions.last_clients.note(transactional_id, context.client)
+    kept = answer.kept_open or NO_IDENTITY
     return InitProducerIdResponse(
-        error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.epoch
+        error_code=ErrorCode.NONE,
+        producer_id=answer.producer.producer_id,
+        producer_epoch=answer.producer.epoch,
+        ongoing_txn_producer_id=kept.producer_id,
+        ongoing_txn_producer_epoch=kept.epoch,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from oncelog_broker.coordinator.transaction.markers import Marker
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.replication.waiting import no_longer_than
+from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules

@@ -1,12 +1,12 @@
-"""A consumer as a member of a group.
+"""Membership in a consumer group.
 
-membership.py      (pure) where a member stands, and what each error code means to it
-subscription.py    (pure) subscriptions and assignments, as members exchange them
-assignors/         (pure) who reads which partition
-interest.py        (pure) the topics that the application asked for, by name or by pattern
-commits.py         committed offsets: stored, fetched, stored again every now and then
-coordinator_connection.py  the way to the coordinator, wherever it is
-heartbeat.py       the one task: heartbeats, and whether the application still polls
+membership.py      (pure) the state machine of a member, and its reaction to error codes
+subscription.py    (pure) subscriptions and assignments in the consumer protocol
+assignors/         (pure) assignment strategies
+interest.py        (pure) the topics of a subscription, by name or by pattern
+commits.py         committed offsets: commit, fetch, auto-commit
+coordinator_connection.py  the connections to the coordinator
+heartbeat.py       the heartbeat task, which also checks max.poll.interval.ms
 joining.py         from JoinGroup to an assignment
-coordinator.py     rebalances, as poll drives them: callbacks, joining, leaving
+coordinator.py     rebalances, driven by poll: callbacks, joining, leaving
 """

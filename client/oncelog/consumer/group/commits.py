@@ -1,4 +1,4 @@
-"""Committed offsets: how far a group has read. Stored by OffsetCommit, fetched by OffsetFetch."""
+"""Committed offsets of a group: OffsetCommit, OffsetFetch and auto-commit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 UNANSWERED: Final = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""For a partition that an answer does not mention: asked again."""
+"""For a partition that a response does not mention: retried."""
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -40,11 +40,12 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Asked(NamedTuple):
-    """When a commit was asked for: a commit belongs to the generation of that moment, however late it is sent (S88).
+    """The moment at which a commit was requested: it belongs to the generation of that moment, however late it is sent
+    (S88).
 
-    With a cooperative strategy, partitions that a member keeps are read on in the next generation. `held` has the
-    positions of those that the member had then: a partition that was given up and assigned again has another one.
-    Empty with an eager strategy, where every generation begins with all partitions given up.
+    With a cooperative strategy, kept partitions are read on in the next generation. `held` has the positions of the
+    member's partitions at that moment: a partition that was revoked and assigned again has another one. Empty with an
+    eager strategy, where every generation starts with all partitions revoked.
     """
 
     generation: Generation
@@ -56,11 +57,11 @@ FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 
 
 class Commits:
-    """What a consumer with a group id stores and fetches. Who assigns by hand does it without being a member.
+    """Commits and fetches offsets for a consumer with a group id; with assignment by hand, without being a member.
 
-    Commits go one after another, in the order in which they were asked for, each with all its retries. So an older one
-    that is sent again never overwrites a newer one. An automatic one that stands in the way of one that the application
-    asked for is not sent again. Whoever asks for one notes the moment with `asked` first.
+    Commits run one after another, in the order requested, each with all its retries, so that a retried older commit
+    never overwrites a newer one. An automatic commit is not retried if a manual one waits. The caller notes the moment
+    of the request with `asked`.
     """
 
     def __init__(
@@ -81,19 +82,19 @@ class Commits:
         self._waiting = 0
         self._make_way = asyncio.Event()
         self.number = 0
-        """Of commits that the application has asked for."""
+        """The number of manual commits."""
 
     def asked(self) -> Asked:
-        """This moment, for a commit that is asked for now."""
+        """The present moment, for a commit requested now."""
         held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
         return Asked(self._membership.generation, held)
 
     async def commit(self, offsets: Offsets, timeout_s: float) -> None:
-        """Store what the application says, again and again where that may help, in its turn.
+        """Commit for the application, with retries, in its turn.
 
-        A topic that does not exist is waited for: a broker may hear of a new one late. Raises CommitFailed if we are
-        not, or no longer, a member of the generation that reads these (cooperative: after those that are still ours
-        are stored), RequestTimedOut after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
+        Waits for a missing topic, as a broker may learn of a new one late. Raises CommitFailed if this consumer is no
+        longer a member of the generation that reads these (cooperative: after committing those that it still owns),
+        RequestTimedOut after `timeout_s`, PartialFailure if some partitions were refused, else KafkaError.
         """
         asked = self.asked()
         self.number += 1
@@ -109,8 +110,8 @@ class Commits:
     async def commit_automatically(
         self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None = None
     ) -> frozenset[TopicPartition]:
-        """As `commit`, of what was asked for at the moment `asked`. Returns what was not stored: because its topic
-        does not exist, or, with `before`, because the application has asked for a commit since `number` was that."""
+        """`commit` for the moment `asked`. Returns the partitions not committed: because their topic does not exist or,
+        with `before`, because the application has requested a commit since `number` had that value."""
         return await self._store(offsets, timeout_s, asked, waits_for_topics=False, before=before)
 
     async def _store(
@@ -167,7 +168,7 @@ class Commits:
         return frozenset(without_topic)
 
     def _given_up(self, offsets: Offsets, asked: Asked) -> list[TopicPartition]:
-        """The partitions that may be others' since the commit was asked for."""
+        """The partitions that may belong to others since the commit was requested."""
         if self._membership.generation == asked.generation:
             return []
         return [at for at in offsets if (place := asked.held.get(at)) is None or not self._positions.owns(place)]
@@ -190,7 +191,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is committed of each; those of which nothing is are not in it. Raises KafkaError."""
+        """The committed offsets; partitions without one are left out. Raises KafkaError."""
         wanted = list(partitions)
         cause: KafkaError | None = None
         failures = 0
@@ -216,8 +217,8 @@ class Commits:
         return {}
 
     async def _commit_once(self, offsets: Offsets) -> dict[TopicPartition, KafkaError]:
-        """The errors that may go away; what the answer does not mention is not stored, as far as we know, and what it
-        mentions unasked does not count. Raises the other errors."""
+        """Send one OffsetCommit. Returns retriable errors by partition; partitions missing from the response count as
+        not committed, unexpected ones are ignored. Raises other errors."""
         membership = self._membership
         is_outside = membership.generation.generation_id == NO_GENERATION and membership.state is not MemberState.LEFT
         if is_outside or membership.is_lost or membership.state is MemberState.COMPLETING:
@@ -287,8 +288,8 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 
 
 def fetch_request(config: ConsumerConfig, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Offsets that a transaction is about to move are waited for, whatever the isolation level (as in the Java client):
-    to begin before them could be to read again what that transaction commits (KIP-447)."""
+    """Waits for offsets of pending transactions, whatever the isolation level (as in the Java client): starting before
+    them could repeat what the transaction commits (KIP-447)."""
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",
@@ -322,10 +323,11 @@ def read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition
 
 
 class AutoCommit:
-    """Commits what poll has handed out, every auto.commit.interval.ms, at the beginning of the poll after that.
+    """Auto-commit: commits the records that poll has returned, every auto.commit.interval.ms, at the start of the next
+    poll.
 
-    `consumed` says how far it is; `attend` asks for a poll to look in. What is stored already is not stored again, nor
-    what the application has committed itself, until it has been handed out more.
+    `consumed` returns the positions; `attend` requests a poll. Offsets already committed, also by the application, are
+    not committed again before the position moves.
     """
 
     def __init__(
@@ -341,16 +343,16 @@ class AutoCommit:
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Somebody else may have stored other offsets of these since."""
+        """Forget the committed offsets of these partitions, as others may have changed them."""
         for partition in partitions:
             self._stored.pop(partition, None)
 
     def committed(self, consumed: Offsets) -> None:
-        """The application has committed for these partitions itself, when so much had been handed out."""
+        """Note a commit of the application at these positions."""
         self._stored.update(consumed)
 
     def poll(self) -> None:
-        """A poll begins: what the one before it handed out counts as done."""
+        """Start a due commit: the records of the previous poll count as processed."""
         if not self._config.enable_auto_commit:
             return
         if self._is_due and self._running is None:
@@ -365,7 +367,8 @@ class AutoCommit:
             self._timer = loop.call_later(self._config.auto_commit_interval_ms / 1000, self._due)
 
     async def flush(self, timeout_s: float) -> None:
-        """Commit now, and wait for it: partitions are about to go. A failure is logged: others will read again."""
+        """Commit now and wait, before partitions are revoked. A failure is logged: the new owner reads the records
+        again."""
         if not self._config.enable_auto_commit:
             return
         loop = asyncio.get_running_loop()
@@ -394,7 +397,7 @@ class AutoCommit:
 
     async def _commit(self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None) -> None:
         try:
-            # To wait for a topic that was deleted would keep the application from its poll, and the group waiting.
+            # Waiting for a deleted topic would keep the application from polling, and the group waiting.
             left_out = await self._commits.commit_automatically(offsets, timeout_s, asked, before=before)
             self._stored.update({at: offset for at, offset in offsets.items() if at not in left_out})
         except KafkaError as error:

@@ -1,13 +1,13 @@
-"""A member of a group, as poll drives it.
+"""The consumer's group coordinator client: rebalances, driven by poll.
 
 `advance` is called by each poll and does what is due, in this order, then lets the poll go on:
 
     the group rebalances  ->  commit, on_revoked (or on_lost)  ->  join, in the background
     joined                ->  commit and on_revoked for what is to go, then on_assigned for what has come
 
-With an eager strategy everything is given up before joining; with cooperative ones only what the new assignment takes
-away, after joining, and the member joins once more so that others can have it. Callbacks of the application thus run
-inside poll and nowhere else; between polls there are only heartbeats and the waiting for the other members.
+With an eager strategy all partitions are revoked before joining; with cooperative ones only those that the new
+assignment takes away, after joining; then the member rejoins so that others can get them. Callbacks thus run
+inside poll only; between polls there are heartbeats and the wait for other members.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from oncelog_protocol.messages.leave_group import LeaveGroupRequest
 logger = logging.getLogger(__name__)
 
 REASON_BYTES = 255
-"""Longer reasons are refused by some brokers (KIP-800)."""
+"""Some brokers refuse longer reasons (KIP-800)."""
 
 CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer unsubscribed", "no poll in time"
 
 
 @dataclass(frozen=True, slots=True)
 class _Handover:
-    """A new assignment on its way to the application; what is done of it stays done if a callback is cancelled."""
+    """A new assignment being handed to the application; completed steps stay completed if a callback is cancelled."""
 
     generation: Generation
     assigned: tuple[TopicPartition, ...]
@@ -52,7 +52,7 @@ class _Handover:
 
 
 class GroupCoordinator:
-    """`attend` asks poll to look in; `progress` see Heartbeat."""
+    """Drives the membership of a consumer. `attend` requests a poll; `progress`: see Heartbeat."""
 
     def __init__(
         self,
@@ -106,13 +106,14 @@ class GroupCoordinator:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom we read what we have. A member that was thrown out, or has left, names the generation that it had:
-        with none it would count as a consumer outside of the group, whose offsets nobody checks (S46, S64)."""
+        """The identity under which the present partitions were assigned. A member that was expelled or has left names
+        its last generation: without one it would count as a consumer outside the group, whose offsets are not checked
+        (S46, S64)."""
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
 
     def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:
-        """From the next poll on."""
+        """Subscribe, from the next poll on."""
         self._interest = interest
         self._listener = listener or RebalanceListener()
         self._metadata.follow_all(interest.pattern is not None)
@@ -122,11 +123,11 @@ class GroupCoordinator:
         self._attend()
 
     def assigned_by_hand(self) -> None:
-        """The application says itself what it reads."""
+        """Note that the application assigns partitions itself."""
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        """Commit these offsets, or the positions, for the application. Raises like `Commits.commit`."""
         consumed = self._positions.consumed()
         wanted = consumed if offsets is None else offsets
         if wanted:
@@ -136,7 +137,7 @@ class GroupCoordinator:
             self.auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
 
     def metadata_changed(self) -> None:
-        """The cluster is not what it was: topics may have come that a pattern matches, or partitions."""
+        """Rejoin if a pattern matches new topics, or partitions have changed."""
         if not self._interest:
             return
         topics = self._interest.topics(self._metadata.cluster)
@@ -150,7 +151,7 @@ class GroupCoordinator:
     # rebalances
 
     async def advance(self) -> None:
-        """Do what is due before records are handed out. Raises KafkaError, and what callbacks raise."""
+        """Do what is due before records are returned. Raises KafkaError, and what callbacks raise."""
         self.auto_commit.poll()
         if not self._interest:
             return
@@ -187,7 +188,7 @@ class GroupCoordinator:
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
             return  # lost again already
-        # What changed while the group was joining could not be a reason to join again then.
+        # Changes during the join could not cause a rejoin then.
         if self._joined_with != self._topics:
             self._rejoin("the subscription has changed")
         self.metadata_changed()
@@ -201,8 +202,8 @@ class GroupCoordinator:
         )
 
     async def _prepare(self) -> bool:
-        """Give up what must be given up before JoinGroup. Whether that is to come still: not where another task has
-        left the group, or closed the consumer, meanwhile; nor where we are fenced."""
+        """Revoke partitions before JoinGroup. Returns whether to join: not if another task has left the group or closed
+        the consumer meanwhile, or this member is fenced."""
         owned = self._positions.assignment
         if self._membership.is_lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(owned))
@@ -217,8 +218,8 @@ class GroupCoordinator:
         return self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
-        """Make a new assignment ours."""
-        # Those that are not given up yet: it is not begun again with what a callback has failed for.
+        """Hand a new assignment to the application."""
+        # Those not revoked yet: the callback is not repeated after a failure.
         await self._give_up(self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked)
         if self._membership.is_lost or self._handover is not handover:
             return
@@ -229,7 +230,7 @@ class GroupCoordinator:
         try:
             await self._listener.on_assigned(handover.added)
         except asyncio.CancelledError:
-            raise  # on_assigned is called again by the next poll
+            raise  # the next poll calls on_assigned again
         except BaseException:
             self._handover = None
             raise
@@ -249,7 +250,7 @@ class GroupCoordinator:
                 await self.auto_commit.flush(self._config.default_api_timeout_ms / 1000)
             await callback(tuple(sorted(partitions)))
         except asyncio.CancelledError:
-            raise  # nothing is given up, and the next poll begins with this again
+            raise  # nothing is revoked; the next poll starts again with this
         except BaseException:
             self._drop(partitions)
             raise
@@ -258,7 +259,7 @@ class GroupCoordinator:
     # leaving
 
     async def unsubscribe(self) -> None:
-        """Commit, give everything up, leave. Static members stay known to the coordinator (KIP-345)."""
+        """Commit, revoke all, leave. Static members stay known to the coordinator (KIP-345)."""
         try:
             await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
         finally:
@@ -266,7 +267,7 @@ class GroupCoordinator:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """As `unsubscribe`, within `timeout_s` but for callbacks, and stop. Raises what callbacks raise."""
+        """`unsubscribe` within `timeout_s` (apart from callbacks), and stop. Raises what callbacks raise."""
         try:
             await self._leave(CLOSED, timeout_s)
         finally:
@@ -289,7 +290,7 @@ class GroupCoordinator:
                 await self.auto_commit.flush(timeout_s)
                 await self._give_up(owned, self._listener.on_revoked, is_committing=False)
         except asyncio.CancelledError:
-            deadline = float("-inf")  # tell the coordinator, but do not wait for its answer
+            deadline = float("-inf")  # send LeaveGroup, but do not wait for the response
             raise
         finally:
             generation, was_fenced = membership.generation, membership.state is MemberState.FENCED
@@ -297,7 +298,7 @@ class GroupCoordinator:
             self._handover = None
             self._topics = frozenset()
             self._assigned, self._assigned_in = (), NO_GENERATION
-            await self._stop_joining()  # a poll may have begun again while a callback was waited for
+            await self._stop_joining()  # a poll may have started again during a callback
             await self._heartbeat.stop()
             if not was_fenced:
                 left_s = deadline - asyncio.get_running_loop().time()
@@ -320,11 +321,11 @@ class GroupCoordinator:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(request)
         except (KafkaError, TimeoutError) as error:
-            # Then the others wait for our session to end: longer, and nothing worse.
+            # The group then notices when this member's session times out: the rebalance is late, nothing is lost.
             logger.info("group %s: leaving without being heard: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:
-        """The application does not poll: let others have the partitions."""
+        """Leave the group, as the application does not poll, so that others get the partitions."""
         logger.warning(
             "group %s: no poll for more than max_poll_interval_ms=%d: leaving the group until the next one",
             *(self._config.group_id, self._config.max_poll_interval_ms),
@@ -337,7 +338,7 @@ class GroupCoordinator:
     # inside
 
     def _look_for_missing_topics(self) -> None:
-        """Metadata are refreshed rarely; a topic that is subscribed to before it exists should be found sooner."""
+        """Refresh metadata sooner than usual for subscribed topics that do not exist yet."""
         wanted = self._topics.union(self._joining.watched or ())
         topics = self._metadata.cluster.topics
         if self._missing_timer is None and any(name not in topics or not topics[name].partitions for name in wanted):

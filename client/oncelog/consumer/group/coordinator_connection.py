@@ -1,7 +1,7 @@
-"""The way to the coordinator of a group, wherever it is.
+"""The connections to the coordinator of a group.
 
-Brokers answer a connection in order, and Fetch and JoinGroup wait on purpose: on the connection of either, a heartbeat
-would be late. So heartbeats and commits have a connection of their own, and each rebalance takes another for its while.
+Brokers answer each connection in order, and Fetch and JoinGroup wait on purpose, which would delay a heartbeat behind
+them. So heartbeats and commits have their own connection, and each rebalance uses another one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorConnection:
-    """Finds the coordinator when it is needed, and again once it is `lost`."""
+    """Finds the coordinator when needed, and again once it is `lost`."""
 
     def __init__(self, group_id: str, metadata: Metadata, config: ConsumerConfig) -> None:
         self._group_id = group_id
@@ -44,7 +44,7 @@ class CoordinatorConnection:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def send(self, request: Request[R], timeout_s: float | None = None) -> R:
-        """Raises KafkaError. After one that the connection is to blame for, the coordinator is looked for anew."""
+        """Raises KafkaError. After a connection error the coordinator is looked up again."""
         coordinator = await self._find()
         try:
             return await self._pool.send(coordinator.node_id, request, timeout_s)
@@ -54,7 +54,7 @@ class CoordinatorConnection:
 
     @asynccontextmanager
     async def for_joining(self) -> AsyncIterator[BrokerConnection]:
-        """A connection for requests that wait for other members. Raises KafkaError as `send` does."""
+        """A connection for requests that wait for other members. Raises KafkaError like `send`."""
         coordinator = await self._find()
         connection: BrokerConnection | None = None
         try:
@@ -74,14 +74,14 @@ class CoordinatorConnection:
                 connection.close()
 
     def lost(self, reason: str) -> None:
-        """Who we took for the coordinator is not it, or cannot be reached."""
+        """The coordinator has moved, or cannot be reached."""
         if self._coordinator is not None:
             logger.info("group %s: looking for the coordinator again: %s", self._group_id, reason)
         self._coordinator = None
         self._was_lost = True
 
     async def backoff(self, failures: int) -> None:
-        """Wait before the next try."""
+        """Wait before the next attempt."""
         config = self._config
         await asyncio.sleep(backoff_s(failures, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
 
@@ -92,7 +92,7 @@ class CoordinatorConnection:
         async with self._finding:
             if self._coordinator is None:
                 self._pool.cluster = Cluster(brokers=self._metadata.cluster.brokers)
-                # Whoever named the one that was lost may not know better.
+                # The broker that named the lost coordinator may not know the new one.
                 self._coordinator = await find_coordinator(
                     self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=self._was_lost
                 )

@@ -1,4 +1,4 @@
-"""The one task of a member: it tells the coordinator that we live, and watches that the application still polls."""
+"""The heartbeat task of a member, which also checks that the application polls."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 class PollWatch:
-    """Whether the application polls often enough (max.poll.interval.ms). Pure.
+    """Whether the application polls within max.poll.interval.ms. Pure.
 
-    `progress` is anything that changes when it does: so handing out records one by one costs nothing extra.
+    `progress` is any value that changes with it, so that returning single records costs nothing extra.
     """
 
     def __init__(self, max_interval_s: float) -> None:
@@ -37,7 +37,7 @@ class PollWatch:
 
 
 class Heartbeat:
-    """`progress`: see PollWatch; None while a poll is under way. `changed` is called when poll has something to do."""
+    """`progress`: see PollWatch; None during a poll. `changed` is called when poll has something to do."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Heartbeat:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Does nothing where it runs already."""
+        """Start the task, unless it is running."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
             self._task.add_done_callback(_report)
@@ -72,7 +72,7 @@ class Heartbeat:
 
     async def _run(self) -> None:
         loop, failures = asyncio.get_running_loop(), 0
-        # Late polls have to be noticed in time even where heartbeats are rare.
+        # Late polls must be noticed in time even with rare heartbeats.
         interval_s = min(self._config.heartbeat_interval_ms, self._config.max_poll_interval_ms / 2) / 1000
         while True:
             if failures:
@@ -91,12 +91,12 @@ class Heartbeat:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # whatever it is: a member without heartbeats is thrown out of its group
+            except Exception:  # whatever the error: without heartbeats the member is expelled
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 failures += 1
 
     async def _beat(self) -> bool:
-        """False where it is to be tried again soon."""
+        """Send one heartbeat. False if it should be retried soon."""
         sent = self._membership.generation
         request = HeartbeatRequest(
             group_id=self._config.group_id or "",

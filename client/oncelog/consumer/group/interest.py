@@ -1,4 +1,4 @@
-"""Which topics the application wants, by name or by pattern, and what it wants to know about rebalances. Pure."""
+"""The topics of a subscription, by name or pattern, and the rebalance listener. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from oncelog.cluster import Cluster, TopicPartition
 from oncelog.names import check_topic
 
 CALLED: Final = ("on_assigned", "on_revoked", "on_lost")
-"""The methods of a listener that are called."""
+"""The methods of a listener."""
 HOOK: Final = re.compile(r"on(_|[A-Z])")
-"""How other clients name theirs: on_partitions_revoked, onPartitionsRevoked."""
+"""Prefix of listener methods in other clients: on_partitions_revoked, onPartitionsRevoked."""
 
 
 class RebalanceListener:
-    """Told inside `poll` (or `async for`, `unsubscribe`, `close`) of what comes and goes; nothing is read meanwhile.
+    """Called inside `poll` (or `async for`, `unsubscribe`, `close`) when partitions are assigned or revoked.
 
-    They may commit, seek, pause and ask for positions. Heartbeats go on, but max.poll.interval.ms counts on as well.
-    What one raises comes out of the poll that called it; one that is cancelled is called again by the next poll.
+    Methods may commit, seek, pause and ask for positions. Heartbeats go on, and max.poll.interval.ms applies. An
+    exception propagates from the poll that called the method; a cancelled one is called again by the next poll.
 
-    A class with another method that begins with `on_` is refused with TypeError: nobody would call it.
+    A class with other methods named `on_...` is refused with TypeError, as they would never be called.
     """
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -30,18 +30,19 @@ class RebalanceListener:
         _refuse_uncalled(cls, vars(cls))
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """After a rebalance: what is new, which may be nothing. The eager strategies make everything new."""
+        """After a rebalance: the newly assigned partitions, perhaps none. With eager strategies all partitions are
+        new."""
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Before these are given up: what was done with their records may still be committed."""
+        """Before these are revoked: processed records may still be committed."""
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These are gone already, and others may read them: commits would be refused. If not overridden: on_revoked."""
+        """These are lost already, and others may read them: commits would be refused. By default calls on_revoked."""
         await self.on_revoked(partitions)
 
 
 def check_listener(listener: RebalanceListener) -> None:
-    """Raises TypeError for an object that lacks a method that is called, or has one that nobody calls."""
+    """Raises TypeError for an object that lacks a method, or has an unknown one."""
     kind = type(listener)
     missing = [name for name in CALLED if not callable(getattr(listener, name, None))]
     if missing:
@@ -63,7 +64,7 @@ def _refuse_uncalled(kind: type, names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Topics by name, or (then `names` is empty) those whose whole name matches `pattern`."""
+    """Topics by name or (then `names` is empty) by a pattern for their full name."""
 
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
@@ -73,7 +74,8 @@ class Interest:
     def of(
         cls, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, exclude_internal: bool
     ) -> Interest:
-        """Raises ValueError unless there is exactly one of the two, InvalidTopic, and re.error for no pattern."""
+        """Raises ValueError unless exactly one of the two is given, InvalidTopic, and re.error for an invalid
+        pattern."""
         if isinstance(topics, str):
             raise ValueError(f"topics={topics!r}: must be several names, not one")
         if (topics is None) == (pattern is None):
@@ -90,7 +92,7 @@ class Interest:
         return bool(self.names) or self.pattern is not None
 
     def topics(self, cluster: Cluster) -> frozenset[str]:
-        """What to subscribe to. Names count whether the topics exist or not."""
+        """The topics to subscribe to. Names count even if the topics do not exist."""
         if self.pattern is None:
             return self.names
         return frozenset(

@@ -1,4 +1,4 @@
-"""From JoinGroup to an assignment: the part of a rebalance that goes on while the application works."""
+"""From JoinGroup to an assignment: the part of a rebalance that runs while the application works."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 logger = logging.getLogger(__name__)
 
 JOIN_SLACK_S = 5.0
-"""The coordinator answers JoinGroup after the rebalance timeout at the latest, and a little later."""
+"""The coordinator answers JoinGroup up to the rebalance timeout, and a little later."""
 
 SyncAssignment = SyncGroupRequest.SyncGroupRequestAssignment
 
 
 class Joined(NamedTuple):
-    """The outcome: what we are assigned in a generation."""
+    """The result: the partitions assigned in a generation."""
 
     generation: Generation
     assigned: tuple[TopicPartition, ...]
 
 
 class Having(NamedTuple):
-    """What a member tells of itself: topics it wants, partitions it has not given up, and what it had last."""
+    """What a member sends in JoinGroup: its topics, the partitions that it has not revoked, and its last assignment."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...]
@@ -53,10 +53,10 @@ class Having(NamedTuple):
 
 
 class Joining:
-    """Joins, leads where the coordinator says so, and syncs. `having` is asked before each JoinGroup.
+    """Joins, computes assignments if it is the leader, and syncs. `having` is called before each JoinGroup.
 
-    After it has led, `watched` are the partitions of all topics of the group as they were: a change is a reason to
-    rejoin, which only the leader sees.
+    On the leader, `watched` has the partition counts of all topics of the group: a change causes a rejoin, which only
+    the leader detects.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Joining:
         self._raised = 0
 
     async def join(self) -> Joined | None:
-        """Until there is an assignment. None where what we had is lost, which the application must hear first.
+        """Join until there is an assignment. None if the previous one is lost, which the application must learn first.
 
-        Raises KafkaError that does not go away by itself.
+        Raises non-retriable KafkaError.
         """
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._is_lost():  # also while partitions were given up for this, or while we waited
+        while not self._is_lost():  # may also change while partitions were revoked, or during a wait
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()
@@ -96,7 +96,7 @@ class Joining:
                     outcome = await self._attempt(connection)
             except KafkaError as error:
                 if not error.retriable:
-                    self._raised += 1  # who polls on joins again, after the backoff
+                    self._raised += 1  # the next poll joins again, after the back-off
                     raise
                 logger.info("group %s: joining again after %s", self._config.group_id, error)
             finally:
@@ -106,14 +106,14 @@ class Joining:
                 self._raised = 0
                 return outcome
             if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
-                may_hurry = False  # to be given a member id is no failure, the first time
+                may_hurry = False  # the first assignment of a member id is no failure
             elif not self._is_lost():
                 failures += 1
                 await self._connection.backoff(failures)
         return None
 
     def _is_lost(self) -> bool:
-        """As of now: it may change whenever something is waited for."""
+        """Whether the generation is lost; may change during any wait."""
         return self._membership.is_lost
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
@@ -121,7 +121,7 @@ class Joining:
         request = self._join_request(sent)
         response = await connection.send(request, timeout_s=config.max_poll_interval_ms / 1000 + JOIN_SLACK_S)
         if self._membership.state is not MemberState.PREPARING:
-            return Reaction.REJOIN  # meanwhile the generation went away
+            return Reaction.REJOIN  # the generation was lost meanwhile
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._failed(ApiKey.JOIN_GROUP, code, sent, response)
@@ -207,12 +207,12 @@ class Joining:
         )
 
     async def _lead(self, response: JoinGroupResponse) -> list[SyncAssignment]:
-        """The assignments of all members; none where the coordinator goes on with the ones before (KIP-814)."""
+        """The assignments of all members; empty if the coordinator keeps the previous ones (KIP-814)."""
         members = [
             Member(told.member_id, self._subscription(told.member_id, told.metadata), told.group_instance_id)
             for told in response.members
         ]
-        # A name that no broker can be asked for is that member's mistake, and must not stop the others.
+        # An invalid topic name in one member's subscription must not stop the others.
         wanted = {topic for member in members for topic in member.subscription.topics if is_topic_name(topic)}
         with self._metadata.waiting_for(wanted):
             if any(topic not in self._metadata.cluster.topics for topic in wanted):
@@ -232,7 +232,7 @@ class Joining:
         ]
 
     def _subscription(self, member_id: str, metadata: bytes) -> Subscription:
-        """One member that cannot be understood gets nothing; the others must not suffer from it."""
+        """A member with an unreadable subscription gets nothing; the others are unaffected."""
         try:
             return Subscription.decode(metadata)
         except MalformedMessage as error:
@@ -240,7 +240,7 @@ class Joining:
             return Subscription()
 
     def sees_change(self, cluster: Cluster) -> bool:
-        """Whether the group's topics are not what they were when we led."""
+        """Whether the group's topics have changed since this member led."""
         if self.watched is None:
             return False
         topics = topics_of(cluster, self.watched)
@@ -248,7 +248,7 @@ class Joining:
 
 
 def topics_of(cluster: Cluster, names: Iterable[str]) -> Topics:
-    """Those that exist, as assignors want them."""
+    """The existing topics, in the form that assignors need."""
     topics: dict[str, list[frozenset[str]]] = {}
     for name in names:
         known = cluster.topics.get(name)

@@ -1,4 +1,4 @@
-"""Where a member of a classic group stands, and what an error of the coordinator means to it. Pure: no clock, no I/O.
+"""The state machine of a member of a classic group, and its reactions to errors. Pure: no clock, no I/O.
 
                  ┌───────────────────── UNJOINED ◄──────────────────────┐
                  ▼                                                      │ the generation is gone,
@@ -7,7 +7,7 @@
     └────────────┴───────────── the group rebalances: join again ───────────────────┘
 
 FENCED (another process has our instance id) ends everything; LEFT ends it until the next subscription. A member keeps
-its generation while it joins the next one: by it, it may still commit, and cooperative members go on reading.
+its generation while it joins the next one: it may still commit with it, and cooperative members go on reading.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ class Reaction(Enum):
     """What to do about an error."""
 
     RETRY = auto()
-    """The same again, after the backoff."""
+    """Repeat the request after the back-off."""
     FIND_COORDINATOR = auto()
-    """Find out who coordinates the group now, and the same again."""
+    """Look up the coordinator, and repeat the request."""
     TAKE_MEMBER_ID = auto()
-    """Join again with the id that came with the error (KIP-394)."""
+    """Join again with the member id from the response (KIP-394)."""
     REJOIN = auto()
-    """Join the next generation; partitions are given up as for any rebalance."""
+    """Join the next generation; partitions are revoked as in any rebalance."""
     RESET_GENERATION = auto()
-    """Join again as the same member. The partitions are lost: others may have them already."""
+    """Join again as the same member. The partitions are lost: others may have them."""
     RESET_MEMBER = auto()
     """Join again as a new member. The partitions are lost."""
     FENCE = auto()
-    """Another process has taken over our instance id: stop."""
+    """Another process uses our instance id: stop."""
     FAIL = auto()
-    """Tell the application."""
+    """Raise the error to the application."""
 
 
 REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
@@ -79,10 +79,10 @@ REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Reaction.FENCE,
 }
-"""Whatever the request was; every other error is for the application."""
+"""For every request; other errors are for the application."""
 
 SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
-    # The group did not finish its last rebalance yet: nothing of ours is out of date.
+    # The group's last rebalance has not finished: nothing of ours is out of date.
     (ApiKey.JOIN_GROUP, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
     (ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
 }
@@ -92,22 +92,22 @@ JOINING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 
 def reaction(api_key: ApiKey, code: ErrorCode) -> Reaction:
-    """What `code` in the answer to `api_key` calls for."""
+    """The reaction to `code` in a response to `api_key`."""
     return SPECIAL_REACTIONS.get((api_key, code)) or REACTIONS.get(code, Reaction.FAIL)
 
 
 class Generation(NamedTuple):
-    """By what the coordinator knows a member. `generation_id` is -1 outside of any generation."""
+    """A member's identity towards the coordinator. `generation_id` is -1 without a generation."""
 
     generation_id: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID
 
 
 class Membership:
-    """One member. `is_lost`: it had a generation that went away before its partitions were given up. `last_generation`
-    is the one that was joined last, gone or not.
+    """One member. `is_lost`: its generation ended before its partitions were revoked. `last_generation` is the last one
+    joined.
 
-    Invariant: in STABLE there is a generation. `rejoin_reason` says why a stable member is to join again.
+    Invariant: STABLE has a generation. `rejoin_reason` says why a stable member must rejoin.
     """
 
     def __init__(self) -> None:
@@ -124,11 +124,11 @@ class Membership:
 
     @property
     def sends_heartbeats(self) -> bool:
-        """While it joins, the coordinator waits for it or it for the coordinator: no heartbeat is needed (nor sent)."""
+        """Whether heartbeats are sent: not while joining, when none are needed."""
         return self.state is MemberState.STABLE
 
     def enter(self) -> None:
-        """There is something to join for."""
+        """There is a subscription to join for."""
         if self.state is MemberState.LEFT:
             self._move(MemberState.UNJOINED)
 
@@ -149,21 +149,21 @@ class Membership:
         self._move(MemberState.STABLE)
 
     def rejoin(self, reason: str) -> None:
-        """Join again, with what we have; no news to a member that joins already."""
+        """Rejoin, keeping the partitions; no effect on a member that is joining."""
         if self.state is MemberState.STABLE:
             self.rejoin_reason = self.rejoin_reason or reason
 
     def give_up_joining(self) -> None:
-        """JoinGroup or SyncGroup led to nothing."""
+        """JoinGroup or SyncGroup failed."""
         if self.state in (MemberState.PREPARING, MemberState.COMPLETING):
             self._move(MemberState.UNJOINED)
 
     def react(self, api_key: ApiKey, code: ErrorCode, sent: Generation) -> Reaction:
-        """Take in an error in the answer to a request of generation `sent`.
+        """React to an error in the response to a request of generation `sent`.
 
-        An answer that says that `sent` is over is no news once the member has gone on from there, nor while it joins:
-        joining is what ended `sent`, and the answer to a commit may overtake the one to JoinGroup, which comes on a
-        connection of its own. Who the coordinator does not know any more hears so from JoinGroup or SyncGroup.
+        A response that says that `sent` has ended is ignored in a later generation, and while the member joins:
+        joining is what ended `sent`, and the response to a commit may overtake that to JoinGroup, which has a
+        connection of its own. An expelled member learns it from JoinGroup or SyncGroup.
         """
         todo = reaction(api_key, code)
         is_joining = self.state in (MemberState.PREPARING, MemberState.COMPLETING)
@@ -184,15 +184,15 @@ class Membership:
         return todo
 
     def take_member_id(self, member_id: str) -> None:
-        """The coordinator gave us an id."""
+        """Take the member id that the coordinator assigned."""
         self.generation = Generation(self.generation.generation_id, member_id)
 
     def drop_out(self) -> None:
-        """We left the group by ourselves, for want of polls, and will join again with the next one."""
+        """Leave the group because the application does not poll; the next poll joins again."""
         self._reset(NO_MEMBER_ID)
 
     def leave(self) -> None:
-        """For good, or until the next subscription. What was read before was read in `last_generation` all the same."""
+        """Leave for good, or until the next subscription. Records read before belong to `last_generation`."""
         if self.state is not MemberState.FENCED:
             self._move(MemberState.LEFT)
         self.generation = Generation()
@@ -200,11 +200,11 @@ class Membership:
         self.rejoin_reason = None
 
     def assign_by_hand(self) -> None:
-        """What is read from now on is read outside of the group."""
+        """Leave the group's generation: from now on partitions are assigned by hand."""
         self.last_generation = Generation()
 
     def partitions_given_up(self) -> None:
-        """What was lost is known to the application."""
+        """The application has learned of the lost partitions."""
         self.is_lost = False
 
     def _reset(self, member_id: str) -> None:

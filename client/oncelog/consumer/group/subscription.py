@@ -1,4 +1,5 @@
-"""Subscriptions and assignments as members exchange them: partitions one by one here, by topic on the wire. Pure."""
+"""Subscriptions and assignments of the consumer protocol: single partitions here, grouped by topic on the wire.
+Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ASSIGNMENT_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants to read, and what it has. `generation_id`: in which generation it got that; -1: not known."""
+    """A member's topics and owned partitions. `generation_id`: the generation of the owned partitions; -1: unknown."""
 
     topics: tuple[str, ...] = ()
     owned: tuple[TopicPartition, ...] = ()
@@ -53,7 +54,7 @@ class Subscription:
 
 
 class Member(NamedTuple):
-    """A member as the leader of the group sees it."""
+    """A member as the group's leader sees it."""
 
     member_id: str
     subscription: Subscription
@@ -61,7 +62,7 @@ class Member(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Members in this order are served in the same order by every leader: static ones first, by instance id."""
+        """Sort key under which every leader serves members in the same order: static ones first, by instance id."""
         if self.group_instance_id is not None:
             return False, self.group_instance_id
         return True, self.member_id
@@ -76,7 +77,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """Raises MalformedMessage. No bytes at all are no partitions: some leaders leave members out."""
+    """Raises MalformedMessage. Empty data are an empty assignment: some leaders leave members out."""
     if not len(data):
         return ()
     told = decode_versioned(ConsumerProtocolAssignment, data)
@@ -84,7 +85,7 @@ def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Sequence[tuple[str, list[int]]]:
-    """Partition numbers by topic, both in order."""
+    """Partition numbers by topic, both sorted."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

@@ -487,7 +487,7 @@ async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_lon
     partition.on_follower_fetch(2, partition.log.log_end_offset)
     await settle()
     assert ended == ["first"]
-    assert internal_topic.led[0].waiting.appends == []
+    assert internal_topic.led[0].purgatory.appends == []
 
 
 async def test_where_a_key_is_coordinated_is_in_the_image(runtime, internal_topic):

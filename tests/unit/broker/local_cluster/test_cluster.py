@@ -49,7 +49,7 @@ def test_it_may_grow() -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (Wanted(brokers=1), "has 2 brokers, and none can be taken away"),
+        (Wanted(brokers=1), "has 2 brokers, and cannot shrink"),
         (Wanted(port=9001), "ports begin at 9000"),
         (Wanted(zookeepers=3), "has 1 ZooKeeper servers, and cannot get other ones"),
     ],

@@ -11,7 +11,7 @@ from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
-from oncelog_broker.replication.found_logs import ADOPTED_PRODUCER_IDS, found_logs
+from oncelog_broker.replication.startup_logs import ADOPTED_PRODUCER_IDS, found_logs
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 

@@ -363,7 +363,7 @@ async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
-    pair.fetchers.begin_anew(pair.follower)
+    pair.fetchers.restart_log(pair.follower)
     assert pair.follower.log.state.is_truncating
     await pair.until(lambda: bool(pair.truncated))
     await pair.until_the_same()

@@ -15,7 +15,7 @@ from tests.support.storage import FaultyDisk, make_batch, open_log
 
 from oncelog_broker.metadata.model.image import Broker, ClusterImage, PartitionState, Topic
 from oncelog_broker.replication import isr_keeper
-from oncelog_broker.replication.following import BeginAt, cut, position_of
+from oncelog_broker.replication.fetch_response import RestartAt, cut, position_of
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
@@ -384,7 +384,7 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
     new.follow(1, 5)
     with pytest.raises(KafkaError):
         old.check_follower(2, position_of(new))
-    cut(new, BeginAt(1))
+    cut(new, RestartAt(1))
     new.on_truncated()
     assert old.check_follower(2, position_of(new)) is None
     new.lead(6, (2, 1), (1, 2), partition_epoch=3)

@@ -11,8 +11,8 @@ from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.storage import make_batch, open_log
 
 from oncelog_broker.replication.partition import MARKER_SIZE, READ_COMMITTED, READ_UNCOMMITTED, Partition
+from oncelog_broker.replication.purgatory import DelayedFetch
 from oncelog_broker.replication.verification_guards import Guard
-from oncelog_broker.replication.waiting import WaitingFetch
 from oncelog_broker.runtime.steps import run_steps
 from oncelog_broker.server.records import list_offsets
 from oncelog_protocol.records.control import ControlType, EndTransactionMarker, marker_batch
@@ -47,7 +47,7 @@ def end(partition: Partition, pid: int, kind: ControlType = COMMIT) -> int:
 
 
 def waiting(partition: Partition, missing_bytes: int, *, read_committed: bool) -> asyncio.Future[None]:
-    return WaitingFetch([partition], missing_bytes, read_committed=read_committed).enough
+    return DelayedFetch([partition], missing_bytes, read_committed=read_committed).enough
 
 
 def test_s50_it_follows_the_high_watermark_unless_a_transaction_is_open(partition: Partition) -> None:

@@ -23,8 +23,8 @@ from oncelog_broker.log.config import COMPACT, LogConfig
 from oncelog_broker.log.directories.log_changes import WantedLog
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, PartitionState, Topic
-from oncelog_broker.replication import hosted_logs, image_changes
-from oncelog_broker.replication.hosted_logs import LOGS_AT_A_TIME
+from oncelog_broker.replication import image_changes, log_opener
+from oncelog_broker.replication.log_opener import LOGS_AT_A_TIME
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import WRITTEN_BACK_MS, Replicas
 from oncelog_broker.runtime.tasks import Tasks
@@ -280,7 +280,7 @@ async def test_a_log_without_a_descriptor_is_tried_again(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is wrong with the disk: others will close their files."""
-    monkeypatch.setattr(hosted_logs, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(log_opener, "RETRY_SECONDS", 0.001)
     left = [2]
 
     def if_there_is_one(call: Callable[..., T]) -> Callable[..., T]:
@@ -357,7 +357,7 @@ class Fetching:
     def forget(self, partition: Partition) -> None:
         self.forgotten += 1
 
-    def begin_anew(self, partition: Partition) -> None:
+    def restart_log(self, partition: Partition) -> None:
         self.begun_anew.append(partition)
 
     def hears(self, partition: Partition) -> bool:

@@ -33,7 +33,7 @@ def test_e49_one_line_when_it_begins_a_count_now_and_then_and_one_when_it_is_ove
     news = 0
     for _ in range(int(2 * COUNT_SECONDS) + 1):
         for _ in range(50):
-            news += troubles.is_news(WHERE, "append to", FULL)
+            news += troubles.note_failure(WHERE, "append to", FULL)
         troubles.report()
         clock.advance_ms(1000)
     assert news == 1
@@ -49,16 +49,16 @@ def test_e49_one_line_when_it_begins_a_count_now_and_then_and_one_when_it_is_ove
     )
     troubles.report()
     assert len(caplog.records) == 3
-    assert troubles.is_news(WHERE, "append to", FULL), "it begins again"
+    assert troubles.note_failure(WHERE, "append to", FULL), "it begins again"
 
 
 def test_e49_another_disk_another_work_and_another_error_are_news(troubles: DiskTroubles) -> None:
     broken = OSError(errno.EIO, "Input/output error")
-    assert troubles.is_news(WHERE, "append to", FULL)
+    assert troubles.note_failure(WHERE, "append to", FULL)
     for where, what, error in (("/data/b", "append to", FULL), (WHERE, "flush", FULL), (WHERE, "append to", broken)):
-        assert troubles.is_news(where, what, error)
-        assert not troubles.is_news(where, what, error)
-    assert all(troubles.is_news(WHERE, "append to", FileNotFoundError(errno.ENOENT, "gone")) for _ in range(2))
+        assert troubles.note_failure(where, what, error)
+        assert not troubles.note_failure(where, what, error)
+    assert all(troubles.note_failure(WHERE, "append to", FileNotFoundError(errno.ENOENT, "gone")) for _ in range(2))
 
 
 def test_which_errors_say_all_that_there_is() -> None:
@@ -84,7 +84,7 @@ async def test_e49_a_periodic_task_that_a_disk_fails_has_no_stack_traces(caplog:
     await asyncio.sleep(0)
     await tasks.close()
     lines = [record.message for record in caplog.records]
-    assert lines == ["background task failed, and is tried again", "background task works again"]
+    assert lines == ["background task failed, retrying", "background task works again"]
     assert "Traceback" not in caplog.text
     assert caplog.records[-1].__dict__["failed_times"] == 25
 

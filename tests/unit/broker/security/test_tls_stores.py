@@ -177,7 +177,7 @@ def test_a_changed_file_is_taken_over_and_a_broken_one_is_not(tmp_path: Path, ca
     path.write_text("nonsense")
     assert not context.check()
     assert context.server is first
-    assert "changed TLS files are not taken over" in caplog.text
+    assert "changed TLS files are invalid" in caplog.text
     caplog.clear()
     assert not context.check()
     assert not caplog.text, "said once"

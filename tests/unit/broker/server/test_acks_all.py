@@ -196,7 +196,7 @@ async def test_a_client_that_goes_leaves_its_records_and_nobody_who_waits(served
     client.send(plain(), plain())
     client.connection.connection_lost(None)
     await some_turns()
-    assert all(answer.done() for *_, answer in partition.waiting.appends)
+    assert all(answer.done() for *_, answer in partition.purgatory.appends)
     partition.on_follower_fetch(FOLLOWER, 2)
     assert partition.high_watermark == 2
     assert client.answers() == []

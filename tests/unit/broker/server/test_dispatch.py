@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES, TRANSACTION_TWO_PHASE_COMMIT_ENABLE
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.steps import Steps
@@ -73,7 +73,7 @@ def services() -> SimpleNamespace:
         authorizer=None,
         clock=ManualClock(),
         slices=Slices(ManualClock(), Tasks()),
-        config={GROUP_METADATA_MAX_BYTES: 1 << 20},
+        config={GROUP_METADATA_MAX_BYTES: 1 << 20, TRANSACTION_TWO_PHASE_COMMIT_ENABLE: False},
     )
 
 

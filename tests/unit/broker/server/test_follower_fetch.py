@@ -12,7 +12,7 @@ import pytest
 from tests.support.served import EPOCH, FOLLOWER, LEADER, Client, Served, produce
 from tests.support.storage import make_batch
 
-from oncelog_broker.replication.waiting import NEWS_SECONDS
+from oncelog_broker.replication.purgatory import NEWS_SECONDS
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.delete_records import DeleteRecordsRequest
@@ -229,7 +229,7 @@ async def delete_first(served: Served, admin: Client) -> None:
     wanted = topic(name="orders", partitions=[topic.DeleteRecordsPartition(partition_index=0, offset=1)])
     admin.send(DeleteRecordsRequest(topics=[wanted], timeout_ms=1000), api=ApiKey.DELETE_RECORDS, version=2)
     async with asyncio.timeout(10):
-        while not partition.waiting.deletions:  # noqa: ASYNC110 - nothing tells of it
+        while not partition.purgatory.deletions:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
     assert (partition.log.log_start_offset, admin.answers()) == (1, [])
 
@@ -272,4 +272,4 @@ async def test_a_deletion_that_takes_too_long_says_how_far_it_is(served: Served)
     served.deadlines.fire()
     assert await deleted(admin) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     partition.on_follower_fetch(FOLLOWER, 2, log_start_offset=1)
-    assert partition.waiting.deletions == []
+    assert partition.purgatory.deletions == []

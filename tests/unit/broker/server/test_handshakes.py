@@ -39,7 +39,7 @@ async def test_one_step_in_a_turn_of_the_loop() -> None:
     line = TlsHandshakes()
     strangers = [Stranger(line) for _ in range(4)]
     for stranger in strangers:
-        line.has_input(stranger)
+        line.on_input(stranger)
     counted = []
     for _ in range(6):
         await asyncio.sleep(0)
@@ -50,11 +50,11 @@ async def test_one_step_in_a_turn_of_the_loop() -> None:
 async def test_who_is_under_way_goes_before_who_begins() -> None:
     line = TlsHandshakes()
     first, second, third = (Stranger(line) for _ in range(3))
-    line.has_input(first)
+    line.on_input(first)
     await turns(1)
-    line.has_input(second)
-    line.has_input(third)
-    line.has_input(first)
+    line.on_input(second)
+    line.on_input(third)
+    line.on_input(first)
     await turns(1)
     assert (first.steps, second.steps, third.steps) == (2, 0, 0)
 
@@ -65,7 +65,7 @@ async def test_the_newest_begins_first_where_there_is_room(monkeypatch: pytest.M
     line = TlsHandshakes()
     first, second, third = (Stranger(line) for _ in range(3))
     for stranger in (first, second, third):
-        line.has_input(stranger)
+        line.on_input(stranger)
     await turns()
     assert (first.steps, second.steps, third.steps) == (0, 0, 1), "all three had come before the first turn"
     line.leave(third)
@@ -82,7 +82,7 @@ async def test_who_does_not_go_on_makes_room(monkeypatch: pytest.MonkeyPatch) ->
     line = TlsHandshakes()
     strangers = [Stranger(line) for _ in range(5)]
     for stranger in strangers:
-        line.has_input(stranger)
+        line.on_input(stranger)
         await turns()
     assert [bool(stranger.closed) for stranger in strangers] == [True, True, True, False, False]
     assert len(line) == 2
@@ -94,17 +94,17 @@ async def test_who_begins_many_gives_up_places_to_whoever_has_fewer(monkeypatch:
     line = TlsHandshakes()
     flood = [Stranger(line, "flood") for _ in range(50)]
     for stranger in flood:
-        line.has_input(stranger)
+        line.on_input(stranger)
     await turns(10)
     others = [Stranger(line, "other") for _ in range(5)]
     for stranger in others:
-        line.has_input(stranger)
-        line.has_input(Stranger(line, "flood"))  # newer, and not for others to wait for
+        line.on_input(stranger)
+        line.on_input(Stranger(line, "flood"))  # newer, and not for others to wait for
     await turns(10)
     assert [stranger.steps for stranger in others] == [0, 0, 0, 1, 1], "the newest, until both have as many places"
     assert sum(bool(stranger.closed) for stranger in flood) == 2
     third = Stranger(line, "third")
-    line.has_input(third)
+    line.on_input(third)
     await turns(10)
     assert third.steps == 1
     assert len(line) == 4
@@ -120,9 +120,9 @@ async def test_addresses_have_turns_and_who_has_just_come_is_first(monkeypatch: 
             begun.append(self.host)
 
     for host in ("a", "a", "a", "b", "b"):
-        line.has_input(Named(line, host))
+        line.on_input(Named(line, host))
     await turns(3)
-    line.has_input(Named(line, "c"))
+    line.on_input(Named(line, "c"))
     await turns(5)
     assert begun == ["b", "a", "b", "c", "a", "a"]
 
@@ -132,7 +132,7 @@ async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytes
     line = TlsHandshakes()
     strangers = [Stranger(line, f"host-{number}") for number in range(20)]
     for stranger in strangers:
-        line.has_input(stranger)
+        line.on_input(stranger)
     await turns(5)
     for stranger in strangers:
         line.leave(stranger)
@@ -145,7 +145,7 @@ async def test_no_address_is_remembered_that_has_nothing_here(monkeypatch: pytes
 async def test_whoever_leaves_is_forgotten() -> None:
     line = TlsHandshakes()
     stranger = Stranger(line)
-    line.has_input(stranger)
+    line.on_input(stranger)
     line.leave(stranger)
     line.leave(stranger)
     await turns()
@@ -159,15 +159,17 @@ async def test_a_step_that_fails_stops_nobody_else() -> None:
     broken.take_step = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     loop, failures = asyncio.get_running_loop(), list[object]()
     loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
-    line.has_input(other)
-    line.has_input(broken)  # the newest goes first
+    line.on_input(other)
+    line.on_input(broken)  # the newest goes first
     await turns()
     assert other.steps == 1
     assert [type(failure) for failure in failures] == [ZeroDivisionError]
 
 
 async def test_a_client_that_waits_for_its_turn_has_little_of_our_memory() -> None:
-    strangers: Any = SimpleNamespace(turns_away=lambda *_: False, admit=lambda *_: None, release=lambda *_: None)
+    strangers: Any = SimpleNamespace(
+        refuse_if_over_rate=lambda *_: False, admit=lambda *_: None, release=lambda *_: None
+    )
     socket: Any = Mock(get_extra_info=lambda _: ("127.0.0.1", 5))
     transport = TlsTransport(Mock(), TlsHandshakes(), strangers, Mock())
     transport.connection_made(socket)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.wires import Wire, frame
 
-from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES
+from oncelog_broker.config.broker_keys import GROUP_METADATA_MAX_BYTES, TRANSACTION_TWO_PHASE_COMMIT_ENABLE
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Slices
 from oncelog_broker.runtime.tasks import Tasks
@@ -77,7 +77,9 @@ class Broker:
 
         monkeypatch.setattr(Served, "load", load)
         services: Any = SimpleNamespace(
-            clock=clock, slices=Slices(clock, Tasks()), config={GROUP_METADATA_MAX_BYTES: 1 << 20}
+            clock=clock,
+            slices=Slices(clock, Tasks()),
+            config={GROUP_METADATA_MAX_BYTES: 1 << 20, TRANSACTION_TWO_PHASE_COMMIT_ENABLE: False},
         )
         self.dispatcher = Dispatcher(services)
 

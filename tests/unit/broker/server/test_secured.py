@@ -144,7 +144,7 @@ async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none
 
 async def test_nobody_who_is_turned_away_has_a_handshake(tmp_path: Path) -> None:
     """Though the loop reads what he sends, which uvloop does however early it is told not to."""
-    wire = SecuredWire(tmp_path, SimpleNamespace(count=lambda _: None, turns_away=lambda *_: True))
+    wire = SecuredWire(tmp_path, SimpleNamespace(count=lambda _: None, refuse_if_over_rate=lambda *_: True))
     wire.transport.connection_made(wire.socket)
     with pytest.raises(ssl.SSLWantReadError):
         wire.client.do_handshake()

@@ -157,12 +157,12 @@ async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas
     """It has read the partition, and does not wait for it yet: the append in between must not be slept over."""
     replicas.others = replicas.idle
     answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
-    assert not replicas.partition.waiting.fetches
+    assert not replicas.partition.purgatory.fetches
     replicas.partition.append(memoryview(make_batch()), required_acks=1)
     async with asyncio.timeout(10):
         response = await answer
     assert any(partition.records for partition in response.responses[0].partitions)
-    assert not replicas.partition.waiting.fetches
+    assert not replicas.partition.purgatory.fetches
     await context.services.tasks.close()
 
 
@@ -170,7 +170,7 @@ async def test_a_large_fetch_waits_and_is_answered_by_an_append(replicas: OnePar
     replicas.others = replicas.idle
     answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
     async with asyncio.timeout(10):
-        while not replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
+        while not replicas.partition.purgatory.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         replicas.partition.append(memoryview(make_batch()), required_acks=1)
         response = await answer
@@ -183,11 +183,11 @@ async def test_a_client_that_goes_leaves_no_large_fetch_behind(replicas: OnePart
     answer = fetch.handle(fetch_request(max_wait_ms=600_000), context)
     assert isinstance(answer, asyncio.Future)
     async with asyncio.timeout(10):
-        while not replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
+        while not replicas.partition.purgatory.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
     answer.cancel()
     async with asyncio.timeout(10):
-        while replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
+        while replicas.partition.purgatory.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
     assert answer.cancelled()
 
@@ -204,7 +204,7 @@ async def test_a_large_fetch_that_fails_after_its_wait_is_answered(
         return replicas.partition
 
     async with asyncio.timeout(10):
-        while not replicas.partition.waiting.fetches:  # noqa: ASYNC110 - nothing tells of it
+        while not replicas.partition.purgatory.fetches:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)
         monkeypatch.setattr(replicas, "leader", leader)
         replicas.partition.append(memoryview(make_batch()), required_acks=1)

@@ -581,7 +581,7 @@ async def test_a_large_request_that_waits_again_and_again_stands_in_line_once(mo
     joined: list[Any] = []
     join = line.join
     monkeypatch.setattr(line, "join", lambda waiting: (joined.append(waiting), join(waiting)))
-    line.turn.is_left()
+    line.turn.start_or_check()
     wire.turn_seconds = 2.0
     wire.receive(frame(b"x" * 2 * LARGE_REQUEST_BYTES))
     assert wire.dispatcher.frames == []
@@ -680,7 +680,7 @@ async def test_an_address_is_turned_away_without_being_counted_again() -> None:
 
     def is_let_in(address: str) -> bool:
         transport: Any = Transport(events)
-        return not rates.turns_away(transport, address)
+        return not rates.refuse_if_over_rate(transport, address)
 
     assert is_let_in("10.0.0.1")
     rates.on_image(ClusterImage("c").with_quotas({QuotaEntity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 1.0}}))

@@ -44,8 +44,8 @@ from oncelog_broker.metadata.model.payloads import (
 )
 from oncelog_broker.metadata.model.reader import read_image
 from oncelog_broker.metadata.stores.store import ConnectionLost
-from oncelog_broker.replication.found_logs import ADOPTED_PRODUCER_IDS, EPOCH_LEAP, KEEP_ALL
-from oncelog_broker.replication.strays import set_strays_aside
+from oncelog_broker.replication.startup_logs import ADOPTED_PRODUCER_IDS, EPOCH_LEAP, KEEP_ALL
+from oncelog_broker.replication.stray_logs import set_strays_aside
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.steps import run_steps

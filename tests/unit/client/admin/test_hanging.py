@@ -86,6 +86,14 @@ def test_s42_it_ends_when_it_has_timed_out_and_been_looked_for() -> None:
         assert opened(held=held).ends_by_ms(LIMITS) is None
 
 
+def test_s120_without_a_timeout_it_neither_hangs_nor_ends_by_itself() -> None:
+    held = replace(HELD, timeout_ms=2**31 - 1)
+    year_ms = 365 * 24 * 3600 * 1000
+    assert (HELD.has_timeout, held.has_timeout) == (True, False)
+    assert opened(held=held).hang(START_MS + year_ms, LIMITS) is None
+    assert opened(held=held).ends_by_ms(LIMITS) is None
+
+
 def test_s50_the_oldest_open_transaction_pins_the_last_stable_offset() -> None:
     explained = explanation(HERE, ENDS, [opened(7), opened(5)], START_MS, LIMITS, 11)
     assert explained.pinned_by == opened(5)

@@ -56,6 +56,14 @@ def test_a_live_transaction_is_explained() -> None:
     assert shown(explained()) == LIVE_LINES
 
 
+def test_s120_one_without_a_timeout_is_explained_with_who_ends_it() -> None:
+    words = shown(explained(replace(HELD, timeout_ms=2**31 - 1), now_ms=NOW_MS + 10 * 24 * 3600 * 1000))
+    assert "broker 3: Ongoing, no timeout (two-phase commit)" in words
+    assert "when its owner commits or aborts it, however long that takes" in words
+    assert "To end it    start its application" in words
+    assert "oncelog txns commit 'billing 1', or oncelog txns fence 'billing 1'" in words
+
+
 def test_e32_a_hanging_transaction_is_explained_with_the_command_that_ends_it() -> None:
     unknown = shown(explained(None))
     assert "for the transaction of producer id 7, whose transactional id nobody knows." in unknown

@@ -21,7 +21,7 @@ def marker(offset: int, producer_id: int, kind: ControlType) -> RecordBatch:
 def seen(aborted: list[tuple[int, int]], batches: list[RecordBatch]) -> list[int]:
     transactions = [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted]
     hidden = AbortedTransactions(transactions)
-    return [batch.base_offset for batch in batches if not hidden.is_aborted(batch)]
+    return [batch.base_offset for batch in batches if not hidden.next_is_aborted(batch)]
 
 
 def test_s53_aborted_batches_and_all_markers_are_hidden() -> None:

@@ -112,7 +112,7 @@ def test_e15_answers_that_change_places_do_not_move_the_end_back() -> None:
     of.given_up(second)
     of.acknowledged(fourth, 201)
     of.settle()
-    assert not of.is_troubled  # what came after the second one is in the log
+    assert not of.needs_settling  # what came after the second one is in the log
     assert of.may_drain(batch())
     assert of.next_sequence == 4
 
@@ -142,13 +142,13 @@ def test_s26_numbers_that_were_refused_for_good_go_to_what_comes_after() -> None
     before, failed, second, third = stamped(of, 5, 3, 2, 1)
     of.acknowledged(before, 101)
     of.given_up(failed)
-    assert of.is_troubled
+    assert of.needs_settling
     assert not of.may_drain(batch())  # its number is not certain before the answers to the others have come
     of.refused(second)
     of.settle()
     assert numbers(second, third) == [5, 7]
     assert of.next_sequence == 8
-    assert not of.is_troubled
+    assert not of.needs_settling
     assert (second.identity, of.identity) == (FIRST, FIRST)  # no epoch was spent
 
 
@@ -207,7 +207,7 @@ def test_s27_an_unresolved_batch_is_in_the_log_if_the_next_one_is() -> None:
     assert of.may_drain(second)
     of.acknowledged(second, 200)
     of.settle()
-    assert not of.is_troubled
+    assert not of.needs_settling
     (following,) = stamped(of, 1)
     assert following.base_sequence == 5
 
@@ -224,7 +224,7 @@ def test_s27_an_unresolved_batch_is_missing_if_the_next_one_is_out_of_order() ->
     assert numbers(second, third) == [0, 2]
     assert (second.identity, third.identity) == (SECOND, SECOND)
     assert not second.is_maybe_written
-    assert not of.is_troubled
+    assert not of.needs_settling
     assert of.may_drain(second)
     for one in (second, third):
         of.acknowledged(one, 200)
@@ -259,7 +259,7 @@ def test_s28_out_of_order_says_nothing_of_a_later_batch() -> None:
     of = sequences()
     _, second = stamped(of, 1, 1)
     of.refused(second)
-    assert not of.is_troubled
+    assert not of.needs_settling
 
 
 def test_s28_the_first_that_is_out_of_order_needs_a_new_epoch() -> None:
@@ -277,7 +277,7 @@ def test_s28_what_was_refused_and_then_taken_is_no_trouble() -> None:
     (first,) = stamped(of, 1)
     of.refused(first)
     of.acknowledged(first, 101)
-    assert not of.is_troubled
+    assert not of.needs_settling
 
 
 @pytest.mark.parametrize("before", range(4))
@@ -299,7 +299,7 @@ def test_s11_s27_an_unresolved_batch_over_the_wrap() -> None:
     of.given_up(lost)
     of.acknowledged(second, 200)
     of.settle()
-    assert not of.is_troubled
+    assert not of.needs_settling
     assert of.next_sequence == 3
 
 
@@ -333,7 +333,7 @@ def test_a_restart_forgets_all_trouble() -> None:
     of.refused(refused)
     of.needs_restart = True
     of.restart(SECOND)
-    assert not of.is_troubled
+    assert not of.needs_settling
     assert of.last_acknowledged_offset == -1
     assert of.identity is SECOND
 

@@ -12,7 +12,7 @@ ORDER += ["ABORTABLE_ERROR", "FATAL_ERROR"]
 # from the state of the row to the state of the column: x, in the order above
 TABLE = {
     "UNINITIALIZED": ".x......x",
-    "INITIALIZING": "..x....xx",
+    "INITIALIZING": "..x.x..xx",
     "READY": "...x....x",
     "IN_TRANSACTION": "....xxxxx",
     "PREPARED_TRANSACTION": ".....xxxx",

@@ -101,7 +101,7 @@ def test_each_key_of_our_clients_is_in_the_table(config: Any, side: Side) -> Non
     ours = {"kafka." + field.name.replace("_", ".") for field in fields(config)}
     ours -= {f"kafka.ssl.{each}" for each in OUR_CLIENTS}
     ours -= {"kafka.sasl.plain.username", "kafka.sasl.plain.password", "kafka.sasl.oauth.token.provider"}
-    ours -= {"kafka.tracing", "kafka.max.decompressed.bytes"}
+    ours -= {"kafka.tracing", "kafka.max.decompressed.bytes", "kafka.two.phase.commit"}
     listed = {option.name for option, of in WALKED if of is side}
     assert ours - listed == set()
 

@@ -98,6 +98,18 @@ def writes() -> Writes:
     return Writes()
 
 
+async def test_s123_its_transactions_keep_their_timeout(writes: Writes) -> None:
+    """The run that would abort them, if this one died before its decision, has another name."""
+    writes.cluster.has_two_phase_commit = True
+    write = await writes.begin()
+    await write.commit_and_die(1)
+    write.time_out({1, 2})
+    assert writes.cluster.open_now() == []
+    await (await writes.begin()).commit()
+    assert writes.seen == ALL
+    writes.check_over()
+
+
 async def test_a_write_leaves_no_state(writes: Writes) -> None:
     await (await writes.begin()).commit()
     await (await writes.begin({0: []})).commit()

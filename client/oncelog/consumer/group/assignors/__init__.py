@@ -1,9 +1,9 @@
-"""Who reads which partition.
+"""Partition assignment strategies.
 
-assignor.py            what an assignor is
-range.py               runs of each topic, rack-aware            round_robin.py  all partitions dealt out
+assignor.py            the interface of an assignor
+range.py               runs of each topic, rack-aware            round_robin.py  all partitions in turn
 sticky.py              even, with few moves                      cooperative_sticky.py  the same without stopping
-balance.py             the algorithm of the last two
+balance.py             the algorithm of the sticky assignors
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def assignors_for(strategy: Iterable[str | Assignor]) -> list[Assignor]:
-    """By name, or as they are. Raises KeyError for a name that is not one."""
+    """Assignors by name, or as given. Raises KeyError for an unknown name."""
     return [ASSIGNORS[chosen] if isinstance(chosen, str) else chosen for chosen in strategy]

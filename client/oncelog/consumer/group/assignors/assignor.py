@@ -1,4 +1,4 @@
-"""What an assignor is: who reads which partition, decided by the leader of a generation for all members. Pure."""
+"""The interface of an assignor, which the leader of a generation runs for all members. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from oncelog.cluster import TopicPartition
 from oncelog.consumer.group.subscription import Member
 
 Topics = Mapping[str, Sequence[frozenset[str]]]
-"""The partitions of each topic that exists: for each one the racks that have a replica of it (none where unknown)."""
+"""Existing topic -> for each partition the racks of its replicas (empty if unknown)."""
 Assignment = dict[str, list[TopicPartition]]
-"""Partitions by member id; every member is there."""
+"""Member id -> its partitions; every member is included."""
 
 
 class Assignor(Protocol):
-    """A strategy by its name in the group. Invariant of `assign`: each partition of a topic that somebody subscribes to
-    goes to exactly one of its subscribers (cooperative ones hold back what is still being given up, until next time).
+    """An assignment strategy. Invariant of `assign`: each partition of a subscribed topic
+    goes to exactly one subscriber (cooperative assignors hold back partitions that another member must revoke first).
     """
 
     @property
@@ -24,18 +24,18 @@ class Assignor(Protocol):
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members may keep what they have while the group rebalances (KIP-429)."""
+        """Whether members keep their partitions while the group rebalances (KIP-429)."""
         ...
 
     def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
-        """What a member that was `assigned` these in that generation tells the next leader."""
+        """The user data for the next leader of a member with these partitions from that generation."""
         ...
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Assignment: ...
 
 
 def subscribers(topics: Topics, members: Sequence[Member]) -> dict[str, list[Member]]:
-    """Who subscribes to each topic that exists, in the members' order; topics in order too."""
+    """Existing topic -> its subscribers, in member order; topics sorted."""
     ordered = sorted(members, key=lambda member: member.order)
     found: dict[str, list[Member]] = {}
     for topic in sorted(topics):

@@ -1,8 +1,8 @@
-"""Spread partitions evenly, moving as few as possible: the heart of both sticky assignors.
+"""Balances partitions with as few moves as possible: the algorithm of both sticky assignors.
 
-Members keep what they own; what nobody owns goes to the subscriber with the least; then partitions move from members
-with more to members with less, over others in between where they do not share a topic, while that evens out the
-counts. When no such chain is left, no assignment is more even (as with any assignment of unit jobs to machines).
+Members keep what they own; unowned partitions go to the subscriber with the fewest; then partitions move from members
+with more to members with fewer, through intermediate members if they share no topic, while that evens out the counts.
+When no such path is left, no assignment is more even (as for any assignment of unit jobs to machines).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog.consumer.group.subscription import Member
 
 
 class Claim(NamedTuple):
-    """A member says that it owns partitions, since a generation."""
+    """The partitions that a member owns, since a generation."""
 
     member_id: str
     generation_id: int
@@ -26,14 +26,14 @@ class Claim(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """On the way from a member with more: a partition of `topic` goes from `giver` to the next."""
+    """A step of a path: `giver` gives a partition of `topic` to the next member."""
 
     giver: str
     topic: str
 
 
 class _Board:
-    """Who holds what. `owners`: who held it at first."""
+    """The present holders of partitions. `owners`: the original owners."""
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
         self.subscribed = {topic: [member.member_id for member in who] for topic, who in subscribed.items()}
@@ -47,7 +47,8 @@ class _Board:
         self.load[member_id] += 1
 
     def move(self, giver: str, taker: str, topic: str) -> None:
-        """One partition of `topic`: one that comes home by it, else one that is not at home, else any."""
+        """Move one partition of `topic`: preferably back to its owner, else one that its holder does not own, else
+        any."""
         candidates = self.held[giver][topic]
 
         def cost(partition: TopicPartition) -> tuple[bool, bool]:
@@ -63,9 +64,9 @@ class _Board:
 
 
 def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
-    """The most even assignment, as near to what is claimed as that allows.
+    """The most even assignment, as close to the claims as that allows.
 
-    A partition that two members claim belongs to the later generation, and to nobody if that is the same.
+    A partition claimed by two members belongs to the claim of the later generation, and to neither if those are equal.
     """
     subscribed = subscribers(topics, members)
     board = _Board(subscribed, members)
@@ -84,7 +85,7 @@ def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim])
 
 
 def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
-    """Who owns what, by the latest claims; what two claim with the same right is left out."""
+    """Partition -> owner by the latest claim; without partitions claimed twice in the same generation."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for claim in claims:
         for partition in claim.partitions:
@@ -97,7 +98,7 @@ def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
 
 
 def _hand_out(board: _Board, topics: Topics) -> None:
-    """What nobody holds to the subscriber with the least; topics that few can read first."""
+    """Give unheld partitions to the subscriber with the fewest; topics with few subscribers first."""
     heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
     for topic in sorted(board.subscribed, key=lambda name: (len(board.subscribed[name]), name)):
         who = tuple(board.subscribed[topic])
@@ -109,7 +110,8 @@ def _hand_out(board: _Board, topics: Topics) -> None:
             partition = TopicPartition(topic, index)
             if partition in board.owners:
                 continue
-            while heap[0][0] != board.load[heap[0][2]]:  # other topics' heaps gave it something: loads only grow here
+            # entries may be stale, as other heaps give partitions too: loads only grow here
+            while heap[0][0] != board.load[heap[0][2]]:
                 heapreplace(heap, (board.load[heap[0][2]], heap[0][1], heap[0][2]))
             load, rank, member_id = heap[0]
             board.give(member_id, partition)
@@ -117,7 +119,8 @@ def _hand_out(board: _Board, topics: Topics) -> None:
 
 
 def _even_out(board: _Board) -> None:
-    """Members with most first. Invariant: nothing that `closed` members can give to has less by 2 than who is tried."""
+    """Even out, fullest members first. Invariant: no member reachable from `closed` ones has 2 fewer than the present
+    one."""
     closed: set[str] = set()
     while True:
         candidates = [member_id for member_id in board.load if member_id not in closed]
@@ -132,8 +135,8 @@ def _even_out(board: _Board) -> None:
 
 
 def _path_to_lighter(board: _Board, heaviest: str, closed: set[str]) -> list[_Step]:
-    """The shortest way to a member with less by 2 or more, to the one with least of those; empty, and what it saw
-    closed, if there is none."""
+    """The shortest path to a member with at least 2 fewer, among those the one with fewest; empty if there is none, and
+    then the visited members are closed."""
     came: dict[str, tuple[str, str] | None] = {heaviest: None}
     topics_seen: set[str] = set()
     layer = deque([heaviest])

@@ -1,7 +1,7 @@
-"""Cooperative sticky: as sticky, but members keep what they have while the group rebalances (KIP-429).
+"""Cooperative sticky: sticky assignment, but members keep their partitions while the group rebalances (KIP-429).
 
-A partition that is to move goes in two steps: this generation nobody gets it, so its owner gives it up and rejoins;
-the next one gives it to the new owner. So no partition is ever read by two members.
+A partition moves in two steps: in this generation nobody gets it, so its owner revokes it and rejoins; the next
+generation gives it to the new owner. So no partition is read by two members.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENERATION_BYTES: Final = 4
 
 
 class CooperativeStickyAssignor:
-    """Ownership travels in the subscription itself."""
+    """The sticky assignor without revocation before joining; ownership is part of the subscription."""
 
     name: Final = "cooperative-sticky"
     is_cooperative: Final = True
@@ -35,7 +35,8 @@ class CooperativeStickyAssignor:
 
 
 def _generation(member: Member) -> int:
-    """Of what a member owns; before v2 of the subscription it is in the user data: Java's alone, librdkafka's last."""
+    """The generation of a member's owned partitions; before v2 of the subscription it is in the user data: alone in
+    Java's, last in librdkafka's."""
     if member.subscription.generation_id != NO_GENERATION:
         return member.subscription.generation_id
     data = member.subscription.user_data
@@ -46,7 +47,8 @@ def _generation(member: Member) -> int:
 
 
 def _without_held(assignment: Assignment, claims: Sequence[Claim]) -> Assignment:
-    """Leave out what another member still holds, by however old a claim: it reads it until it learns otherwise."""
+    """Leave out partitions that another member still claims, however old the claim: it reads them until it learns
+    otherwise."""
     holders: dict[TopicPartition, set[str]] = {}
     for claim in claims:
         for partition in claim.partitions:

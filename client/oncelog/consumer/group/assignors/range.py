@@ -1,8 +1,8 @@
-"""Range: of each topic, every member gets a run of partitions, the first members one more where it does not divide.
+"""Range: each member gets a consecutive run of each topic's partitions; the first members get the remainder.
 
-The same members get the same partition numbers of topics that have as many partitions, which is what joins of topics
-need. With racks (KIP-881) partitions go first to members in a rack of a replica, as far as that leaves the counts as
-they are; topics with the same members and as many partitions then still move together.
+Members get the same partition numbers of topics with equal partition counts, which joins of topics need. With racks
+(KIP-881), partitions go first to members in a rack of a replica, as far as that leaves the counts unchanged; topics
+with equal members and partition counts are still assigned together.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from oncelog.consumer.group.subscription import Member
 
 
 class _Share:
-    """One topic while it is given out.
+    """The assignment of one topic.
 
-    Invariant: no member has more than `quota`, but for as many as the remainder allowed, who have one more.
+    Invariant: each member has at most `quota` partitions, or one more for as many members as the remainder.
     """
 
     def __init__(self, topic: str, racks: Sequence[frozenset[str]], members: list[Member]) -> None:
@@ -30,11 +30,11 @@ class _Share:
         self._counts = {member.member_id: 0 for member in members}
         member_racks = {member.subscription.rack for member in members} - {None}
         all_racks = frozenset[str]().union(*racks)
-        # Where every partition is in every rack, or no member in a rack of any, nearness decides nothing.
+        # If every partition is in every rack, or no member's rack has a replica, racks decide nothing.
         self.is_rack_aware = bool(member_racks & all_racks) and any(there != all_racks for there in racks)
 
     def room(self, member: Member) -> int:
-        """How many more `member` may get."""
+        """How many more partitions `member` may get."""
         return max(0, self.quota + (self._extra > 0) - self._counts[member.member_id])
 
     def is_near(self, member: Member, index: int) -> bool:
@@ -51,14 +51,14 @@ class _Share:
         self.open = [index for index in self.open if index not in gone]
 
     def give_runs(self, assignment: Assignment, may: Callable[[Member, int], bool]) -> None:
-        """To each member in order the first open partitions that it `may` have."""
+        """Give each member, in order, the first open partitions that it `may` have."""
         for member in self.members:
             candidates = [index for index in self.open if may(member, index)]
             self.give(member, candidates[: self.room(member)], assignment)
 
 
 class RangeAssignor:
-    """Kafka's default."""
+    """Kafka's default assignor."""
 
     name: Final = "range"
     is_cooperative: Final = False
@@ -91,7 +91,7 @@ def _give_near(shares: list[_Share], assignment: Assignment) -> None:
 
 
 def _give_near_together(shares: list[_Share], assignment: Assignment) -> None:
-    """Each partition number of all of these topics to the first member with room that is near to all of them."""
+    """Give each partition number of all these topics to the first member with room in a rack of all of them."""
     for index in range(len(shares[0].racks)):
         for member in shares[0].members:
             if all(share.room(member) > 0 and share.is_near(member, index) for share in shares):

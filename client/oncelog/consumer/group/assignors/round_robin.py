@@ -1,4 +1,5 @@
-"""Round robin: all partitions of all topics dealt out like cards; who does not subscribe to a topic is passed over."""
+"""Round robin: assigns all partitions of all topics to members in turn, skipping members that do not subscribe to the
+topic."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from oncelog.consumer.group.subscription import Member
 
 
 class RoundRobinAssignor:
-    """Even where all members subscribe to the same topics, and possibly far from it where they do not."""
+    """Even if all members subscribe to the same topics; possibly uneven otherwise."""
 
     name: Final = "roundrobin"
     is_cooperative: Final = False

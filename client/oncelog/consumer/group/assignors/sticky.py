@@ -1,4 +1,5 @@
-"""Sticky: as even as can be, moving as little as can be (KIP-54). Members still stop while the group rebalances."""
+"""Sticky: the most even assignment with the fewest moves (KIP-54). Members still revoke everything during a
+rebalance."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from oncelog_protocol.consumer_protocol import StickyAssignorUserData
 from oncelog_protocol.errors import MalformedMessage
 
 USER_DATA_VERSIONS: Final = (1, 0)
-"""As to read them: the newest that the bytes are enough for."""
+"""In order of attempts to decode."""
 
 
 class StickyAssignor:
-    """Members give everything up before they join, so what they had travels as user data (Java's format)."""
+    """The eager sticky assignor: members revoke all before joining, so former ownership is sent as user data (Java's
+    format)."""
 
     name: Final = "sticky"
     is_cooperative: Final = False
@@ -38,7 +40,7 @@ class StickyAssignor:
 
 
 def read_user_data(data: bytes | None) -> StickyAssignorUserData | None:
-    """None for what cannot be read: then the member owned nothing, which costs moves and nothing else."""
+    """None for unreadable data: the member then counts as owning nothing, which only costs moves."""
     for version in USER_DATA_VERSIONS:
         try:
             return codec(StickyAssignorUserData, version).decode(data or b"")

@@ -16,6 +16,7 @@ from tests.support.storage import open_log
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.coordinator.transaction import coordinator as module
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
+from oncelog_broker.coordinator.transaction.machine import Granted
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.coordinator.transaction.remote_coordinators import RemoteCoordinators
 from oncelog_broker.coordinator.transaction.verification import check_in_transaction
@@ -52,7 +53,7 @@ async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> T
     made.on_image(internal_topic.lead())
     given = made.init_producer_id("a", 1000, None)
     assert isinstance(given, asyncio.Future)
-    assert await given == PRODUCER
+    assert await given == Granted(PRODUCER)
     assert made.add_partitions("a", PRODUCER, [WHERE], TRANSACTIONS_V1) is ErrorCode.NONE
     return made
 

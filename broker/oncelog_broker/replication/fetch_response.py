@@ -1,0 +1,80 @@
+"""How a follower applies the leader's Fetch response to one partition. No I/O but the log's.
+
+A response counts only if the replica is still where it was when it sent the fetch: same leader epoch, same log end
+offset. After another election or a truncation, a response to the earlier fetch is ignored, however late it comes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.replication.follower_progress import FetchPosition
+from oncelog_broker.replication.replica import Replica
+from oncelog_broker.replication.truncation import truncation_offset
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.fetch import FetchResponse
+
+PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+class TruncateTo(NamedTuple):
+    """Truncate the log to `offset`: the leader does not have the records from there on."""
+
+    offset: int
+
+
+class RestartAt(NamedTuple):
+    """Delete the whole log and restart at `offset`: the leader has deleted all earlier records."""
+
+    offset: int
+
+
+def position_of(replica: Replica) -> FetchPosition:
+    """The fields of the replica's next fetch."""
+    log = replica.log
+    return FetchPosition(log.log_end_offset, log.latest_epoch, replica.leader_epoch, log.state.durable_start_offset)
+
+
+def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
+    """Whether a response to a fetch at `asked` still fits the replica."""
+    here = position_of(replica)
+    return (
+        not replica.leads
+        and not replica.log.state.is_truncating
+        and here.leader_epoch == asked.leader_epoch
+        and here.offset == asked.offset
+        and here.last_fetched_epoch == asked.last_fetched_epoch
+    )
+
+
+def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> TruncateTo | RestartAt | None:
+    """Append the records of a response to a replica that `is_still_at` its position. Returns the truncation to do
+    first, if any, which waits for the disk.
+
+    Raises KafkaError: the leader's error, including an OFFSET_OUT_OF_RANGE that names no log start to restart at; or an
+    error of Replica.append_as_follower.
+    """
+    log = replica.log
+    if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and log.log_end_offset < answer.log_start_offset:
+        return RestartAt(answer.log_start_offset)
+    if answer.error_code:
+        raise KafkaError(ErrorCode.of(answer.error_code))
+    diverging = answer.diverging_epoch
+    if diverging is not None:
+        end = truncation_offset(log.leader_epochs, log.log_end_offset, diverging.epoch, diverging.end_offset)
+        return TruncateTo(end)
+    replica.append_as_follower(
+        memoryview(answer.records or b""),
+        leader_epoch=asked.leader_epoch,
+        high_watermark=answer.high_watermark,
+        log_start_offset=answer.log_start_offset,
+    )
+    return None
+
+
+def cut(replica: Replica, wanted: TruncateTo | RestartAt) -> None:
+    """Truncate or restart the log; waits for the disk. Raises KAFKA_STORAGE_ERROR."""
+    if isinstance(wanted, TruncateTo):
+        replica.log.trimmer.truncate_to(wanted.offset)
+    else:
+        replica.log.trimmer.truncate_fully_and_start_at(wanted.offset)

@@ -1,0 +1,106 @@
+"""Topics that a new cluster adopts from the logs in its data directories, because no metadata store knows them.
+
+A log does not contain the settings of its topic. If Apache Kafka's own metadata lists the topic, the topic keeps those
+settings. Otherwise it gets `retention.ms=-1` and `retention.bytes=-1`, since the default retention would delete its
+records within minutes. Internal topics always get the settings that their coordinators need.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from oncelog_broker.config.alter import valid_topic_overrides
+from oncelog_broker.log.directories.kraft_metadata import read_topics
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.membership.founding import FoundLogs, FoundTopic
+from oncelog_broker.metadata.membership.producer_ids import MAX_KNOWN_ID, UNKNOWN_IDS
+from oncelog_broker.runtime.disk import Disk
+
+logger = logging.getLogger(__name__)
+
+ADOPTED_PRODUCER_IDS: Final = 2**40
+"""Producer ids up to this may be in use in logs of another cluster; new ids start above it, because one id for two
+producers would mix up their sequences. No cluster has initialised that many producers."""
+KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Settings of an adopted topic whose own settings are unknown: keep all records."""
+EPOCH_LEAP: Final = 1000
+"""Added to the leader epochs when a cluster that had other members is founded again: those members may have led with
+epochs above those in the logs here. No epoch is reused if there were fewer elections than this."""
+MAX_PARTITIONS: Final = 100_000
+"""A topic with a partition number from here on gets no empty logs for its missing partitions: any number can be in a
+directory name."""
+NO_SETTINGS: Final[Mapping[str, str]] = {}
+
+Needed = Callable[[str], Mapping[str, str]]
+"""The settings that a topic of this name must have; empty except for internal topics."""
+
+
+def found_logs(
+    logs: LogManager,
+    directories: Iterable[str],
+    disk: Disk,
+    needed: Needed | None = None,
+    *,
+    is_refounded: bool = False,
+) -> FoundLogs:
+    """The logs in the data directories, for the first broker of a cluster. `is_refounded`: the cluster had other
+    members before. Raises OSError."""
+    topics = found_topics(logs, directories, disk, needed)
+    highest = highest_producer_id(logs) if topics else -1
+    return FoundLogs(logs.cluster_id, topics, highest, EPOCH_LEAP if is_refounded else 0)
+
+
+def found_topics(
+    logs: LogManager, directories: Iterable[str], disk: Disk, needed: Needed | None = None
+) -> tuple[FoundTopic, ...]:
+    """The topics with a log here, with their future settings. Raises OSError."""
+    known: dict[str, dict[str, str]] = {}
+    for directory in directories:
+        known |= read_topics(disk, directory)
+    epochs: dict[str, dict[int, int]] = {}
+    topic_ids: dict[str, bytes | None] = {}
+    for topic, partition in logs.partitions():  # also logs that cannot be opened: they stay offline
+        epochs.setdefault(topic, {})[partition] = -1
+        topic_ids[topic] = topic_ids.get(topic) or logs.topic_id(topic, partition)
+    for log in logs.logs():
+        epochs[log.topic][log.partition] = log.latest_epoch
+    for topic, partitions in epochs.items():
+        _fill_gaps(topic, partitions)
+    return tuple(
+        FoundTopic(topic, partitions, topic_ids[topic], settings_of(topic, known.get(topic), needed))
+        for topic, partitions in epochs.items()
+    )
+
+
+def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
+    """Add missing partitions below the highest one; without a leader, their clients would wait for ever."""
+    if max(partitions) >= MAX_PARTITIONS:
+        logger.error(
+            "a partition number is too high: missing partitions of the topic are not created",
+            extra={"topic": topic, "partition": max(partitions)},
+        )
+        return
+    gaps = [partition for partition in range(max(partitions)) if partition not in partitions]
+    if gaps:
+        logger.error(
+            "an adopted topic lacks the logs of some partitions: they start empty",
+            extra={"topic": topic, "partitions": ",".join(map(str, gaps))},
+        )
+        partitions.update(dict.fromkeys(gaps, -1))
+
+
+def settings_of(topic: str, known: Mapping[str, str] | None, needed: Needed | None) -> dict[str, str]:
+    """The settings of an adopted topic. `known`: its previous settings, None if unknown."""
+    of_its_own = NO_SETTINGS if needed is None else needed(topic)
+    if known is None and not of_its_own:
+        return dict(KEEP_ALL)
+    return {**of_its_own, **valid_topic_overrides(topic, dict(known or NO_SETTINGS))}
+
+
+def highest_producer_id(logs: LogManager) -> int:
+    """Return the producer id above which the new cluster allocates. Logs adopted earlier may have ids above
+    ADOPTED_PRODUCER_IDS."""
+    known = max((log.producers.state.highest_id(MAX_KNOWN_ID) for log in logs.logs()), default=-1)
+    return max(ADOPTED_PRODUCER_IDS, known + UNKNOWN_IDS)

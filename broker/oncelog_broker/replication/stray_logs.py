@@ -1,0 +1,55 @@
+"""Renames stray logs at startup: logs whose topic was deleted (the deletion was interrupted), or re-created with
+another id.
+
+The metadata store may also be older than the logs: restored from a backup, or without the end of its write-ahead log.
+The two cases look the same, so no records are deleted, and the log line tells the operator what to check.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from oncelog_broker.log.checkpoints import TopicPartition
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.model.image import ClusterImage
+
+logger = logging.getLogger(__name__)
+
+
+def set_strays_aside(
+    logs: LogManager, image: ClusterImage, broker_id: int, store: str, *, keeps_left_over: bool
+) -> None:
+    """Rename the stray logs of a starting broker. `store` names the metadata store in messages. `keeps_left_over`: the
+    store does not know the earlier assignments of this broker, because the store is new or older than the logs."""
+    unknown = 0
+    reasons: dict[TopicPartition, str] = {}
+    for name, index in logs.partitions():
+        topic = image.topic(name)
+        topic_id = logs.topic_id(name, index)
+        if name in image.unreadable_topics:
+            continue  # metadata unreadable: the topic, and whether this log is its, is unknown for now
+        if topic is None:
+            reason = "no such topic"
+            unknown += 1
+        elif index not in topic.partitions:
+            reason = f"the topic has {len(topic.partitions)} partitions"
+            unknown += 1
+        elif topic_id not in (None, topic.topic_id):
+            reason = "the topic is a newer one of the same name"
+        elif keeps_left_over and broker_id not in topic.partitions[index].replicas:
+            # This may be the only copy. If a reassignment removed it, `Replicas` deletes it.
+            reason = "assigned to other brokers, by a metadata store that is new to this broker or older than its logs"
+        else:
+            continue
+        reasons[name, index] = reason
+    logs.forget_offsets(reasons)
+    for (name, index), reason in reasons.items():
+        moved = logs.set_aside(name, index)
+        extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
+        logger.warning("stray log set aside", extra=extra)
+    if unknown:
+        logger.error(
+            "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
+            "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
+            extra={"count": unknown, "metadata": store},
+        )

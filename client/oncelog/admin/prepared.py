@@ -1,0 +1,148 @@
+"""Ends transactions that their producers have handed over, and takes them over first where brokers can (KIP-939).
+
+A transaction is ended by the pair of producer id and epoch that owns it. Without a take-over that is the pair of its
+records, which stands in a PreparedTransaction. `keep` makes this admin client the owner: the transaction stays open,
+has no timeout any more, and the previous owner is fenced. The next producer with the transactional id takes it over in
+the same way, or aborts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from oncelog.admin.calls import Calls
+from oncelog.admin.coordinators import Coordinators
+from oncelog.admin.hanging import ONGOING, DescribedTransaction
+from oncelog.errors import ErrorCode, KafkaError, ProducerFenced, UnsupportedVersion, error_for
+from oncelog.prepared_transaction import (
+    FIRST_INIT_WITH_TWO_PHASE_COMMIT,
+    LAST_END_TXN_BEFORE_V2,
+    Ended,
+    PreparedTransaction,
+    outcome,
+)
+from oncelog_protocol.records.batch import NO_PRODUCER_ID
+
+PASSING: Final = frozenset(code for code in ErrorCode if code.retriable)
+"""What a coordinator answers for a while, CONCURRENT_TRANSACTIONS among it."""
+UNUSED_TIMEOUT_MS: Final = 10_000
+"""Of InitProducerId by an admin, who writes nothing: allowed by every transaction.max.timeout.ms in use."""
+FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+Describe = Callable[[str], Coroutine[Any, Any, DescribedTransaction]]
+
+
+class PreparedTransactions:
+    """`describe` returns what the coordinator knows of a transactional id."""
+
+    def __init__(self, calls: Calls, coordinators: Coordinators, describe: Describe) -> None:
+        self._calls = calls
+        self._coordinators = coordinators
+        self._describe = describe
+
+    async def end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
+        """See `TransactionAdmin.end`."""
+        from oncelog_protocol.messages.end_txn import EndTxnRequest
+
+        request = EndTxnRequest(
+            transactional_id=prepared.transactional_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.epoch,
+            committed=commits,
+        )
+
+        async def ask(_: str, node_id: int) -> bool:
+            if prepared.is_v2 and await self._calls.version_at(node_id, EndTxnRequest) <= LAST_END_TXN_BEFORE_V2:
+                raise UnsupportedVersion(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"{prepared.transactional_id}: was begun under transactions V2, which broker {node_id} has not",
+                )
+            at_most = None if prepared.is_v2 else LAST_END_TXN_BEFORE_V2
+            response = await self._calls.send_to(node_id, request, at_most=at_most)
+            code = ErrorCode.of(response.error_code)
+            if code in FENCED and await self._can_keep(node_id):
+                await self._check_not_kept(prepared)
+            ended = outcome(code, commits=commits)
+            if ended is Ended.NOT_KNOWN:
+                raise _error(code, prepared.transactional_id)
+            return ended is Ended.AS_ASKED
+
+        answers = await self._coordinators.each([prepared.transactional_id], ask, PASSING)
+        return answers[prepared.transactional_id]
+
+    async def _can_keep(self, node_id: int) -> bool:
+        """Whether a broker can keep an open transaction for another owner."""
+        from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+
+        return await self._calls.version_at(node_id, InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
+
+    async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
+        """Raises ProducerFenced if the transaction is still open: another process has taken it over, and ends it."""
+        try:
+            known = await self._describe(prepared.transactional_id)
+        except KafkaError as error:
+            if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                return  # it has expired, so nothing is open
+            raise
+        if known.state == ONGOING and (known.producer_id, known.producer_epoch) == prepared.producer:
+            raise ProducerFenced(
+                ErrorCode.PRODUCER_FENCED,
+                f"the transaction of {prepared.transactional_id!r} is open, and another process has taken it over: only"
+                " that one, or the next producer with this transactional id, can end it",
+            )
+
+    async def keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
+        """See `TransactionAdmin.keep`."""
+        owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
+        return owned if records == prepared.producer else None
+
+    async def commit(self, transactional_id: str) -> None:
+        """See `TransactionAdmin.commit`."""
+        known = await self._describe(transactional_id)
+        if known.state == ONGOING:  # else a take-over would fence its producer for nothing
+            owned, records = await self._take_over(transactional_id, two_phase=False)
+            if records is not None:
+                if not await self.end(owned, commits=True):
+                    raise ProducerFenced(
+                        ErrorCode.PRODUCER_FENCED, f"the transaction of {transactional_id!r} was aborted meanwhile"
+                    )
+                return
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has no open transaction: {known.state}")
+
+    async def _take_over(
+        self, transactional_id: str, *, two_phase: bool
+    ) -> tuple[PreparedTransaction, tuple[int, int] | None]:
+        """Become the owner. Returns the pair to end the open transaction with, and the pair of its records; None for
+        the latter if none is open. Raises KafkaError, UnsupportedVersion."""
+        from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=UNUSED_TIMEOUT_MS,
+            enable2_pc=two_phase,
+            keep_prepared_txn=True,
+        )
+
+        async def ask(_: str, node_id: int) -> Any:
+            if not await self._can_keep(node_id):
+                raise UnsupportedVersion(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"{transactional_id}: broker {node_id} cannot keep an open transaction for another owner (it does"
+                    f" not have InitProducerId version {FIRST_INIT_WITH_TWO_PHASE_COMMIT}): set"
+                    " transaction.two.phase.commit.enable=true on all brokers",
+                )
+            response = await self._calls.send_to(node_id, request)
+            if response.error_code:
+                raise _error(response.error_code, transactional_id)
+            return response
+
+        response = (await self._coordinators.each([transactional_id], ask, PASSING))[transactional_id]
+        owned = PreparedTransaction(transactional_id, response.producer_id, response.producer_epoch, is_v2=True)
+        if response.ongoing_txn_producer_id == NO_PRODUCER_ID:
+            return owned, None
+        return owned, (response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+
+
+def _error(code: int, subject: str) -> KafkaError:
+    return error_for(code, f"{subject}: {ErrorCode.of(code).meaning}")

@@ -1,0 +1,40 @@
+"""A timer that can be moved earlier, for components that wait for the earliest of many moments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Timer:
+    """Calls `ring` once, at the earliest moment set since its last call.
+
+    The moment is stored here, since uvloop's handles of past moments do not report theirs.
+    """
+
+    __slots__ = ("_handle", "_loop", "_ring", "_when")
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle | None = None
+        self._when = 0.0
+
+    def set(self, when: float) -> None:
+        """Call at `when` (loop time) or before."""
+        if self._handle is not None:
+            if self._when <= when:
+                return
+            self._handle.cancel()
+        self._when = when
+        self._handle = self._loop.call_at(when, self._due)
+
+    def cancel(self) -> None:
+        """Cancel, until it is set again."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _due(self) -> None:
+        self._handle = None
+        self._ring()

@@ -1,0 +1,101 @@
+"""What has become of a batch. Pure.
+
+Below the last stable offset every transaction is decided: the leader names those that were aborted. Above it, a batch
+belongs to a transaction that is open, or stands behind one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from oncelog.admin import LogPart
+from oncelog.consumer.isolation import AbortedTransactions
+from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
+from oncelog_protocol.records.control import read_marker
+
+
+class Outcome(Enum):
+    """The value is what people read."""
+
+    PLAIN = "no transaction"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+    HELD_BACK = "held back"
+    TRANSACTIONAL = "in a transaction"
+    """As it comes: nobody knows yet what will become of it."""
+    COMMIT = "commit marker"
+    ABORT = "abort marker"
+    CONTROL = "control record"
+
+    @property
+    def is_control(self) -> bool:
+        return self in (Outcome.COMMIT, Outcome.ABORT, Outcome.CONTROL)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether readers of committed records see it."""
+        return self in (Outcome.PLAIN, Outcome.COMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBatch:
+    """A batch, and what has become of it."""
+
+    batch: RecordBatch
+    fate: Outcome
+
+
+def judged_stable(part: LogPart) -> list[JudgedBatch]:
+    """Of what was read up to the last stable offset."""
+    aborted = AbortedTransactions(part.aborted)
+    return [JudgedBatch(batch, _stable_fate(batch, aborted)) for batch in part.batches]
+
+
+def _stable_fate(batch: RecordBatch, aborted: AbortedTransactions) -> Outcome:
+    try:
+        next_is_aborted = aborted.next_is_aborted(batch)
+    except CorruptBatch:
+        next_is_aborted = False
+    if batch.is_control:
+        return control_fate(batch)
+    if next_is_aborted:
+        return Outcome.ABORTED
+    return Outcome.COMMITTED if batch.is_transactional else Outcome.PLAIN
+
+
+def judged_unstable(batches: Iterable[RecordBatch], open_from: Mapping[int, int]) -> list[JudgedBatch]:
+    """Of what is above it. `open_from`: producer id -> where its open transaction begins in this partition."""
+    return [JudgedBatch(batch, _unstable_fate(batch, open_from)) for batch in batches]
+
+
+def _unstable_fate(batch: RecordBatch, open_from: Mapping[int, int]) -> Outcome:
+    if batch.is_control:
+        return control_fate(batch)
+    start = open_from.get(batch.producer_id)
+    if batch.is_transactional and start is not None and batch.last_offset >= start:
+        return Outcome.OPEN
+    return Outcome.HELD_BACK
+
+
+def judged_fresh(batches: Iterable[RecordBatch]) -> list[JudgedBatch]:
+    """Of what has just come."""
+    return [JudgedBatch(batch, _fresh_fate(batch)) for batch in batches]
+
+
+def _fresh_fate(batch: RecordBatch) -> Outcome:
+    if batch.is_control:
+        return control_fate(batch)
+    return Outcome.TRANSACTIONAL if batch.is_transactional else Outcome.PLAIN
+
+
+def control_fate(batch: RecordBatch) -> Outcome:
+    try:
+        marker = read_marker(batch)
+    except CorruptBatch:
+        marker = None
+    if marker is None:
+        return Outcome.CONTROL
+    return Outcome.COMMIT if marker.is_commit else Outcome.ABORT

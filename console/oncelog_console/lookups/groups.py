@@ -1,0 +1,105 @@
+"""One group: its members, where it is in each partition, and where a reset would move it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog import TopicPartition
+from oncelog.admin import LATEST_TIMESTAMP, Admin
+from oncelog.admin.groups import DescribedGroup, GroupMember
+from oncelog.cli.group_positions import bounds_of, planned
+from oncelog.cli.offsets import Position
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog_protocol.messages.fetch import IsolationLevel
+
+RESETTABLE = ("Empty", "Dead", "")
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """Where the group is in a partition. `waits`: behind it there is only what is not stable."""
+
+    partition: TopicPartition
+    committed: int | None
+    last_stable: int | None
+    end: int | None
+    member: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.committed is None or self.end is None else max(0, self.end - self.committed)
+
+    @property
+    def waits(self) -> bool:
+        return self.last_stable is not None and self.committed == self.last_stable and self.end != self.last_stable
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    group: DescribedGroup
+    rows: list[PositionRow]
+
+    @property
+    def lag(self) -> int | None:
+        known = [row.lag for row in self.rows if row.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def may_be_reset(self) -> bool:
+        return not self.group.members and self.group.state in RESETTABLE
+
+
+async def look(admin: Admin, group_id: str) -> GroupView:
+    """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
+    group = (await admin.groups.describe([group_id]))[group_id]
+    committed = await offsets_of(admin, group_id)
+    readers = {partition: member for member in group.members for partition in member.assignment}
+    if group.state == "Dead" and not committed and not readers:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    partitions = sorted(committed.keys() | readers.keys())
+    bounds = await _ends(admin, partitions)
+    rows = [
+        PositionRow(where, committed.get(where), *bounds.get(where, (None, None)), readers.get(where))
+        for where in partitions
+    ]
+    return GroupView(group, rows)
+
+
+async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
+    return {where: known.offset for where, known in (await admin.groups.offsets(group_id)).items()}
+
+
+async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int | None, int | None]]:
+    """Last stable offset and high watermark of those that still exist."""
+    topics = set(await admin.list_topics(include_internal=True))
+    wanted = {where: LATEST_TIMESTAMP for where in partitions if where.topic in topics}
+    found: list[dict[TopicPartition, int]] = []
+    for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+        try:
+            answers = await admin.list_offsets(wanted, isolation_level=level)
+        except PartialFailure as failure:
+            answers = dict(failure.results)
+        found.append({where: answer.offset for where, answer in answers.items()})
+    return {where: (found[0].get(where), found[1].get(where)) for where in wanted}
+
+
+async def plan(
+    admin: Admin, group_id: str, topic: str | None, position: Position | None, shift_by: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """What the group has committed, and where `position`, or a shift, would move it: of one topic or of all that it has
+    committed. Raises KafkaError."""
+    committed = await offsets_of(admin, group_id)
+    if topic is None:
+        wanted = sorted(committed)
+    else:
+        known = (await admin.describe_topics([topic]))[topic]
+        wanted = [TopicPartition(topic, index) for index in sorted(known.partitions)]
+    return committed, await planned(admin, wanted, committed, position, shift_by)
+
+
+async def within_bounds(admin: Admin, targets: dict[TopicPartition, int]) -> bool:
+    """Whether each partition holds the offset that it is to be moved to. Raises KafkaError."""
+    bounds = await bounds_of(admin, targets)
+    return all(
+        where in bounds and bounds[where].beginning <= offset <= bounds[where].end for where, offset in targets.items()
+    )

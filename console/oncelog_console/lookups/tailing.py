@@ -1,0 +1,88 @@
+"""Records as they come, from the ends of partitions on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from oncelog import TopicPartition
+from oncelog.admin import LATEST_TIMESTAMP, Admin
+from oncelog.errors import ErrorCode, KafkaError, PartialFailure
+from oncelog_console.limits import TAIL_BYTES, TAIL_RECORDS
+from oncelog_console.lookups.batch_outcomes import JudgedBatch, judged_fresh, judged_stable
+from oncelog_console.lookups.records import RecordView, Wanted, decoded, records_of
+from oncelog_protocol.messages.fetch import IsolationLevel
+
+WAIT_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TailPart:
+    """The newest records that came since the last part, and how many before them are left out."""
+
+    records: list[RecordView]
+    left_out: int
+
+
+async def tail(admin: Admin, topic: str, partitions: list[int], wanted: Wanted) -> AsyncGenerator[TailPart]:
+    """One part at each look, also where nothing came: for ever. Raises KafkaError."""
+    committed_only = wanted.committed_only
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
+    while True:
+        try:
+            parts = await admin.read_log(offsets, max_bytes=TAIL_BYTES, max_wait_ms=WAIT_MS, isolation_level=level)
+        except KafkaError as error:
+            offsets = await _moved_on(admin, error, offsets, level)
+            yield TailPart([], 0)
+            continue
+        records: list[RecordView] = []
+        left_out = 0
+        for where, part in parts.items():
+            judged = judged_stable(part) if committed_only else judged_fresh(part.batches)
+            newest, count = await decoded(partial(_newest, where.partition, judged, offsets[where], wanted))
+            records += newest
+            left_out += count - len(newest)
+            if part.batches:
+                offsets[where] = max(offsets[where], part.batches[-1].next_offset)
+        records.sort(key=_timestamp)
+        yield TailPart(records[-TAIL_RECORDS:], left_out + max(0, len(records) - TAIL_RECORDS))
+
+
+async def _ends(admin: Admin, wanted: list[TopicPartition], level: IsolationLevel) -> dict[TopicPartition, int]:
+    answers = await admin.list_offsets(dict.fromkeys(wanted, LATEST_TIMESTAMP), isolation_level=level)
+    return {where: answer.offset for where, answer in answers.items()}
+
+
+async def _moved_on(
+    admin: Admin, error: KafkaError, offsets: dict[TopicPartition, int], level: IsolationLevel
+) -> dict[TopicPartition, int]:
+    """Where to go on after logs were cut, or cleaned faster than we read: at their ends. Raises other errors."""
+    errors = error.errors if isinstance(error, PartialFailure) else dict.fromkeys(offsets, error)
+    others = [each for each in errors.values() if each.code is not ErrorCode.OFFSET_OUT_OF_RANGE]
+    if others:
+        raise others[0]
+    await asyncio.sleep(WAIT_MS / 1000)
+    return offsets | await _ends(admin, list(errors), level)
+
+
+def _newest(
+    partition: int, judged: list[JudgedBatch], from_offset: int, wanted: Wanted
+) -> tuple[deque[RecordView], int]:
+    """The last TAIL_RECORDS of those that are wanted, and how many these are."""
+    kept: deque[RecordView] = deque(maxlen=TAIL_RECORDS)
+    count = 0
+    for each in judged:
+        for record in records_of(partition, each, from_offset):
+            if wanted.takes(record):
+                kept.append(record.for_a_table())
+                count += 1
+    return kept, count
+
+
+def _timestamp(record: RecordView) -> int:
+    return record.timestamp_ms

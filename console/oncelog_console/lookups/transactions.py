@@ -1,0 +1,244 @@
+"""Open transactions: those that coordinators know, and those that hang; what each holds back, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from oncelog import TopicPartition
+from oncelog.admin import Admin, Explanation, Hang, HangingTransaction
+from oncelog.admin.hanging import ONGOING, PREPARED, DescribedTransaction, OpenTransaction
+from oncelog.clock import now_ms
+from oncelog.cluster import Topic
+from oncelog.errors import ConnectionFailed, ErrorCode, KafkaError, PartialFailure
+from oncelog_console.limits import MAX_EXPLAINED, MAX_SEARCHED_PARTITIONS, MAX_TRANSACTIONS
+from oncelog_console.lookups.brokers import all_topics
+from oncelog_console.lookups.missing import Missing, had
+
+Positions = Callable[[TopicPartition], Mapping[str, int]]
+"""Where groups are in a partition: group id -> committed offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A partition in which a transaction is open. `open_here` is None where it has written nothing there yet, or its
+    marker is there already; `explained` is None where that was not asked, or not told.
+
+    `waiting`: groups that stand at the last stable offset; whoever reads committed records among them gets nothing.
+    """
+
+    partition: TopicPartition
+    open_here: OpenTransaction | None
+    explained: Explanation | None
+    hang: Hang | None
+    waiting: tuple[str, ...]
+
+    @property
+    def pins(self) -> bool:
+        """Whether it is the one that readers wait for."""
+        explained, mine = self.explained, self.open_here
+        if explained is None or explained.pinned_by is None or mine is None:
+            return False
+        return explained.pinned_by.identity == mine.identity
+
+    @property
+    def held_back(self) -> int:
+        return self.explained.held_back if self.explained is not None and self.pins else 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactionView:
+    """One open transaction over all partitions. `held` is what its coordinator knows, None if none does.
+
+    `since_ms`: by its coordinator, else by its first record; None where nobody can tell. `lacks_markers`: where its
+    coordinator is still to write one.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    held: DescribedTransaction | None
+    holds: tuple[Hold, ...]
+    since_ms: int | None
+
+    @property
+    def transactional_id(self) -> str | None:
+        return None if self.held is None else self.held.transactional_id
+
+    @property
+    def state(self) -> str:
+        """As its coordinator has it; of one that hangs, why."""
+        hangs = self.hangs
+        if hangs is not None:
+            return f"hangs: {hangs.value}"
+        return "unknown" if self.held is None else self.held.state
+
+    @property
+    def hangs(self) -> Hang | None:
+        return next((hold.hang for hold in self.holds if hold.hang is not None), None)
+
+    @property
+    def lacks_markers(self) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(self.held.partitions)) if self.held is not None and self.held.state in PREPARED else ()
+
+    @property
+    def held_back(self) -> int:
+        return sum(hold.held_back for hold in self.holds)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        return tuple(sorted({group for hold in self.holds for group in hold.waiting}))
+
+    @property
+    def ends_by_ms(self) -> int | None:
+        """When its coordinator aborts it at the latest; None where that is not known, or it has no timeout."""
+        known = [h.explained.ends_by_ms for h in self.holds if h.explained and h.pins and h.explained.ends_by_ms]
+        if known:
+            return min(known)
+        held = self.held
+        if held is None or held.state != ONGOING or held.start_time_ms is None or self.hangs is not None:
+            return None
+        if not held.has_timeout:
+            return None
+        return held.start_time_ms + held.timeout_ms
+
+
+@dataclass(slots=True)
+class TransactionsView:
+    """The open ones, the oldest first."""
+
+    at_ms: int
+    transactions: list[OpenTransactionView] = field(default_factory=list)
+    missing: Missing = field(default_factory=dict)
+
+
+async def look(admin: Admin, positions: Positions) -> TransactionsView:
+    """Raises KafkaError if the cluster cannot be reached."""
+    found = TransactionsView(now_ms())
+    topics = await all_topics(admin)
+    held = await _held(admin, found.missing)
+    hanging = await _hanging(admin, topics, found.missing)
+    partitions = {where for each in held for where in each.partitions}
+    partitions |= {each.transaction.partition for each in hanging}
+    explained = await explanations(admin, sorted(partitions), found.missing)
+    found.at_ms = now_ms()
+    found.transactions = combined(held, hanging, explained, positions)
+    return found
+
+
+async def _held(admin: Admin, missing: Missing) -> list[DescribedTransaction]:
+    listed = await had(missing, "transactions", admin.transactions.list(states=[ONGOING, *PREPARED]), [])
+    if len(listed) > MAX_TRANSACTIONS:
+        missing["transactions"] = f"{len(listed) - MAX_TRANSACTIONS} more are open, and not shown"
+    ids = [each.transactional_id for each in listed[:MAX_TRANSACTIONS]]
+    if not ids:
+        return []
+    try:
+        described = await admin.transactions.describe(ids)
+    except PartialFailure as failure:  # some have ended and expired since
+        described = dict(failure.results)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            missing["transactions"] = error.message
+        described = {}
+    return [each for each in described.values() if each.state in (ONGOING, *PREPARED)]
+
+
+async def _hanging(admin: Admin, topics: Mapping[str, Topic], missing: Missing) -> list[HangingTransaction]:
+    count = sum(len(topic.partitions) for topic in topics.values())
+    if count > MAX_SEARCHED_PARTITIONS:
+        missing["hanging transactions"] = (
+            f"{count} partitions are too many to search at each look: oncelog txns find-hanging does it once"
+        )
+        return []
+    return await had(missing, "hanging transactions", admin.transactions.find_hanging(), [])
+
+
+async def explanations(
+    admin: Admin, partitions: list[TopicPartition], missing: Missing
+) -> dict[TopicPartition, Explanation]:
+    """Of the first MAX_EXPLAINED, as far as they can be had. Raises ConnectionFailed."""
+    if len(partitions) > MAX_EXPLAINED:
+        missing["explanations"] = f"{len(partitions) - MAX_EXPLAINED} more partitions are not explained"
+    asked = partitions[:MAX_EXPLAINED]
+    if not asked:
+        return {}
+    try:
+        return await admin.transactions.explain(asked)
+    except PartialFailure as failure:  # of some, perhaps without a leader, nothing can be told
+        told = [where for where in asked if where not in failure.errors]
+        missing["explanations"] = failure.message
+        return await had(missing, "explanations", admin.transactions.explain(told), {}) if told != asked else {}
+    except ConnectionFailed:
+        raise
+    except KafkaError as error:
+        missing["explanations"] = error.message
+        return {}
+
+
+def combined(
+    held: Iterable[DescribedTransaction],
+    hanging: Iterable[HangingTransaction],
+    explained: Mapping[TopicPartition, Explanation],
+    positions: Positions,
+) -> list[OpenTransactionView]:
+    """What the coordinators, the logs and the groups say, by transaction. Pure but for `positions`."""
+    open_here: dict[tuple[int, int], dict[TopicPartition, tuple[OpenTransaction, Hang | None]]] = {}
+    described: dict[tuple[int, int], DescribedTransaction | None] = {}
+    for each in held:
+        described[each.producer_id, each.producer_epoch] = each
+    for where, explanation in explained.items():
+        pinned = () if explanation.pinned_by is None else (explanation.pinned_by,)
+        for opened in (*pinned, *explanation.later):
+            open_here.setdefault(_producer(opened), {})[where] = (opened, None)  # one look is not enough to call it so
+    for found in hanging:
+        opened = found.transaction
+        open_here.setdefault(_producer(opened), {})[opened.partition] = (opened, found.hang)
+    looks = []
+    for producer in dict.fromkeys([*described, *open_here]):
+        here = open_here.get(producer, {})
+        known = described.get(producer)
+        if known is None:
+            known = next((opened.held for opened, _ in here.values() if opened.held is not None), None)
+        partitions = sorted({*here, *(known.partitions if known is not None and producer in described else ())})
+        holds = tuple(_hold(where, here.get(where), explained.get(where), positions) for where in partitions)
+        looks.append(OpenTransactionView(*producer, known, holds, _since(producer in described, known, holds)))
+    return sorted(looks, key=_by_age)
+
+
+def _hold(
+    where: TopicPartition,
+    opened: tuple[OpenTransaction, Hang | None] | None,
+    explained: Explanation | None,
+    positions: Positions,
+) -> Hold:
+    mine, hang = opened or (None, None)
+    hold = Hold(where, mine, explained, hang, ())
+    if not hold.pins or explained is None:
+        return hold
+    waiting = [group for group, offset in positions(where).items() if offset == explained.last_stable_offset]
+    return Hold(where, mine, explained, hang, tuple(sorted(waiting)))
+
+
+def _producer(opened: OpenTransaction) -> tuple[int, int]:
+    return opened.producer.producer_id, opened.producer.producer_epoch
+
+
+def _since(is_open_there: bool, held: DescribedTransaction | None, holds: Iterable[Hold]) -> int | None:
+    if is_open_there and held is not None and held.start_time_ms is not None:
+        return held.start_time_ms
+    known = [
+        first
+        for hold in holds
+        if hold.open_here is not None
+        for first in [
+            hold.explained.first_timestamp_ms
+            if hold.pins and hold.explained is not None
+            else hold.open_here.producer.last_timestamp
+        ]
+        if first is not None and first >= 0
+    ]
+    return min(known, default=None)
+
+
+def _by_age(look: OpenTransactionView) -> tuple[bool, int, int]:
+    return look.hangs is None, look.since_ms or 0, look.producer_id

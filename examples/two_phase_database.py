@@ -1,0 +1,94 @@
+"""A database row and a record, both or neither, by two-phase commit (S122, KIP-939).
+
+Each booking is a row in SQLite and a record in a topic. The topic's transaction is prepared first: its records are
+written, and nobody sees them. Then one transaction of the database writes the row and the name of the prepared
+transaction: that commit decides. Only then the topic's transaction is committed.
+
+Killed anywhere, the next start finds in the database which transaction was decided, and completes it: it is committed
+if it is the one that is prepared, else aborted. That may be weeks later: the transaction has no timeout. Until then it
+holds back readers of committed records.
+
+The broker needs two-phase commit: `oncelog serve --set transaction.two.phase.commit.enable=true`.
+
+    python -m examples.two_phase_database --servers 127.0.0.1:9092 --database bank.db --book 20
+    python -m examples.two_phase_database --servers 127.0.0.1:9092 --database bank.db --book 20 --crash-after decided
+    python -m examples.two_phase_database --servers 127.0.0.1:9092 --database bank.db --book 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+from typing import Final
+
+from oncelog import PreparedTransaction, Producer
+
+BOOKINGS_PER_TRANSACTION: Final = 5
+STEPS: Final = ("begun", "sent", "prepared", "written", "decided", "completed")
+"""Where `--crash-after` may kill it."""
+
+
+def open_database(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=30)
+    database.execute("CREATE TABLE IF NOT EXISTS bookings (id INTEGER PRIMARY KEY AUTOINCREMENT, amount INT NOT NULL)")
+    database.execute("CREATE TABLE IF NOT EXISTS decided (topic TEXT PRIMARY KEY, prepared TEXT NOT NULL)")
+    database.commit()
+    return database
+
+
+def stored(database: sqlite3.Connection, topic: str) -> PreparedTransaction | None:
+    """The transaction that the database has decided to commit last."""
+    row = database.execute("SELECT prepared FROM decided WHERE topic = ?", (topic,)).fetchone()
+    return None if row is None else PreparedTransaction(*json.loads(row[0]))
+
+
+async def book(servers: str, database: sqlite3.Connection, topic: str, count: int, crash_after: str | None) -> None:
+    """Complete what an earlier run has left, then make `count` bookings."""
+
+    def reached(step: str) -> None:
+        if step == crash_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async with Producer(servers, transactional_id=f"bookings-{topic}", two_phase_commit=True) as producer:
+        committed = await producer.complete_transaction(stored(database, topic))
+        if committed is not None:
+            print(f"an earlier run had a transaction open: it is {'committed' if committed else 'aborted'}")
+        (booked,) = database.execute("SELECT count(*) FROM bookings").fetchone()
+        for first in range(booked, booked + count, BOOKINGS_PER_TRANSACTION):
+            amounts = range(first, min(first + BOOKINGS_PER_TRANSACTION, booked + count))
+            producer.begin_transaction()
+            reached("begun")
+            for amount in amounts:
+                await producer.send(topic, str(amount).encode(), partition=0)
+            reached("sent")
+            prepared = await producer.prepare_transaction()
+            reached("prepared")
+            with database:  # the commit of this block decides for both
+                database.executemany("INSERT INTO bookings (amount) VALUES (?)", [(amount,) for amount in amounts])
+                database.execute("INSERT OR REPLACE INTO decided VALUES (?, ?)", (topic, json.dumps(prepared)))
+                reached("written")
+            reached("decided")
+            await producer.complete_transaction(prepared)
+            reached("completed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", default="127.0.0.1:9092")
+    parser.add_argument("--database", default="bank.db")
+    parser.add_argument("--topic", default="bookings")
+    parser.add_argument("--book", type=int, default=10, metavar="N", help="make N bookings")
+    parser.add_argument("--crash-after", choices=STEPS, help="be killed there, in the first transaction")
+    options = parser.parse_args()
+    database = open_database(options.database)
+    asyncio.run(book(options.servers, database, options.topic, options.book, options.crash_after))
+    (booked,) = database.execute("SELECT count(*) FROM bookings").fetchone()
+    print(f"{booked} bookings")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""A log whose disk has failed is opened again when nobody counts on it, and holds what was synced."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hosted_partitions import nobody_fetches
+from tests.support.hosts import host_of
+from tests.support.storage import FaultyDisk, contents, make_batch
+
+from oncelog_broker.log.config import COMPACT, LogConfig
+from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, PartitionState, Topic
+from oncelog_broker.replication.offline_log_recovery import MAX_REST_SECONDS, OfflineLogRecovery
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+EMPTY = ClusterImage("")
+ME, OTHER = 1, 2
+
+
+class Followed:
+    """What is fetched now."""
+
+    def __init__(self) -> None:
+        self.partitions: set[Partition] = set()
+
+    def follow(self, partition: Partition) -> None:
+        self.partitions.add(partition)
+
+    def forget(self, partition: Partition) -> None:
+        self.partitions.discard(partition)
+
+    def hears(self, partition: Partition) -> bool:
+        return partition in self.partitions
+
+
+class Host:
+    """A broker with one partition."""
+
+    def __init__(self, directory: Path, disk: Any = None) -> None:
+        self.disk, self.clock, self.tasks = disk or FaultyDisk(), ManualClock(), Tasks()
+        self.directory = directory
+        self.logs = self.open_logs()
+        self.config = LogConfig()
+        self.followed = Followed()
+        self.replicas = Replicas(
+            ME, self.logs, lambda _: self.config, host_of(tasks=self.tasks), lambda _: self.followed
+        )
+        self.asked: list[list[tuple[str, int]]] = []
+        """Where a new leader epoch is asked for."""
+        self.returning = self.made_returning()
+        self.image = EMPTY
+
+    def made_returning(self) -> OfflineLogRecovery:
+        return OfflineLogRecovery(
+            self.replicas, lambda keys: self.asked.append(list(keys)), host_of(self.clock, self.tasks)
+        )
+
+    def open_logs(self) -> LogManager:
+        return LogManager.open([self.directory], node_id=ME, cluster_id="c", disk=self.disk, clock=self.clock)
+
+    async def show(self, leader: int, isr: tuple[int, ...], epoch: int = 0) -> None:
+        topic = Topic("orders", bytes([1]) * 16, {0: PartitionState((ME, OTHER), isr, leader, epoch, epoch)})
+        newer = EMPTY.with_topic(topic)
+        self.replicas.on_image(self.image, newer)
+        self.image = newer
+        await self.replicas.until_opened()
+
+    async def fill_and_fail(self) -> Partition:
+        """Three records, of which two are synced; then the disk fails."""
+        await self.show(OTHER, (ME, OTHER))
+        partition = self.only
+        for number in range(3):
+            partition.log.append_as_leader(bytearray(make_batch(b"%d" % number)), leader_epoch=0)
+            if number == 1:
+                partition.log.flusher.flush()
+        self.disk.append_fault = errno.EIO
+        with pytest.raises(KafkaError):
+            partition.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+        assert partition.log.is_offline
+        return partition
+
+    @property
+    def only(self) -> Partition:
+        (partition,) = self.replicas.partitions()
+        return partition
+
+    async def look_for(self, seconds: float) -> None:
+        """As the broker would, each second."""
+        for _ in range(int(seconds)):
+            self.clock.advance_ms(1000)
+            await self.returning.look()
+            await self.replicas.until_opened()
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    await made.tasks.close()
+    made.logs.close()
+
+
+async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host: Host) -> None:
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    assert host.followed.partitions == {failed}
+    host.disk.append_fault = None
+    await host.look_for(2)
+    back = host.only
+    assert back is not failed
+    assert (back.log.log_end_offset, len(contents(back.log))) == (2, 2)
+    assert host.followed.partitions == {back}
+    assert (back.leader, back.leader_epoch, back.log.is_offline) == (OTHER, 1, False)
+    assert not host.logs.failures
+    assert list(host.logs.logs()) == [back.log]
+    assert host.asked == []
+
+
+async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has_heard_of_it(host: Host) -> None:
+    """Its leader may be about to have it join the ISR, by where it ended; or it may hear of that yet."""
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,))
+    host.disk.append_fault = None
+    await host.look_for(5)
+    assert host.only is failed, "what it may have lost is counted on by whoever leads in this epoch"
+    assert host.asked == [[("orders", 0)]] * 4, "a second after it was seen, and until it is granted"
+    await host.show(OTHER, (OTHER, ME), epoch=0)
+    await host.look_for(5)
+    assert (host.only, len(host.asked)) == (failed, 4), "the join was granted: it is counted on"
+    await host.show(OTHER, (OTHER,), epoch=1)
+    await host.look_for(2)
+    back = host.only
+    assert (back.log.is_offline, back.log.log_end_offset, len(host.asked)) == (False, 2, 4)
+    back.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
+    await host.look_for(2)
+    assert (host.only, len(host.asked)) == (back, 5), "in this epoch it has said where it ended, too"
+
+
+async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next(host: Host) -> None:
+    """Nobody is told by a leader where its log ends, and for one that is offline nothing is fetched."""
+    await host.show(ME, (ME, OTHER))
+    host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
+    await host.show(OTHER, (OTHER,), epoch=1)
+    await host.look_for(2)
+    assert (host.only.log.is_offline, host.asked) == (False, [])
+
+
+async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
+    """What was not synced may have deleted what was, and be compacted away elsewhere."""
+    host.config = replace(host.config, cleanup_policy=frozenset({COMPACT}))
+    failed = await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    host.disk.append_fault = None
+    await host.look_for(2)
+    assert host.only is not failed
+    assert (host.only.log.log_end_offset, contents(host.only.log)) == (0, [])
+    assert host.followed.partitions == {host.only}
+
+
+@pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
+async def test_e26_nothing_is_fetched_for_a_log_that_failed_while_nothing_came(
+    host: Host, isr: tuple[int, ...]
+) -> None:
+    """Its leader would take it for in sync, by what it ends with, just before that is given up."""
+    await host.show(OTHER, isr)
+    log = host.only.log
+    log.append_as_follower(make_batch())
+    host.disk.sync_fault = errno.EIO
+    with pytest.raises(KafkaError):
+        log.flusher.flush()
+    assert host.followed.partitions == {host.only}
+    await host.look_for(1)
+    assert (log.is_offline, host.only.log, host.followed.partitions) == (True, log, set())
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER, NO_LEADER])
+async def test_what_somebody_counts_on_stays_as_it_is(host: Host, leader: int) -> None:
+    """In the ISR, or the last one that has it: what it acknowledged may be nowhere else."""
+    failed = await host.fill_and_fail()
+    await host.show(leader, (ME,), epoch=1)
+    host.disk.append_fault = None
+    await host.look_for(5)
+    assert host.only is failed
+    assert failed.log.is_offline
+
+
+async def test_s80_a_leader_alone_in_sync_whose_log_has_failed_says_so(host: Host) -> None:
+    await host.show(ME, (ME, OTHER))
+    assert host.replicas.log_end("orders", 0) == (-1, 0)
+    host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    assert host.replicas.log_end("orders", 0) == (0, 1)
+    host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaError) as raised:
+        host.replicas.log_end("orders", 0)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert list(host.replicas.led_offline()) == [], "it proposes an ISR without itself"
+    await host.show(ME, (ME,), epoch=1)
+    assert [(index, state.isr) for _, index, state in host.replicas.led_offline()] == [(0, (ME,))]
+    await host.show(NO_LEADER, (ME,), epoch=2)
+    assert list(host.replicas.led_offline()) == []
+    with pytest.raises(KafkaError) as raised:
+        host.replicas.log_end("unknown", 0)
+    assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tmp_path: Path) -> None:
+    await host.fill_and_fail()
+    segment = next((tmp_path / "orders-0").glob("*.log"))
+    hidden = segment.rename(tmp_path / "hidden")  # records that were synced are gone: it cannot be opened
+    await host.show(OTHER, (OTHER,), epoch=1)
+    tried: list[float] = []
+    open_again = host.replicas.open_again
+
+    def noting(name: str, index: int) -> None:
+        tried.append(host.clock.monotonic())
+        open_again(name, index)
+
+    host.replicas.open_again = noting  # type: ignore[method-assign]
+    await host.look_for(200)
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert pauses[:6] == [2, 4, 8, 16, 32, MAX_REST_SECONDS]
+    assert not list(host.replicas.partitions())
+    hidden.rename(segment)
+    host.disk.append_fault = None
+    await host.look_for(MAX_REST_SECONDS)
+    assert host.only.log.log_end_offset == 2
+
+
+async def test_what_could_not_be_opened_at_the_start_comes_back_too(host: Host, tmp_path: Path) -> None:
+    await host.show(OTHER, (ME, OTHER))
+    host.only.log.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    host.replicas.close()
+    host.logs.close()
+    identity = tmp_path / "orders-0" / "partition.metadata"
+    content = identity.read_text()
+    identity.write_text("not what it was")
+    host.logs = host.open_logs()
+    assert host.logs.failures
+    host.replicas = Replicas(ME, host.logs, lambda _: LogConfig(), host_of(tasks=host.tasks), nobody_fetches)
+    host.returning = host.made_returning()
+    host.image = EMPTY
+    await host.show(OTHER, (OTHER,), epoch=1)
+    assert not list(host.replicas.partitions())
+    identity.write_text(content)
+    await host.look_for(2)
+    assert host.only.log.log_end_offset == 1
+    assert host.asked == [], "nobody was told of it since the start"
+
+
+async def test_a_topic_that_is_deleted_meanwhile_stays_deleted(host: Host, tmp_path: Path) -> None:
+    await host.fill_and_fail()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    host.disk.append_fault = None
+    host.replicas.open_again("orders", 0)
+    host.replicas.on_image(host.image, EMPTY)
+    host.image = EMPTY
+    await host.show(OTHER, (OTHER,))  # one of the same name, whose log waits for its turn
+    assert host.only.log.log_end_offset == 0
+    assert [path.name for path in tmp_path.glob("orders-0*-delete")]
+
+
+class FullDisk(FaultyDisk):
+    """Takes no directory of a log while it is full."""
+
+    __slots__ = ("is_full",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+
+    def make_directories(self, path: str) -> bool:
+        if self.is_full and "orders" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return super().make_directories(path)
+
+
+@pytest.mark.parametrize(("leader", "isr"), [(ME, (ME,)), (OTHER, (OTHER,)), (OTHER, (OTHER, ME)), (NO_LEADER, (ME,))])
+async def test_e47_a_log_that_could_not_be_made_is_tried_again_whoever_leads(
+    tmp_path: Path, leader: int, isr: tuple[int, ...]
+) -> None:
+    host = Host(tmp_path, FullDisk())
+    host.disk.is_full = True
+    await host.show(leader, isr)
+    assert (host.replicas.offline, list(host.replicas.partitions())) == (1, [])
+    await host.look_for(10)
+    host.disk.is_full = False
+    await host.look_for(MAX_REST_SECONDS)
+    assert (host.replicas.offline, host.only.log.log_end_offset) == (0, 0)
+    assert host.asked == [], "nobody has heard of it"
+    await host.tasks.close()
+    host.logs.close()
+
+
+@pytest.mark.parametrize("compacted", ["by now", "until now"])
+async def test_e47_a_log_that_was_or_is_compacted_begins_anew_by_the_settings_of_now(
+    host: Host, tmp_path: Path, compacted: str
+) -> None:
+    await host.show(OTHER, (ME, OTHER))
+    failed = host.only
+    for number in range(3):
+        failed.log.append_as_leader(bytearray(make_batch(b"%d" % number)), leader_epoch=0)
+    failed.log.flusher.flush()
+    if compacted == "until now":
+        failed.log.state.cleaner_checkpoint = 2
+    failed.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
+    await host.show(OTHER, (OTHER,), epoch=1)
+    hidden = (tmp_path / "orders-0").rename(tmp_path / "hidden")
+    await host.look_for(2)
+    assert not list(host.replicas.partitions()), "the first attempt fails"
+    hidden.rename(tmp_path / "orders-0")
+    if compacted == "by now":
+        host.config = replace(host.config, cleanup_policy=frozenset({COMPACT}))
+    await host.look_for(MAX_REST_SECONDS)
+    assert (host.only.log.is_offline, host.only.log.log_end_offset) == (False, 0)
+
+
+async def test_e47_a_log_whose_name_could_not_be_synced_is_made_anew(host: Host, tmp_path: Path) -> None:
+    """A later fsync of the data directory would prove nothing of that name (E26)."""
+    await host.show(OTHER, (ME, OTHER))
+    failed = host.only.log
+    failed.append_as_leader(bytearray(make_batch()), leader_epoch=0)
+    assert failed.flusher.new_directory is not None
+    failed.flusher.new_directory.fail(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(KafkaError):
+        failed.flusher.flush()
+    (tmp_path / "orders-0" / "left behind").touch()
+    await host.show(OTHER, (OTHER,), epoch=1)
+    await host.look_for(2)
+    back = host.only.log
+    assert (back.is_offline, back.log_end_offset) == (False, 0)
+    assert back.flusher.new_directory is not None
+    assert back.flusher.new_directory.is_synced
+    assert not (tmp_path / "orders-0" / "left behind").exists()

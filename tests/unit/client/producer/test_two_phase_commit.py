@@ -1,0 +1,220 @@
+"""A producer with two_phase_commit=True: what it finds open it ends as its application has stored (S121, KIP-939)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.fake_transactions import FakeCoordinator, Step, impatient
+from tests.support.transactional_producers import P0, ends, started
+
+from oncelog import Admin, PreparedTransaction, Producer
+from oncelog.errors import (
+    ConfigError,
+    EndNotKnown,
+    ErrorCode,
+    FatalError,
+    InvalidTransactionState,
+    KafkaError,
+    ProducerFenced,
+    UnsupportedVersion,
+)
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.producer_id import ProducerIdAndEpoch
+
+
+async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
+    """The transaction of a producer that is closed again."""
+    async with started(coordinator, two_phase_commit=True) as producer:
+        producer.begin_transaction()
+        await producer.send("topic", value)
+        prepared = await producer.prepare_transaction()
+    assert prepared is not None
+    return prepared
+
+
+async def test_s121_it_asks_for_transactions_without_a_timeout(coordinator_v2: FakeCoordinator) -> None:
+    async with started(coordinator_v2, two_phase_commit=True):
+        (request,) = coordinator_v2.broker.requests_of(InitProducerIdRequest)
+        assert (request.enable2_pc, request.keep_prepared_txn) == (True, True)
+    async with started(coordinator_v2):
+        request = coordinator_v2.broker.requests_of(InitProducerIdRequest)[-1]
+        assert (request.enable2_pc, request.keep_prepared_txn) == (False, False)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_s121_the_next_producer_ends_it_as_stored(coordinator_v2: FakeCoordinator, is_stored: bool) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        assert ends(coordinator_v2) == []
+        assert await producer.complete_transaction(prepared if is_stored else None) is is_stored
+        assert await producer.complete_transaction(prepared) is None  # it is over
+        async with producer.transaction():
+            await producer.send("topic", b"next")
+    assert ends(coordinator_v2) == [is_stored, True]
+    assert coordinator_v2.committed == {P0: [b"v", b"next"] if is_stored else [b"next"]}
+
+
+async def test_s121_what_was_stored_of_an_earlier_transaction_aborts(coordinator_v2: FakeCoordinator) -> None:
+    earlier = await prepared_one(coordinator_v2)
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        assert await producer.complete_transaction(earlier)
+    await prepared_one(coordinator_v2, b"w")
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        assert await producer.complete_transaction(earlier) is False
+    assert coordinator_v2.committed == {P0: [b"v"]}
+
+
+async def test_s121_its_own_transaction_is_completed_too(coordinator_v2: FakeCoordinator) -> None:
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        producer.begin_transaction()
+        await producer.send("topic", b"v")
+        with pytest.raises(InvalidTransactionState, match="prepare"):
+            await producer.complete_transaction(None)
+        assert await producer.complete_transaction(await producer.prepare_transaction()) is True
+        producer.begin_transaction()
+        assert await producer.complete_transaction(await producer.prepare_transaction()) is None  # nothing was sent
+    assert coordinator_v2.committed == {P0: [b"v"]}
+
+
+async def test_s121_nothing_begins_before_it_is_completed(coordinator_v2: FakeCoordinator) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        with pytest.raises(InvalidTransactionState, match="complete"):
+            producer.begin_transaction()
+        with pytest.raises(ValueError, match="transactional id 'other'"):
+            await producer.complete_transaction(prepared._replace(transactional_id="other"))
+    assert ends(coordinator_v2) == []  # closed, and left open for the next one
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        assert await producer.complete_transaction(prepared)
+
+
+async def test_s121_a_producer_that_was_taken_over_is_fenced(coordinator_v2: FakeCoordinator) -> None:
+    async with started(coordinator_v2, two_phase_commit=True) as zombie:
+        zombie.begin_transaction()
+        await zombie.send("topic", b"v")
+        prepared = await zombie.prepare_transaction()
+        async with started(coordinator_v2, two_phase_commit=True) as producer:
+            with pytest.raises(ProducerFenced):
+                await zombie.complete_transaction(None)
+            assert await producer.complete_transaction(prepared)
+    assert coordinator_v2.committed == {P0: [b"v"]}
+
+
+async def test_s121_a_lost_answer_is_asked_for_again(coordinator_v2: FakeCoordinator) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    coordinator_v2.script[InitProducerIdRequest] = [Step.LOST, Step.DROPPED]
+    coordinator_v2.script[EndTxnRequest] = [Step.LOST, Step.DROPPED]
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        assert await producer.complete_transaction(prepared)
+    assert coordinator_v2.committed == {P0: [b"v"]}
+
+
+async def test_s121_completing_is_waited_for_again(coordinator_v2: FakeCoordinator) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        coordinator_v2.script[EndTxnRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 20
+        with impatient(producer), pytest.raises(EndNotKnown):
+            await producer.complete_transaction(prepared)
+        assert await producer.complete_transaction(prepared)
+
+
+async def test_s121_after_an_error_the_next_transaction_has_no_timeout_either(coordinator_v2: FakeCoordinator) -> None:
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        producer.begin_transaction()
+        await producer.send_and_wait("topic", b"v")
+        coordinator_v2.script[EndTxnRequest] = [Step.LOST]
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("topic", b"w")
+    assert all(request.enable2_pc for request in coordinator_v2.broker.requests_of(InitProducerIdRequest))
+    assert not coordinator_v2.transaction().has_timeout
+
+
+async def test_s121_a_broker_without_it_says_what_to_set(coordinator_v2: FakeCoordinator) -> None:
+    coordinator_v2.broker.max_versions[ApiKey.INIT_PRODUCER_ID] = 5
+    with pytest.raises(UnsupportedVersion, match=r"version 5, not 6: set transaction\.two\.phase\.commit"):
+        async with started(coordinator_v2, two_phase_commit=True):
+            pass
+    assert coordinator_v2.transactions == {}
+    async with started(coordinator_v2) as producer, producer.transaction():
+        await producer.send("topic", b"v")
+
+
+async def test_s121_a_user_without_the_right_is_told_which(coordinator_v2: FakeCoordinator) -> None:
+    coordinator_v2.script[InitProducerIdRequest] = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    with pytest.raises(FatalError, match="Write and TwoPhaseCommit"):
+        async with started(coordinator_v2, two_phase_commit=True):
+            pass
+
+
+def test_s121_settings_that_contradict_it_are_refused() -> None:
+    with pytest.raises(ConfigError, match="needs a transactional_id"):
+        Producer("127.0.0.1:9092", two_phase_commit=True)
+    with pytest.raises(ConfigError, match="have no timeout"):
+        Producer("127.0.0.1:9092", transactional_id="t", two_phase_commit=True, transaction_timeout_ms=1000)
+
+
+# --- an admin client
+
+
+async def test_s121_an_admin_keeps_it_without_a_timeout(coordinator_v2: FakeCoordinator) -> None:
+    async with started(coordinator_v2) as producer:
+        producer.begin_transaction()
+        await producer.send("topic", b"v")
+        prepared = await producer.prepare_transaction()
+    assert prepared is not None
+    assert coordinator_v2.transaction().has_timeout
+    async with Admin(coordinator_v2.broker.address) as admin:
+        kept = await admin.transactions.keep(prepared)
+        assert kept == prepared._replace(epoch=prepared.epoch + 1)
+        assert not coordinator_v2.transaction().has_timeout
+        for commits in (True, False):
+            with pytest.raises(ProducerFenced, match="is open, and another process has taken it over"):
+                await admin.transactions.end(prepared, commits=commits)
+        for _ in range(2):
+            assert await admin.transactions.end(kept, commits=True)
+        assert not await admin.transactions.end(kept, commits=False)
+    assert coordinator_v2.committed == {P0: [b"v"]}
+
+
+async def test_s121_what_is_over_is_not_kept(coordinator_v2: FakeCoordinator) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    async with Admin(coordinator_v2.broker.address) as admin:
+        assert await admin.transactions.end(prepared, commits=True)
+        assert await admin.transactions.keep(prepared) is None
+
+
+async def test_s121_an_operator_commits_what_nobody_ends(coordinator_v2: FakeCoordinator) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    async with Admin(coordinator_v2.broker.address) as admin:
+        await admin.transactions.commit("t")
+        with pytest.raises(KafkaError, match="no open transaction: CompleteCommit"):
+            await admin.transactions.commit("t")
+    assert coordinator_v2.committed == {P0: [b"v"]}
+    async with started(coordinator_v2, two_phase_commit=True) as producer:
+        assert await producer.complete_transaction(prepared) is None
+
+
+async def test_s121_an_operator_aborts_it_by_fencing(coordinator_v2: FakeCoordinator) -> None:
+    await prepared_one(coordinator_v2)
+    async with Admin(coordinator_v2.broker.address) as admin:
+        await admin.transactions.fence(["t"])
+    request = coordinator_v2.broker.requests_of(InitProducerIdRequest)[-1]
+    assert request.transaction_timeout_ms <= 60_000  # 2^31 - 1 would be refused
+    assert coordinator_v2.committed == {}
+
+
+async def test_s121_an_admin_needs_a_broker_with_it(coordinator_v2: FakeCoordinator) -> None:
+    prepared = await prepared_one(coordinator_v2)
+    coordinator_v2.broker.max_versions[ApiKey.INIT_PRODUCER_ID] = 5
+    async with Admin(coordinator_v2.broker.address) as admin:
+        with pytest.raises(UnsupportedVersion, match=r"transaction\.two\.phase\.commit\.enable"):
+            await admin.transactions.keep(prepared)
+        with pytest.raises(UnsupportedVersion):
+            await admin.transactions.commit("t")
+        assert await admin.transactions.end(prepared, commits=True)
+
+
+def test_s121_it_is_known_by_the_pair_of_its_records() -> None:
+    assert PreparedTransaction("t", 5, 6, True).producer == ProducerIdAndEpoch(5, 6)
