@@ -61,8 +61,8 @@ BUDGETS: Final = {
     "produce, idempotent": Calls(43, 40),
     "produce, in the usual way": Calls(98, 88),
     "fetch": Calls(122, 117),
-    "transaction of 1 partition": Calls(588, 430),
-    "transaction of 10 partitions": Calls(1520, 1453),
+    "transaction of 1 partition": Calls(606, 436),
+    "transaction of 10 partitions": Calls(1542, 1464),
 }
 """Of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
 
