@@ -11,6 +11,7 @@ from docs_site.reference import (
     commands,
     configuration,
     faults,
+    lifecycle,
     python_api,
     rights,
     rules,
@@ -37,10 +38,14 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
 }
 MODULES: Final[Mapping[str, Callable[[], str]]] = {
     "client/oncelog/typed_options.py": typed_options.document,
+    "docs/images/connection.svg": lifecycle.diagram,
 }
-"""Modules that are generated, by their path in the checkout."""
+"""Modules and images that are generated, by their path in the checkout."""
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("authorizations.md", "table"): rights.rights,
+    ("design/connection.md", "events"): lifecycle.events,
+    ("design/connection.md", "holds"): lifecycle.holds,
+    ("design/connection.md", "states"): lifecycle.states,
     ("testing.md", "kinds"): faults.kinds,
     ("testing.md", "points"): faults.points,
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from oncelog import Consumer, ConsumerRecord, Producer
 from oncelog.consume_process_produce import consume_process_produce
-from oncelog.consumer.consumer import Consumer as AnyConsumer
+
+ORDERS, INVOICES = "orders", "invoices"
+PATIENCE_MS = 5_000
 
 
 def invoice_for(order: bytes) -> bytes:
@@ -17,43 +17,40 @@ def order_of(invoice: bytes) -> bytes:
     return invoice.removeprefix(b"invoice for ")
 
 
+def billing_producer(servers: str) -> Producer:
+    return Producer(servers, transactional_id="billing", request_timeout_ms=PATIENCE_MS)
+
+
+def billing_consumer(servers: str, *, commits_by_itself: bool) -> Consumer:
+    return Consumer(
+        servers,
+        group_id="billing",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        enable_auto_commit=commits_by_itself,
+        session_timeout_ms=6_000,
+        request_timeout_ms=PATIENCE_MS,
+    )
+
+
 async def bill(servers: str) -> None:
-    """Orders and invoices in one transaction."""
-    await _bill(servers, consume_process_produce)
-
-
-async def bill_carelessly(servers: str) -> None:
-    """The invoices are in a transaction, and the offsets are committed after it."""
-    await _bill(servers, _commit_afterwards)
-
-
-async def _bill(servers: str, work: Callable[..., Awaitable[None]]) -> None:
-    async with (
-        Producer(servers, transactional_id="billing", request_timeout_ms=5_000) as producer,
-        Consumer(
-            servers,
-            group_id="billing",
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            session_timeout_ms=6_000,
-            request_timeout_ms=5_000,
-        ) as consumer,
-    ):
-        consumer.subscribe(["orders"])
+    """Invoices, and how far we have read, in one transaction."""
+    async with billing_producer(servers) as producer, billing_consumer(servers, commits_by_itself=False) as consumer:
+        consumer.subscribe([ORDERS])
 
         async def process(records: list[ConsumerRecord]) -> None:
             for record in records:
-                await producer.send("invoices", invoice_for(record.value or b""))
+                await producer.send(INVOICES, invoice_for(record.value or b""))
 
-        await work(consumer, producer, process)
+        await consume_process_produce(consumer, producer, process)
 
 
-async def _commit_afterwards(
-    consumer: AnyConsumer, producer: Producer, process: Callable[[list[ConsumerRecord]], Awaitable[None]]
-) -> None:
-    while True:
-        for records in (await consumer.poll(1_000)).values():
-            async with producer.transaction():
-                await process(records)
-            await consumer.commit()  # who dies before this bills the same orders again
+async def bill_carelessly(servers: str) -> None:
+    """The invoices are in transactions; how far we have read the consumer commits by itself, some seconds later."""
+    async with billing_producer(servers) as producer, billing_consumer(servers, commits_by_itself=True) as consumer:
+        consumer.subscribe([ORDERS])
+        while True:
+            for records in (await consumer.poll(1_000)).values():
+                async with producer.transaction():
+                    for record in records:
+                        await producer.send(INVOICES, invoice_for(record.value or b""))

@@ -39,7 +39,7 @@ SECONDS: Final = 10.0
 """For so long inputs are written and faults strike, in virtual seconds."""
 RESTART_SECONDS: Final = 0.5
 """Before an instance that was killed, or raised, is started again."""
-LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 3.0
 """Between two looks whether all inputs are processed, when the faults are over."""
 PROCESSING: Final = "the service"
 
@@ -64,7 +64,7 @@ def check_service(service: Service, seeds: Iterable[int], *, faults: Sequence[st
     for seed in seeds:
         outcome, notes = run_service(service, seed, faults=faults)
         if outcome.violations:
-            raise AssertionError(tell(outcome, notes))
+            raise AssertionError(tell(outcome, notes, again=f"check_service(..., seeds=[{seed}])"))
 
 
 def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_FAULTS) -> tuple[Outcome, Notes]:
@@ -76,6 +76,7 @@ def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_
     plan = replace(
         plan,
         seconds=SECONDS,
+        workloads=("inputs", *clients),
         settings={**SETTINGS, **plan.settings},
         strikes=tuple(each for each in struck if each.at < SECONDS),
     )

@@ -3,8 +3,9 @@
 The standard library, applications and our client get virtual time and entropy of the seed, by the process that asks.
 The broker reaches time, entropy and everything else through its seams (`runtime/`), so a call that goes past them
 raises, also where the value would do: in production it would not be the seam's. Sockets, files, threads, processes and
-sleeping raise for all. The garbage collector rests: it would end what dead processes have left, at any moment. What a
-module has bound to a name of its own before a run (`from time import monotonic`) cannot be seen here;
+sleeping raise for all. The garbage collector rests: it would end what dead processes have left, at any moment.
+
+What a module has bound to a name of its own before a run (`from time import monotonic`) cannot be seen here;
 `tests/unit/simulation/test_guard.py` looks for that.
 """
 

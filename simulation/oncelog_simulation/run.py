@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -85,6 +88,22 @@ class Outcome:
 
 def run(plan: Plan, scenario: Scenario) -> Outcome:
     """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
+    before, sys.unraisablehook = sys.unraisablehook, _ignore
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
+            outcome = _run(plan, scenario)
+            gc.collect()  # now, as what dead processes have left would complain of having no loop any more
+            return outcome
+    finally:
+        sys.unraisablehook = before
+
+
+def _ignore(unraisable: object) -> None:
+    """Of a coroutine that is collected and would await something in its `finally`."""
+
+
+def _run(plan: Plan, scenario: Scenario) -> Outcome:
     world = World(plan)
     try:
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))  # the one thing that brokers of a process share

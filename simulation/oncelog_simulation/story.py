@@ -27,12 +27,12 @@ SAME: Final = 3
 """A line that comes more often in a row is told once, with how often."""
 
 
-def tell(outcome: Outcome, notes: Notes) -> str:
-    """The whole story, in lines of at most WIDTH characters."""
-    return "\n".join(line[:WIDTH] for part in _parts(outcome, notes) for line in part)
+def tell(outcome: Outcome, notes: Notes, again: str = "") -> str:
+    """The whole story, in lines of at most WIDTH characters. `again`: how to see it again, by default a command."""
+    return "\n".join(line[:WIDTH] for part in _parts(outcome, notes, again) for line in part)
 
 
-def _parts(outcome: Outcome, notes: Notes) -> Iterator[list[str]]:
+def _parts(outcome: Outcome, notes: Notes, again: str) -> Iterator[list[str]]:
     plan = outcome.plan
     yield [
         f"Seed {plan.seed}: " + (_many(len(outcome.violations), "violation") if outcome.violations else "all is well")
@@ -47,7 +47,8 @@ def _parts(outcome: Outcome, notes: Notes) -> Iterator[list[str]]:
     if lives:
         yield ["", "The records that are named:", *lives]
     yield ["", "What happened:", *_timeline(outcome.timeline.events)]
-    yield ["", f"Again, the same to the byte: python -m oncelog_simulation replay {plan.seed}"]
+    again = again or f"python -m oncelog_simulation replay {plan.seed}"
+    yield ["", f"Again, the same to the byte: {again}"]
 
 
 def _plan_lines(plan: Plan) -> Iterator[str]:

@@ -18,6 +18,7 @@ from oncelog_protocol.messages.describe_producers import DescribeProducersReques
 from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
@@ -110,6 +111,30 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
     assert txn.end(asking=old, version=end) == code
     assert txn.produce(topic, asking=old) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert content(raw, topic) == []
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_s37_a_first_offset_that_is_pending_is_told_where_all_topics_are_asked_for(
+    raw: RawClient, topic: str, group: str, version: int
+) -> None:
+    """Found by seed 4 of the simulation: it was left out, and a member that asked after the commit was answered that
+    the group had no offset, until the marker was written."""
+    raw.create_topic(topic)
+    txn = RawTransactions(raw, topic, is_v2=True)
+    txn.find_group(group)
+    txn.take_over()
+    eventually(lambda: txn.commit_offset(group, topic, 5, 5) == 0, "the group is coordinated")
+    asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+
+    def stable_offsets() -> list[tuple[str, int, int]]:
+        request = OffsetFetchRequest(group_id=group, topics=None, groups=[asked], require_stable=True)
+        answer = raw.call(request, ApiKey.OFFSET_FETCH, version)
+        topics = answer.topics if version < 8 else answer.groups[0].topics
+        return [(each.name, found.error_code, found.committed_offset) for each in topics for found in each.partitions]
+
+    assert stable_offsets() == [(topic, ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)]
+    assert txn.end() == ErrorCode.NONE
+    eventually(lambda: stable_offsets() == [(topic, ErrorCode.NONE, 5)], "the transaction is complete")
 
 
 def test_s42_e31_a_timeout_over_the_brokers_is_refused(raw: RawClient, topic: str) -> None:

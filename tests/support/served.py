@@ -28,9 +28,9 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import DelayedFetch, NewsPace
 from oncelog_broker.replication.throttle import Throttles
 from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
@@ -238,7 +238,7 @@ class Served:
             transactions=self.transactions,
         )
         limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)
-        self.connections = Connections(limits, TurnBudget(self.clock.monotonic))
+        self.connections = Connections(limits, LoopBudget(self.clock.monotonic))
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from struct import pack
 from typing import Any
 
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.server.net.answer_queue import Slot
 from oncelog_broker.server.net.connection import MEMORY_RETRY_SECONDS, BrokerConnection
 from oncelog_broker.server.net.connections import Connections
@@ -106,7 +106,7 @@ class Wire:
         self.turn_seconds = 0.0
         self.write_seconds = 0.0
         """How long the transport takes to give something to the system, of a turn that has 1.0."""
-        self.connections = Connections(self.limits, TurnBudget(lambda: self.turn_seconds, 1.0))
+        self.connections = Connections(self.limits, LoopBudget(lambda: self.turn_seconds, 1.0))
         self.connection, self.transport = self.connect()
 
     def connect(self, gate: Any = None) -> tuple[BrokerConnection, RecordingTransport]:

@@ -38,7 +38,7 @@ NEWCOMERS_WORDS: Final = {
     "SCRAM": "security/sasl/scram.py",
     "unclean election": "config/topic_keys.py",
     "stray": "replication/stray_logs.py",
-    "round-robin": "runtime/slices.py",
+    "round-robin": "runtime/round_robin.py",
     "fetch session": "client/oncelog/consumer/fetch_session.py",
     "rebalance": "client/oncelog/consumer/group/coordinator.py",
     "auto-commit": "client/oncelog/consumer/group/commits.py",

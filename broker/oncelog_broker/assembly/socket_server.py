@@ -28,7 +28,7 @@ from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.runtime.descriptors import descriptor_limit
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.security.first_users import make_first_users, parse_first_users
 from oncelog_broker.security.securities import Securities
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
@@ -53,7 +53,7 @@ class SocketServer:
         self.securities = Securities(config, is_clustered=is_clustered)
         self.connections = Connections(
             _limits(config, divide_descriptors(config, host.disk)),
-            TurnBudget(host.clock.monotonic),
+            LoopBudget(host.clock.monotonic),
             ConnectionRates(config, host.clock),
         )
         self._listeners = Listeners(host, self.connections)

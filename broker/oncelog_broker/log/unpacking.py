@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from oncelog_broker.runtime.steps import Heavy, Steps
+from oncelog_broker.runtime.steps import HeavyJob, Steps
 from oncelog_protocol.records.batch import RecordBatch
 from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import RecordsTooLarge
@@ -28,7 +28,7 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
             pass  # only for here, perhaps
     data: bytes | None = yield partial(_beside_others, batch, max_bytes)
     if data is None:
-        data = yield Heavy(partial(records_data, batch, max_bytes))
+        data = yield HeavyJob(partial(records_data, batch, max_bytes))
     assert data is not None
     return data
 

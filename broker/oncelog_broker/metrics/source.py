@@ -24,7 +24,7 @@ from oncelog_broker.observability.topic_traffic import TopicTraffic
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import Clock
-from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.runtime.steps import LightJob, Steps
 from oncelog_broker.security.quotas.observed import Seen
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
@@ -134,7 +134,7 @@ class Source:
 
     def look(self) -> Steps[None]:
         """Copy the collections to iterate over, and compute the counts that several metrics use."""
-        self.open_files = yield Errand(_open_files)
+        self.open_files = yield LightJob(_open_files)
         replicas = self.replicas
         self.hosted = list(replicas.partitions())
         self.led = [partition for partition in self.hosted if partition.leads]

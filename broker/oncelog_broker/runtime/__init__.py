@@ -7,5 +7,6 @@ closes idle files, `mappings` counts memory mappings. `disk_troubles` limits the
 `addresses` normalises host addresses, and `private_files` sets file modes.
 
 Answers and long work: `answers` is a value or a future of one, `steps` is long work as a generator, `slices` runs it
-between other work, `turns` limits the work in one turn of the event loop. `garbage` keeps full collections short.
+in slices, `round_robin` lets waiting work take slices in turn, `loop_budget` limits the work in one turn of the event
+loop. `garbage` keeps full collections short.
 """

@@ -1,8 +1,8 @@
-"""Long work as a generator of steps, so that its runner decides when it runs and where it waits.
+"""Long work as a generator, so that its caller decides when it runs, and in which thread it waits.
 
-A `Steps` yields None where it may be paused, and a job where it must wait for the disk or a codec: a function that
-touches no shared state, so that it may run in another thread; its result is sent back in. `run_steps` runs all at once,
-`slices.Slices` between the other work of the event loop.
+A `Steps` yields None where it may be paused, and a job where it must wait for the disk or for a codec. A job is a
+function that may run in another thread, since it uses nothing that others use; its result is sent back into the
+generator. `run_steps` runs the whole work at once, `slices.Slices` in slices between the other work of the event loop.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Result = TypeVar("Result")
 Steps = Generator[Job | None, Any, Result]
 
 
-def holds_nothing() -> None:
-    """Yielded in place of a job: the results of earlier jobs are released. Work on many items yields it after each, so
-    that other work may run jobs."""
+def results_dropped() -> None:
+    """Yielded in the place of a job: the results of the jobs so far are dropped, so that other work may have its jobs.
+    Work about many things yields this after each of them."""
 
 
-class Errand:
-    """A job without a result to hold (a file is written): it need not wait for others to release theirs."""
+class LightJob:
+    """A job without a result to hold (it writes a file): it need not wait until other work has dropped its results."""
 
     __slots__ = ("_job",)
 
@@ -33,9 +33,9 @@ class Errand:
         return self._job()
 
 
-class Heavy:
-    """A job with a result so large that only one such may be held at a time. Results of lighter jobs are released
-    before."""
+class HeavyJob:
+    """A job with so large a result that only one such result may be held at a time. The work that yields it holds no
+    results of earlier jobs any more."""
 
     __slots__ = ("_job",)
 

@@ -25,7 +25,7 @@ from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.host import Host
-from oncelog_broker.runtime.slices import Pace
+from oncelog_broker.runtime.slices import Delays
 from oncelog_broker.upkeep.flushing import flush
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch
@@ -134,8 +134,8 @@ class LogCleaner:
                 return False
             compaction = self._compaction(partition, cleanable)
             throttle = Throttle(lambda: self._config()[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND], self._clock)
-            pace = CleaningPace(lambda: throttle.pause_after(compaction.bytes_done))
-            clean_up_to = await settled(self._slices.run(compaction.steps(), pace=pace))
+            delays = CleaningDelays(lambda: throttle.pause_after(compaction.bytes_done))
+            clean_up_to = await settled(self._slices.run(compaction.steps(), delays=delays))
             if clean_up_to is None or not is_as_it_was():
                 return False
             log.state.cleaner_checkpoint = clean_up_to
@@ -160,7 +160,7 @@ class LogCleaner:
                 "keyless_records": stats.keyless_records,
                 "kept_for_replicas": stats.kept_for_replicas,
                 "seconds": round(self._clock.monotonic() - started, 3),
-                "longest_slice_ms": round(pace.longest_seconds * 1000, 1),
+                "longest_slice_ms": round(delays.longest_seconds * 1000, 1),
             },
         )
         return True
@@ -205,8 +205,8 @@ class Throttle:
         return max(0.0, self._started + (total_bytes - self._bytes_before) / self._bytes_per_second - now)
 
 
-class CleaningPace(Pace):
-    """Pauses after each slice for as long as the slice took, and after a job to respect the throttle."""
+class CleaningDelays(Delays):
+    """Leaves the loop alone for as long as a slice took, and keeps within the limit of bytes after a job."""
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` returns the wait after a job."""

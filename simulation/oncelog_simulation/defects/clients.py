@@ -80,7 +80,7 @@ DEFECTS: Final = (
     Defect(
         "begins-one-too-far",
         "a consumer begins one record behind what its group has committed",
-        "oncelog.consumer.starts",
+        "oncelog.consumer.offset_reset",
         "                position.start_at(committed[partition].offset, committed[partition].leader_epoch)\n",
         "                position.start_at(committed[partition].offset + 1, committed[partition].leader_epoch)\n",
         PIPES,

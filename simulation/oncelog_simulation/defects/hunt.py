@@ -1,7 +1,9 @@
 """Looks for the first seed that finds a defect.
 
 A defect is made at an import, so each one is looked for in a process of its own: `python -m
-oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs seed after seed and prints one line of JSON.
+oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs seed after seed and prints one line of JSON. Where a seed finds
+something, the same plan is run once more without the defect, `... NAME SEED clean`: what is wrong there, too, is no
+evidence.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.defect import Defect, install
@@ -24,6 +26,9 @@ HUNT_SECONDS: Final = 600.0
 """How long one defect is looked for, in seconds of the wall clock."""
 SECONDS: Final = 9.0
 """Virtual seconds of a run at most: what a defect does shows soon, or with another seed."""
+CLEAN: Final = "clean"
+"""In the place of seconds: run one seed without the defect."""
+WELL: Final = "all is well"
 SHOWN: Final = 160
 """Characters of a violation that are shown."""
 
@@ -53,13 +58,22 @@ def hunt_all(names: Iterable[str], jobs: int, seconds: float = HUNT_SECONDS) -> 
 
 
 def _in_own_process(defect: Defect, seconds: float) -> Found:
+    line = _output(defect.name, str(defect.seeds), str(seconds))
+    if not line.startswith("{"):
+        return Found(defect.name, 0, 0, 0.0, "hunt", f"the process failed: {line}")
+    found = Found(**json.loads(line))
+    if found.seed and (clean := _output(defect.name, str(found.seed), CLEAN)) != WELL:
+        return found._replace(seed=0, violation=f"seed {found.seed} fails without the defect, too: {clean}"[:SHOWN])
+    return found
+
+
+def _output(*arguments: str) -> str:
+    """The last line that such a process prints, or the end of what it says of its failure."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", defect.name, str(defect.seeds), str(seconds)]
+    command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        return Found(defect.name, 0, 0, 0.0, "hunt", f"the process failed: {done.stderr.strip()[-SHOWN:]}")
-    return Found(**json.loads(lines[-1]))
+    lines = done.stdout.splitlines()
+    return lines[-1] if done.returncode == 0 and lines else done.stderr.strip()[-SHOWN:]
 
 
 def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
@@ -99,10 +113,15 @@ def shortened(plan: Plan) -> Plan:
     return replace(plan, seconds=round(plan.seconds * share, 3), strikes=strikes)
 
 
-def main(arguments: list[str]) -> Any:
-    """One hunt, as its process runs it."""
+def main(arguments: list[str]) -> None:
+    """One hunt, or one run without the defect, as its process makes it."""
     name, seeds, seconds = arguments
-    print(json.dumps(hunt(DEFECTS[name], int(seeds), float(seconds))._asdict()))
+    defect = DEFECTS[name]
+    if seconds == CLEAN:
+        violation = _first_violation(defect, int(seeds))
+        print(WELL if violation is None else ": ".join(violation))
+    else:
+        print(json.dumps(hunt(defect, int(seeds), float(seconds))._asdict()))
 
 
 if __name__ == "__main__":

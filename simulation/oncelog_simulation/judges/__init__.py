@@ -1,6 +1,7 @@
 """What must hold in a simulated cluster, at each step and in the end.
 
 `running`    the brokers that run, as judges see into them
+`truth`      who is in sync and registered, as the metadata store has it
 `leaders`    one leader in an epoch, whose high watermark never goes back
 `committed`  every replica in sync has what was shown below a high watermark
 `content`    what readers find in the end

@@ -2,7 +2,8 @@
 watermark.
 
 That is looked at while the cluster runs, and not only when a fault brings it to light: an in-sync replica that lacks a
-committed record loses it with the next election.
+committed record loses it with the next election. Who is in sync is asked of the metadata store itself, in the moment in
+which it is written.
 
 Power cuts may take away what no other replica has. When power was cut, each partition of which no other in-sync replica
 was at work is *excused*: what it held may be shorter now, and what its clients were told does not count.
@@ -11,14 +12,14 @@ was at work is *excused*: what it held may be shorter now, and what its clients 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog_broker.metadata.model.image import PartitionState
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, batches
-from oncelog_simulation.judges.running import Running, newest_state, running
+from oncelog_simulation.judges.running import Running, running
+from oncelog_simulation.judges.truth import Key, Truth
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Committed:
     name = "committed"
 
     def __init__(self) -> None:
-        self._prefixes: dict[tuple[bytes, int], Prefix] = {}
+        self._truth = Truth()
+        self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
         self._power_cuts: dict[int, int] = {}
         self.excused: set[Place] = set()
@@ -89,23 +91,19 @@ class Committed:
     # --- what the world asks
 
     def look(self, world: World) -> Iterable[str]:
-        """Notice power cuts at once, while it is known who else was at work."""
+        """Notice power cuts at once, while it is known who else was at work; and look at those partitions of which
+        others are in sync than before."""
         for machine in world.brokers.values():
             if machine.power_cuts != self._power_cuts.get(machine.number, 0):
                 self._power_cuts[machine.number] = machine.power_cuts
                 self._on_power_cut(world, machine.number)
-        return ()
+        changed = self._truth.update(world)
+        return self._look_at(world, set(changed)) if changed else ()
 
     def look_closely(self, world: World) -> Iterable[str]:
         """Compare every in-sync replica with what was shown."""
-        brokers = running(world)
-        for broker in brokers:
-            for partition in list(broker.hosted()):
-                if partition.leads:
-                    self._learn(broker, partition)
-        for broker in brokers:
-            for partition in list(broker.hosted()):
-                yield from self._compare(brokers, broker, partition)
+        self._truth.update(world)
+        return self._look_at(world, self._truth.states.keys())
 
     async def conclude(self, world: World) -> Iterable[str]:
         """Once more, when all is over."""
@@ -113,58 +111,48 @@ class Committed:
 
     # --- inside
 
+    def _look_at(self, world: World, keys: Collection[Key]) -> Iterator[str]:
+        brokers = running(world)
+        hosted = [(broker, each) for broker in brokers for each in broker.hosted() if _key(each) in keys]
+        for broker, partition in hosted:
+            if partition.leads:
+                self._learn(broker, partition)
+        for broker, partition in hosted:
+            yield from self._compare(broker, partition)
+
     def _on_power_cut(self, world: World, number: int) -> None:
         brokers = running(world)
-        for broker in brokers:
-            for name, topic in broker.image.topics.items():
-                for index in topic.partitions:
-                    place = Place(name, index)
-                    found = newest_state(brokers, name, topic.topic_id, index)
-                    if found is None or number not in found[0].replicas or place in self.excused:
-                        continue
-                    if not self._has_other(brokers, name, topic.topic_id, index, found[0], number):
-                        self._excuse(world, topic.topic_id, place)
-        if not brokers:
-            for topic_id, index in self._prefixes:
-                self._prefixes[topic_id, index] = Prefix()
-            self.excused |= {Place("", index) for _, index in self._prefixes}
+        for key, state in self._truth.states.items():
+            place = Place(state.topic, key[1])
+            if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
+                world.note("judge", "excuses a partition: a power cut took all that is in sync", partition=str(place))
+                self.excused.add(place)
+                self._prefixes.pop(key, None)
 
-    def _has_other(
-        self, brokers: list[Running], name: str, topic_id: bytes, index: int, state: PartitionState, number: int
-    ) -> bool:
+    def _has_other(self, brokers: list[Running], key: Key, number: int) -> bool:
         """Whether another replica in sync is at work and has all that was committed."""
-        prefix = self._prefixes.get((topic_id, index))
+        state, prefix = self._truth.states[key], self._prefixes.get(key)
         for broker in brokers:
-            partition = broker.parts.replication.replicas.hosted(name, index)
+            partition = broker.parts.replication.replicas.hosted(state.topic, key[1])
             if broker.number == number or broker.number not in state.isr or partition is None:
                 continue
             if not partition.log.is_offline and (prefix is None or partition.log.log_end_offset >= prefix.end):
                 return True
         return False
 
-    def _excuse(self, world: World, topic_id: bytes, place: Place) -> None:
-        world.note("judge", "excuses a partition: a power cut took all that is in sync", partition=str(place))
-        self.excused.add(place)
-        self._prefixes.pop((topic_id, place.index), None)
-
     def _learn(self, broker: Running, partition: Partition) -> None:
         place = Place(partition.topic, partition.index)
         prefix = self._prefixes.setdefault(_key(partition), Prefix())
         if partition.high_watermark > prefix.end and place not in self.excused and not partition.log.is_offline:
             found = batches_of(partition, prefix.end)
-            prefix.extend(found, partition.high_watermark, broker.number)
+            if found is not None:
+                prefix.extend(found, partition.high_watermark, broker.number)
 
-    def _compare(self, brokers: list[Running], broker: Running, partition: Partition) -> Iterator[str]:
-        key = _key(partition)
-        prefix, log = self._prefixes.get(key), partition.log
+    def _compare(self, broker: Running, partition: Partition) -> Iterator[str]:
+        prefix, log = self._prefixes.get(_key(partition)), partition.log
         if prefix is None or log.is_offline or log.state.is_truncating:
             return
-        if Place(partition.topic, partition.index) in self.excused or self._is_known_to_agree(
-            broker, partition, prefix
-        ):
-            return
-        found = newest_state(brokers, partition.topic, partition.topic_id, partition.index)
-        if found is None or not self._counts(broker, partition, found[0], brokers[found[1]]):
+        if self._is_known_to_agree(broker, partition, prefix) or not self._counts(broker, partition):
             return
         if log.log_end_offset < prefix.end:
             yield (
@@ -187,16 +175,16 @@ class Committed:
             and checked.up_to == prefix.end <= log.log_end_offset
         )
 
-    def _counts(self, broker: Running, partition: Partition, state: PartitionState, knowing: Running) -> bool:
-        """Whether this replica is in sync by the newest state, has heard so, and was there all the time."""
-        me = knowing.image.brokers.get(broker.number)
+    def _counts(self, broker: Running, partition: Partition) -> bool:
+        """Whether this replica is in sync, and its broker was there all the time since that was written."""
+        state = self._truth.states.get(_key(partition))
+        registered = self._truth.registered.get(broker.number)
         return (
-            broker.number in state.isr
-            and partition.leader_epoch == state.leader_epoch
-            and (not partition.leads or broker.number in partition.isr)
-            and me is not None
-            and me.epoch <= state.written
-            and broker.parts.membership.member.broker_epoch == me.epoch
+            state is not None
+            and broker.number in state.isr
+            and registered is not None
+            and registered <= state.written
+            and broker.parts.membership.member.broker_epoch == registered
         )
 
     def _compare_batches(self, broker: Running, partition: Partition, prefix: Prefix) -> Iterator[str]:
@@ -207,8 +195,10 @@ class Committed:
             start = max(start, checked.up_to)
         end = prefix.end
         if start < end:
-            ours = [batch for batch in batches_of(partition, start) if start <= batch.base_offset]
-            ours = [batch for batch in ours if batch.next_offset <= end]
+            found = batches_of(partition, start)
+            if found is None:
+                return
+            ours = [batch for batch in found if start <= batch.base_offset and batch.next_offset <= end]
             theirs = prefix.between(start, end)
             if ours != theirs:
                 where = min(batch.base_offset for batch in set(ours) ^ set(theirs))
@@ -219,12 +209,12 @@ class Committed:
         self._checked[key] = _Checked(log, log.trimmer.generation, end)
 
 
-def _key(partition: Partition) -> tuple[bytes, int]:
+def _key(partition: Partition) -> Key:
     return partition.topic_id, partition.index
 
 
-def batches_of(partition: Partition, start: int) -> list[Batch]:
-    """All batches of a log that end behind `start`; as far as they can be read."""
+def batches_of(partition: Partition, start: int) -> list[Batch] | None:
+    """All batches of a log that end behind `start`; None where the disk does not let them be read now."""
     log, found = partition.log, list[Batch]()
     offset = max(start, log.log_start_offset)
     while offset < log.log_end_offset:
@@ -235,9 +225,9 @@ def batches_of(partition: Partition, start: int) -> list[Batch]:
                 for each in batches(bytes(view))
             ]
         except (KafkaError, CorruptBatch, OSError):
-            return found
+            return None
         if not read:
-            return found
+            return None
         found += [batch for batch in read if batch.next_offset > offset]
         offset = read[-1].next_offset
     return found

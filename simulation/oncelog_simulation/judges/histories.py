@@ -73,7 +73,8 @@ class Histories:
         if not world.struck.get(BIT_ROT):
             self._note_replicas(world)
         self._forget_trimmed()
-        return [*found, *self._table_violations, *self._judge()]
+        table = [] if self._committed.excused else self._table_violations
+        return [*found, *table, *self._judge()]
 
     # --- reading
 

@@ -52,7 +52,7 @@ class Mover(ClientWorkload):
                     await asyncio.sleep(0.2)
                 else:
                     self.notes.step(self.name)
-                await pause(world, rng.expovariate(1))
+                await pause(world, rng.expovariate(0.7))
             await self._until_nothing_moves(admin)
 
     async def _move(self, world: World, admin: Admin, rng: Random) -> None:
@@ -189,7 +189,7 @@ class Trimmer(ClientWorkload):
                     await self._delete(world, admin, partition, rng.randint(max(0, end - 10), end))
                 await self._look(world, admin, partition)
                 self.notes.step(self.name)
-                await pause(world, rng.expovariate(2))
+                await pause(world, rng.expovariate(1))
 
     async def _delete(self, world: World, admin: Admin, partition: TopicPartition, offset: int) -> None:
         place = Place(TRIMMED)

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 GROUP: Final = "readers"
 POLL_MS: Final = 300
+PAUSE_SECONDS: Final = 0.2
+"""Between two polls: members do something with what they read."""
 SESSION_MS: Final = 6_000
 STAY_SECONDS: Final = (2.0, 10.0)
 """How long a member stays before it leaves, or dies, and comes again."""
-LOOK_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.8
 NO_OFFSET: Final = -1
 
 
@@ -74,6 +76,7 @@ class GroupMember(ClientWorkload):
             unsure: dict[Place, int] = {}
             while True:
                 is_calm = world.calm.is_set()
+                await pause(world, PAUSE_SECONDS)
                 found = await consumer.poll(POLL_MS, 20)
                 offsets = dict(unsure)
                 for (topic, index), records in found.items():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 POLL_MS: Final = 500
-LOOK_SECONDS: Final = 0.4
+LOOK_SECONDS: Final = 0.7
 """Between two looks at the ends of all partitions, at the mean."""
 
 
@@ -49,6 +49,7 @@ class Reader(ClientWorkload):
                 for where, records in (await consumer.poll(POLL_MS)).items():
                     self.notes.step(self.name)
                     readings[Place(*where)].records += [(each.offset, bytes(each.value or b"")) for each in records]
+                await pause(world, rng.random() * 0.4)
                 if is_calm and await _has_read_all(consumer, partitions):
                     return
 
@@ -70,6 +71,7 @@ class EndsWatcher(ClientWorkload):
         from oncelog_protocol.messages.fetch import IsolationLevel
 
         rng = self.random(world)
+        mean = rng.choice((LOOK_SECONDS / 5, LOOK_SECONDS))
         seen: dict[tuple[str, TopicPartition], int] = {}
         kinds = (
             ("last stable offset", LATEST_TIMESTAMP, IsolationLevel.READ_COMMITTED),
@@ -91,7 +93,7 @@ class EndsWatcher(ClientWorkload):
                     await asyncio.sleep(LOOK_SECONDS)
                 else:
                     self.notes.step(self.name)
-                await pause(world, rng.expovariate(1 / LOOK_SECONDS))
+                await pause(world, rng.expovariate(1 / mean))
 
     def _compare(
         self, world: World, seen: dict[tuple[str, TopicPartition], int], kind: str, place: TopicPartition, offset: int

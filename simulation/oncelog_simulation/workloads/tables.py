@@ -53,7 +53,7 @@ class TableWriter(ClientWorkload):
             goes_on = self.counts_down(world)
             while goes_on:
                 await self._transact(producer, rng)
-                await pause(world, rng.expovariate(4))
+                await pause(world, rng.expovariate(2))
         finally:
             await producer.close(0)
 

@@ -39,7 +39,7 @@ class IdempotentWriter(ClientWorkload):
 
     async def live(self, world: World) -> None:
         rng = self.random(world)
-        mean = rng.choice((0.1, 0.3, 0.6))
+        mean = rng.choice((0.2, 0.5, 1.0))
         options: dict[str, Any] = producer_options(retry_backoff_ms=rng.choice((20, 100)))
         if rng.random() < 0.3:
             options["delivery_timeout_ms"] = SHORT_DELIVERY_MS
@@ -48,7 +48,7 @@ class IdempotentWriter(ClientWorkload):
             goes_on = self.counts_down(world)
             number = 0
             while goes_on:
-                for _ in range(rng.choice((1, 1, 1, 4))):
+                for _ in range(rng.choice((1, 1, 1, 4, MOST_UNDER_WAY))):
                     under_way.add(await self._send(producer, number, rng))
                     number += 1
                 under_way = {each for each in under_way if not each.done()}

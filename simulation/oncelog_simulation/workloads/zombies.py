@@ -73,7 +73,7 @@ class Zombie(ClientWorkload):
                     await asyncio.sleep(0.1)
                 else:
                     self.notes.step(self.name)
-                await pause(world, rng.expovariate(2))
+                await pause(world, rng.expovariate(1))
 
     def next_value(self) -> bytes:
         """A value that no other record has."""
@@ -110,6 +110,7 @@ class Story:
             ("ended twice", self._ended_twice),
             ("without a transaction", self._without_transaction),
             ("deserted", self._deserted),
+            ("epochs of its own", self._own_epochs),
         ]
 
     # --- the stories
@@ -225,6 +226,18 @@ class Story:
                 self._complain(f"{send.value!r} was appended at {sorted(offsets)}")
             if offsets:
                 self._history.acknowledged(send, min(offsets))
+
+    async def _own_epochs(self) -> None:
+        """An idempotent producer takes the next epoch by itself (S9), and then the one before writes."""
+        _, elder = await self._decided(self._wire.new_producer_id)
+        place = self._place()
+        await self._produce_once(place, elder, 0, None)
+        newer = ProducerIdAndEpoch(elder.producer_id, elder.epoch + 1)
+        ahead = await self._produce_once(place, newer, 4, None)
+        self._must_be_refused("an epoch that begins at sequence 4", ahead)
+        if not (await self._produce_once(place, newer, 0, None)).code:
+            late = await self._produce_once(place, elder, 1, None)
+            self._must_be_refused("a record of the epoch before", late)
 
     async def _deserted(self) -> None:
         """A transaction that nobody ends: it is aborted when its time is over."""

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from oncelog_broker.runtime.turns import TurnBudget
 from tests.support.served import Client
 
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
 from oncelog_broker.metadata.stores.in_memory import MemoryTree
 from oncelog_broker.runtime.clock import SystemClock
-from oncelog_broker.runtime.turns import TurnBudget
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.limits import Limits

@@ -24,11 +24,11 @@ from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
 from oncelog_broker.runtime.tasks import Tasks
-from oncelog_broker.upkeep.cleaning import CleaningPace, LogCleaner, Throttle
+from oncelog_broker.upkeep.cleaning import CleaningDelays, LogCleaner, Throttle
 
 
 async def test_the_loop_is_left_alone_for_as_long_as_a_slice_took():
-    pace = CleaningPace(lambda: 7.0)
+    pace = CleaningDelays(lambda: 7.0)
     assert pace.after_slice(0.004) == 0.004
     assert pace.after_slice(0.002) == 0.002
     assert pace.after_job() == 7.0

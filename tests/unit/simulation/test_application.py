@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from examples.simulated_service.billing import bill, bill_carelessly, order_of
+from examples.simulated_service.billing import INVOICES, ORDERS, bill, bill_carelessly, order_of
 
 from oncelog_simulation.application import Service, check_service
 
-FOUND_BY = 12
+KILLS = ("kill a client",)
 
 
 def test_a_service_that_is_right_passes() -> None:
-    check_service(Service(bill, "orders", "invoices", order_of, inputs=15), seeds=(1, 2))
+    check_service(Service(bill, ORDERS, INVOICES, order_of, inputs=15), seeds=(1, 2), faults=KILLS)
 
 
 def test_a_seed_finds_the_bug_of_a_careless_one() -> None:
-    with pytest.raises(AssertionError, match=f"Seed {FOUND_BY}: .* violation"):
-        check_service(Service(bill_carelessly, "orders", "invoices", order_of), seeds=(FOUND_BY,))
+    careless = Service(bill_carelessly, ORDERS, INVOICES, order_of)
+    with pytest.raises(AssertionError, match=r"(?s)Seed \d+: .* violation.*TWICE.*invoice for orders"):
+        check_service(careless, seeds=range(1, 6), faults=KILLS)
+
+
+def test_what_a_service_never_does_is_found_out() -> None:
+    async def idle(servers: str) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(AssertionError, match="service-1 has not come to its end"):
+        check_service(Service(idle, ORDERS, INVOICES, order_of, inputs=3), seeds=(1,), faults=())

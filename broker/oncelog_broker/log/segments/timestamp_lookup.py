@@ -11,7 +11,7 @@ from typing import NamedTuple
 from oncelog_broker.log.segments.batch_scan import BatchLocation
 from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.unpacking import unpacked
-from oncelog_broker.runtime.steps import Steps, holds_nothing
+from oncelog_broker.runtime.steps import Steps, results_dropped
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordBatch
 from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
@@ -42,7 +42,7 @@ def first_at_or_after(
             found = yield from _in_batch(segment, location, timestamp, log_start_offset, max_unpacked)
             if found is not None:
                 return found if found.offset < upper_bound else None
-            yield holds_nothing
+            yield results_dropped
     return None
 
 

@@ -40,7 +40,7 @@ from oncelog_broker.metadata.model.payloads import (
 )
 from oncelog_broker.runtime.disk import Disk
 from oncelog_broker.runtime.host import Host
-from oncelog_broker.runtime.steps import Errand, Steps, run_steps
+from oncelog_broker.runtime.steps import LightJob, Steps, run_steps
 from oncelog_protocol.uuids import ZERO_UUID
 
 FILE: Final = "metadata-copy.jsonl"
@@ -229,7 +229,7 @@ class MetadataCopier:
     def _steps(self, image: ClusterImage) -> Steps[None]:
         nodes = yield from nodes_of(image)
         data = yield from encode_copy(image.cluster_id, self._clock.now_ms(), nodes)
-        yield Errand(partial(self._replace, data))
+        yield LightJob(partial(self._replace, data))
 
     def _replace(self, data: bytes) -> None:
         """At each moment there is a whole copy, whatever fails or is killed. OSError."""

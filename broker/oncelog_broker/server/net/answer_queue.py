@@ -13,14 +13,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from oncelog_broker.runtime.round_robin import RoundRobin
+from oncelog_broker.server.net.connection_state import Hold, Lifecycle
 from oncelog_broker.server.net.limits import MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, Limits
 from oncelog_broker.server.net.memory_budget import Holding
-from oncelog_broker.server.net.turn_scheduler import TurnScheduler
 from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORTION_BYTES, WriteBuffer
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
 """Answers of one connection that wait, or stand behind one that waits: with so many no further request is handled."""
+ANSWERS_FULL: Final = int(Hold.ANSWERS_FULL)
 SCATTER_BYTES: Final = 16 * 1024
 """Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
 
@@ -55,6 +57,7 @@ class AnswerQueue:
         "_copies_all",
         "_heap_bytes",
         "_is_closed",
+        "_lifecycle",
         "_outgoing",
         "_ready_bytes",
         "_slots",
@@ -64,11 +67,11 @@ class AnswerQueue:
         "_write_buffer",
         "_written",
         "memory",
-        "takes_more",
     )
 
-    def __init__(self, limits: Limits, address: str, scheduler: TurnScheduler) -> None:
-        """`scheduler` is shared by all connections."""
+    def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
+        """`scheduler` is shared by all connections. `lifecycle`: of this connection; `Hold.ANSWERS_FULL` is put
+        here while so much is outstanding that no further request may be handled."""
         self.memory = Holding(limits.answers, address)
         """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
         self._copies_all = False
@@ -85,8 +88,7 @@ class AnswerQueue:
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_closed = False
-        self.takes_more = True
-        """Whether so little is outstanding that another request may be handled."""
+        self._lifecycle = lifecycle
 
     def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
         """`on_room` is called when the last of a large answer has left."""
@@ -149,11 +151,14 @@ class AnswerQueue:
         held = self.unsent_heap_bytes + self._ready_bytes
         if held > WRITE_HIGH_WATER_BYTES or self.memory.held:
             self.memory.owe(held if held > WRITE_HIGH_WATER_BYTES else 0)
-        self.takes_more = (
+        if (
             held < WRITE_HIGH_WATER_BYTES
             and len(self._slots) < MAX_OUTSTANDING_ANSWERS
             and not ((self._stalled_since or self.is_leaving) and self._unsent_bytes() >= MAX_UNSENT_BYTES)
-        )
+        ):
+            self._lifecycle.holds &= ~ANSWERS_FULL
+        else:
+            self._lifecycle.holds |= ANSWERS_FULL
 
     # --- answers
 

@@ -24,6 +24,7 @@ from oncelog_broker.security.authorizer.authorizer import Rights
 from oncelog_broker.security.principal import ANONYMOUS, Principal
 from oncelog_broker.security.quotas.client_limits import ClientLimits
 from oncelog_broker.server.net.answer_queue import AnswerQueue, Slot
+from oncelog_broker.server.net.connection_state import HANDLING, LIFTED_IN_TIME, Event, Hold, Lifecycle, State
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.frame_reader import FrameRefused, ReceiveBuffer
 from oncelog_broker.server.net.header_cache import NO_HEADER, CachedHeader
@@ -75,20 +76,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_answer_budget",
         "_answer_progress",
         "_answers",
-        "_closes_after_answer",
-        "_closes_when_sent",
         "_connections",
         "_frame_progress",
         "_frame_since",
         "_handle",
-        "_has_left",
         "_held_by",
         "_is_encrypted",
-        "_is_ending",
-        "_is_in_line",
-        "_is_put_off",
         "_is_watched",
+        "_lifecycle",
         "_loop",
+        "_loop_budget",
         "_may_be_large",
         "_memory_retry",
         "_reading_paused",
@@ -96,7 +93,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "_throttled_since",
         "_throttled_until",
         "_transport",
-        "_turn",
         "_unthrottle",
         "_without_memory_since",
         "cached_header",
@@ -126,34 +122,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
-        self._turn = connections.turn
+        self._loop_budget = connections.budget
+        self._lifecycle = Lifecycle()
         self._received = ReceiveBuffer(connections.limits, "")
-        self._answers = AnswerQueue(connections.limits, "", connections.scheduler)
+        self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The request whose effects are not done: no other is handled."""
-        self._is_put_off = False
-        """What is in the receive buffer is handled in the next turn of the loop, or when it is our turn."""
-        self._is_in_line = False
-        """It has a place among those with large requests: one, also where it has begun to wait for something else."""
+        """The request whose effects are not done: `Hold.EFFECTS`."""
         self._may_be_large = False
-        """The next request may begin however large it is: it is our turn."""
-        self._is_ending = False
-        self._closes_when_sent = False
-        """The transport is closed as soon as it has all that is to leave."""
-        self._has_left = False
-        """The client sends no more, and what it has sent is not all handled."""
+        """The next request may begin however large it is: this connection has its turn among the large requests."""
         self._is_watched = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._memory_retry: asyncio.TimerHandle | None = None
-        """It waits for memory that others hold: nothing is read or handled until then."""
+        """When it fires, memory is asked for again, and `Hold.MEMORY` is lifted. Nothing is read until then."""
         self._without_memory_since = 0.0
         self._answer_budget = connections.limits.answers
         self._frame_progress = Progress(self._loop.time())
         self._answer_progress = Progress(self._loop.time())
         self._unthrottle: asyncio.TimerHandle | None = None
-        """When it fires, the next request is handled: the client has used more than a quota."""
+        """When it fires, `Hold.THROTTLE` is lifted."""
         self._throttled_since = self._throttled_until = 0.0
         self.client_limits: ClientLimits | None = None
         """The quotas that were found to hold for the client."""
@@ -163,7 +151,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.principal = principal
         self.gate = gate
         self._is_encrypted = is_encrypted
-        self._closes_after_answer = False
         self.last_active = self._loop.time()
         self.cached_header: CachedHeader = NO_HEADER
         self.lanes: dict[int, Lane] = {}
@@ -181,7 +168,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
-            self._is_ending = True  # nothing is handled: uvloop reads, though it was told not to before it began
+            # Nothing is to be handled: uvloop reads, though it was told not to before it began.
+            self._lifecycle.on(Event.CLOSED)
             return
         refused = self._connections.admit(self, host)
         if refused:
@@ -190,7 +178,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         limits = self._connections.limits
         self._received = ReceiveBuffer(limits, host)
-        self._answers = AnswerQueue(limits, host, self._connections.scheduler)
+        self._answers = AnswerQueue(limits, host, self._connections.scheduler, self._lifecycle)
         if self.gate is not None:
             self._received.accept_logins(self.gate.max_frame_bytes)
         self._answers.open(self._transport, self._on_room, copies_all=self._is_encrypted)
@@ -204,27 +192,31 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._answers.lose_client()
-        if not self._on_client_gone():
+        if self._lifecycle.state not in HANDLING or not self._leave():
             self._end()
 
     def eof_received(self) -> bool:
         """Whether the transport stays open, for answers to what is still to be handled."""
-        return self._on_client_gone() or self._closes_when_sent
+        if self._lifecycle.state in HANDLING:
+            return self._leave()
+        return self._answers.is_leaving
 
-    def _on_client_gone(self) -> bool:
-        """The client sends no more. Whether there still are requests of it to be handled, or answers to be sent."""
+    def _leave(self) -> bool:
+        """The client sends no more. False if no request of it is left to be handled, and no answer to be sent."""
         is_unread = self._held_by is not None and self._held_by.is_unread
-        if self._is_ending or not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
+        if not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
             return False
-        self._has_left = True
+        self._lifecycle.on(Event.CLIENT_LEFT)
         self._answers.stop_long_polls()
-        if not self._is_put_off:
-            self._put_off()
+        if not self._lifecycle.holds & LIFTED_IN_TIME:
+            self._wait_for_next_turn()
         return True
 
     def _end(self) -> None:
         """Nothing is left to be done: nobody waits for an answer any more."""
-        self._is_ending = True
+        if self._lifecycle.state is State.ENDED:
+            return
+        self._lifecycle.on(Event.LOST)
         self._held_by = None
         self._connections.release(self, self.client_host)
         if self._unthrottle is not None:
@@ -243,12 +235,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._received.add(nbytes)
         self.last_active = self._loop.time()
-        if self._is_handling:
+        if not self._lifecycle.holds:
             self._handle_frames()
-            if self._received.is_amid_frame and self._is_handling and not self._turn.start_or_check():
+            if self._received.is_amid_frame and not self._lifecycle.holds and not self._loop_budget.claim():
                 # The loop would read on for as long as something comes: others have their turn first.
                 self._pause_reading()
-                self._put_off()
+                self._wait_for_next_turn()
         elif self._received.is_full:
             self._pause_reading()
 
@@ -264,7 +256,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _on_room(self) -> None:
         """All of a large answer is with the transport."""
-        if self._closes_when_sent:
+        if self._lifecycle.state is State.DRAINING:
             self._close_transport()
         self.last_active = self._loop.time()
         self._go_on()
@@ -293,18 +285,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._answers.release()
 
     def _handle_each(self) -> None:
-        received, answers, handle = self._received, self._answers, self._handle
-        while not self._is_ending:
+        received, answers, handle, lifecycle = self._received, self._answers, self._handle, self._lifecycle
+        while not lifecycle.holds:
             if self._answer_budget.is_tight and not answers.memory.allows(ANSWER_ESTIMATE_BYTES):
                 self._wait_for_memory()
                 return
-            if received.end - received.begin > LARGE_REQUEST_BYTES and not (
-                self._may_be_large or self._turn.start_or_check()
-            ):
-                self._is_put_off = True
-                if not self._is_in_line:
-                    self._is_in_line = True
-                    self._connections.large_requests.join(self)
+            is_large = received.end - received.begin > LARGE_REQUEST_BYTES
+            if is_large and not (self._may_be_large or self._loop_budget.claim()):
+                lifecycle.put(Hold.LARGE_REQUEST)
+                self._connections.large_requests.join(self)
                 return
             self._may_be_large = False
             frame = received.next_frame()
@@ -322,34 +311,25 @@ class BrokerConnection(asyncio.BufferedProtocol):
             except PutOff:
                 received.put_back(frame)
                 raise
-            if (
-                received.begin == received.end
-                or self._held_by is not None
-                or not answers.takes_more
-                or self._unthrottle is not None
-            ):
+            if received.begin == received.end or lifecycle.holds:
                 return
-            if not self._turn.start_or_check():
-                self._put_off()
+            if not self._loop_budget.claim():
+                self._wait_for_next_turn()
                 return
 
-    def _put_off(self) -> None:
+    def _wait_for_next_turn(self) -> None:
         """Handle no more in this turn of the loop."""
-        self._is_put_off = True
+        self._lifecycle.put(Hold.TURN)
         self._loop.call_soon(self._in_next_turn)
 
     def _in_next_turn(self) -> None:
-        if self._unthrottle is not None:
-            return  # put off for longer
-        self._is_put_off = False
+        self._lifecycle.lift(Hold.TURN)
         self._go_on()
 
-    def take_turn(self) -> bool:
-        """The large request that was put off has its turn."""
-        self._is_in_line = False
-        if self._unthrottle is not None:
-            return False
-        self._is_put_off, self._may_be_large = False, True
+    def take_slice(self) -> bool:
+        """It is this connection's turn among those with large requests."""
+        self._lifecycle.lift(Hold.LARGE_REQUEST)
+        self._may_be_large = True
         self._go_on()
         self._may_be_large = False
         return False
@@ -358,13 +338,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Handle no further request before that: the client has used more than a quota (KIP-219). What it sends
         meanwhile stays in the receive buffer and, when that is full, in its socket."""
         now = self._loop.time()
-        if self._is_ending or now + seconds <= self._throttled_until:
+        is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
+        if is_ending or now + seconds <= self._throttled_until:
             return
         if self._unthrottle is None:
             self._throttled_since = now
         else:
             self._unthrottle.cancel()
-        self._is_put_off = True
+        self._lifecycle.put(Hold.THROTTLE)
         self._throttled_until = now + seconds
         self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
 
@@ -376,15 +357,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._frame_since:
             self._frame_since += now - max(self._frame_since, self._throttled_since)
         self._frame_progress.restart(now, self._received.received)
-        self._is_put_off = False
+        self._lifecycle.lift(Hold.THROTTLE)
         self._go_on()
 
     def _make_room(self) -> None:
         """Let the next read find room, or read nothing: what waits stays with the client."""
-        if self._is_ending or self._has_left or self._memory_retry is not None or self._received.rewind():
-            return
-        if self._closes_after_answer:
+        if self._lifecycle.state is State.LAST_REQUEST:
             self._received.give_up()  # nothing behind the last request is handled
+            return
+        if self._lifecycle.state is not State.OPEN:
+            return
+        if self._memory_retry is not None or self._received.rewind():
             return
         if not self._received.make_room():
             self._wait_for_memory()
@@ -396,7 +379,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _watch(self) -> None:
         """What it holds beyond its share is for one connection at a time: looked at more often than `sweep` does."""
-        self._is_watched = self._received.memory.is_beyond and not self._is_ending
+        is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
+        self._is_watched = self._received.memory.is_beyond and not is_ending
         if not self._is_watched:
             return
         if self._sends_too_slowly(self._loop.time(), BEYOND_WINDOW_SECONDS) and self._received.memory.is_short:
@@ -408,12 +392,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Read and handle nothing for a moment. The time does not count against the frame that has begun."""
         self._pause_reading()
         if self._memory_retry is None:
+            self._lifecycle.put(Hold.MEMORY)
             self._memory_retry = self._loop.call_later(MEMORY_RETRY_SECONDS, self._retry)
             self._without_memory_since = self._without_memory_since or self._loop.time()
 
     def _retry(self) -> None:
         self._memory_retry = None
-        if not self._is_handling:
+        self._lifecycle.lift(Hold.MEMORY)
+        if self._lifecycle.holds:
             self._received.memory.wait_no_longer()
         self._go_on()
         if self._memory_retry is None and self._without_memory_since:
@@ -423,25 +409,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._frame_progress.restart(now, self._received.received)
             self._without_memory_since = 0.0
 
-    @property
-    def _is_handling(self) -> bool:
-        """Whether the next frame is handled as soon as it is there."""
-        return (
-            self._held_by is None
-            and self._answers.takes_more
-            and not self._is_put_off
-            and self._memory_retry is None
-            and not self._is_ending
-            and not self._closes_after_answer
-        )
-
     def _go_on(self) -> None:
         """Nothing holds back the next request any more, or one thing less."""
-        if self._is_handling:
+        if not self._lifecycle.holds:
             self._handle_frames()
-            if self._is_handling:
-                if self._has_left:
-                    self._is_ending = True
+            if not self._lifecycle.holds:
+                if self._lifecycle.state is State.CLIENT_GONE:
+                    self._lifecycle.on(Event.ALL_DONE)
                     self._close_transport()
                 else:
                     self._read_on()
@@ -486,41 +460,47 @@ class BrokerConnection(asyncio.BufferedProtocol):
         `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
-        if is_long_poll and self._has_left and not is_unread:
+        if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
             answer.cancel()
         if reads_frame:
             self._received.lend()
         if holds_back:
             self._held_by = slot
+            self._lifecycle.put(Hold.EFFECTS)
         return slot
 
     def begins(self, slot: Slot) -> None:
         """The request of this slot was decoded, and is handled now."""
         slot.is_unread = False
-        if slot.is_long_poll and self._has_left:
+        if slot.is_long_poll and self._lifecycle.state is State.CLIENT_GONE:
             self._loop.call_soon(self._answers.stop_long_polls)
 
     def let_next_in(self, slot: Slot) -> None:
         """All effects of the request of this slot are done, though it is not answered. In the next turn of the loop the
         one behind it is handled."""
         if self._held_by is slot:
-            self._held_by = None
-            if not self._is_put_off:
-                self._put_off()
+            self._effects_done()
+            if not self._lifecycle.holds & LIFTED_IN_TIME:
+                self._wait_for_next_turn()
+
+    def _effects_done(self) -> None:
+        self._held_by = None
+        self._lifecycle.lift(Hold.EFFECTS)
 
     def finish(self, slot: Slot) -> None:
         """The request of this slot has its answer, or gets none. Only now the connection begins to rest."""
         if self._held_by is slot:
-            self._held_by = None
+            self._effects_done()
         self.last_active = self._loop.time()
         self._answers.finish(slot)
-        if self._closes_after_answer and not self._answers.is_waiting:
-            self.shut()
+        if self._lifecycle.state is State.LAST_REQUEST and not self._answers.is_waiting:
+            self._lifecycle.on(Event.ALL_DONE)
+            self._close_transport()
         self._go_on()
 
     def cancelled(self, slot: Slot) -> None:
         """The answer of this slot was cancelled: nobody waits for it, or the broker stops."""
-        if self._has_left:
+        if self._lifecycle.state is State.CLIENT_GONE:
             self.finish(slot)
         else:
             self.close("the broker stops")
@@ -529,18 +509,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Cut the connection and say why in the log. No further request is handled."""
-        self._is_ending = True
+        self._lifecycle.on(Event.CLOSED)
         if self._transport is not None:
             logger.info(
                 "connection closed", extra={"client": f"{self.client_host}:{self.client_port}", "reason": reason}
             )
             self._transport.abort()
-        elif self._has_left:
+        else:
             self._end()
 
     def close_after_answer(self) -> None:
         """The request that is handled is the last one, and waits: when all answers have left the connection closes."""
-        self._closes_after_answer = True
+        self._lifecycle.on(Event.LAST_REQUEST_TAKEN)
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
         """Somebody has logged in; where that `may_expire` the gate is asked on, before each request."""
@@ -552,17 +532,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def shut(self) -> None:
         """Close after what is written has gone out: the broker stops."""
-        self._is_ending = True
+        self._lifecycle.on(Event.CLOSED)
         self._close_transport()
 
     def _close_transport(self) -> None:
-        """When what is written has gone out the transport says that it is lost."""
-        if self._transport is not None:
-            self._closes_when_sent = self._answers.is_leaving
-            if not self._closes_when_sent:
-                self._transport.close()
-        elif self._has_left:
+        """Close it if all that is written has left, which `_on_room` is told of; then the transport says it is lost."""
+        if self._transport is None:
             self._end()
+        elif not self._answers.is_leaving:
+            self._transport.close()
 
     def sweep(self, now: float) -> None:
         """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
@@ -577,7 +555,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.close(f"responses not read for {RESPONSE_STALL_SECONDS:.0f} s")
         elif self._reads_too_slowly(now) and limits.answers.is_short:
             self.close("responses not read while others wait for the memory that they take")
-        elif self._has_left and now - self.last_active > LEFT_SECONDS:
+        elif self._lifecycle.state is State.CLIENT_GONE and now - self.last_active > LEFT_SECONDS:
             self.close(f"the client has gone, and its request is not done after {LEFT_SECONDS:.0f} s")
         elif self.gate is not None and self.gate.is_late(now):
             self.close(f"not logged in within {LOGIN_SECONDS:.0f} s")

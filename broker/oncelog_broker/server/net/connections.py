@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterator
 from typing import Protocol
 
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.runtime.loop_budget import LoopBudget
+from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_broker.server.net.connection_rates import ConnectionRates
 from oncelog_broker.server.net.limits import Limits
-from oncelog_broker.server.net.turn_scheduler import TurnScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -32,16 +32,16 @@ class OpenConnection(Protocol):
 class Connections:
     """Invariant: `limits` counts exactly the connections in here."""
 
-    def __init__(self, limits: Limits, turn: TurnBudget, rates: ConnectionRates | None = None) -> None:
-        """`turn`: what they may do together in one turn of the loop, beyond one request each. `rates`: how fast they
-        may be made."""
+    def __init__(self, limits: Limits, budget: LoopBudget, rates: ConnectionRates | None = None) -> None:
+        """`budget`: the time that they may spend together in one turn of the loop, beyond one request each. `rates`:
+        how fast they may be made."""
         self.limits = limits
         self.rates = rates
-        self.turn = turn
-        self.scheduler = TurnScheduler(turn)
-        """Large answers, a portion at a time."""
-        self.large_requests = TurnScheduler(turn)
-        """Connections whose next request is a large one, and which the turn had no time for."""
+        self.budget = budget
+        self.scheduler = RoundRobin(budget)
+        """Connections with large answers: a slice is one portion of them."""
+        self.large_requests = RoundRobin(budget)
+        """Connections with a large request that this turn of the loop had no time for: a slice is one request."""
         self._open: dict[OpenConnection, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()

@@ -1,12 +1,12 @@
-"""Who has a turn at a TLS handshake: each step of one costs the loop about a millisecond.
+"""Schedules TLS handshakes: each step of one costs the loop about a millisecond.
 
 One step is taken in a turn of the loop, however many clients there are. At most MAX_AT_ONCE handshakes are under way;
-the others, whose first bytes are kept, wait. Addresses have turns, one that has just come first, so that who begins
-thousands waits for those alone. Of one address the newest goes first: where more come than can be served, whoever came
-long ago has gone, or will have, before it would be its turn.
+the other clients wait, with their first bytes kept. Addresses begin handshakes in turn, a new address first, so that an
+address with thousands of clients delays only its own. Within an address the newest client begins first: if more clients
+come than can be served, an old one has gone, or will have, before its handshake could begin.
 
-Where all places are taken, an address that has more of them than another one that wants a place gives up its oldest.
-Among addresses with as many, a client that has begun and does not go on gives up its place after some time.
+When MAX_AT_ONCE are under way, an address with more of them than another that waits gives up its oldest handshake.
+Among addresses with equally many, a handshake that has made no progress for LEFT_SECONDS is given up.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import asyncio
 from collections import OrderedDict, deque
 from itertools import islice
 from typing import Final, Protocol
+
+from oncelog_broker.runtime.round_robin import RoundRobin
 
 MAX_AT_ONCE: Final = 256
 """Handshakes under way: some 50 KB each."""
@@ -51,8 +53,11 @@ class TlsHandshakes:
         self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
         """By address, the one whose turn it is next first; of each the newest last."""
         self._ready: deque[Handshake] = deque()
-        self._next_turn: asyncio.Handle | None = None
-        self._is_soon = False
+        self._round_robin = RoundRobin()
+        """It has one member, these handshakes: one step is taken in a turn of the loop."""
+        self._is_member = False
+        self._timer: asyncio.TimerHandle | None = None
+        """When it fires there is room for another handshake; None while that is not known to be later."""
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -67,7 +72,7 @@ class TlsHandshakes:
                 self._waiting[host] = {}
                 self._waiting.move_to_end(host, last=False)
             self._waiting[host][handshake] = None
-        self._have_turn()
+        self._join()
 
     def leave(self, handshake: Handshake) -> None:
         """It is done, or its client has gone. Harmless for one that never was here."""
@@ -78,26 +83,33 @@ class TlsHandshakes:
             if not waiting:
                 del self._waiting[handshake.host]
         if self._waiting:
-            self._have_turn()
+            self._join()
 
-    def _have_turn(self, delay: float = 0.0) -> None:
-        if self._next_turn is not None and (delay or self._is_soon):
-            return
-        if self._next_turn is not None:
-            self._next_turn.cancel()  # it was to be later
-        loop = asyncio.get_running_loop()
-        self._is_soon = not delay
-        self._next_turn = loop.call_later(delay, self._turn) if delay else loop.call_soon(self._turn)
+    def _join(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_member:
+            self._is_member = True
+            self._round_robin.join(self)
 
-    def _turn(self) -> None:
-        self._next_turn = None
+    def take_slice(self) -> bool:
+        """One step of one handshake. Returns False: it joins again by itself, whatever the step raises."""
+        self._is_member = False
         try:
             self._take_one_step()
         finally:
             if self._ready:
-                self._have_turn()
+                self._join()
             elif self._waiting:
-                self._have_turn(self._next()[1])
+                self._join_after(self._next()[1])
+        return False
+
+    def _join_after(self, seconds: float) -> None:
+        if not seconds:
+            self._join()
+        elif self._timer is None and not self._is_member:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._join)
 
     def _take_one_step(self) -> None:
         while self._ready:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from oncelog_broker.server.net.turn_scheduler import TurnScheduler
+from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
@@ -38,7 +38,7 @@ class WriteBuffer:
         "waiting_bytes",
     )
 
-    def __init__(self, scheduler: TurnScheduler) -> None:
+    def __init__(self, scheduler: RoundRobin) -> None:
         self._scheduler = scheduler
         self._on_clear: Callable[[], None] | None = None
         """None while it is closed, so that what has ended does not refer to itself."""
@@ -71,7 +71,7 @@ class WriteBuffer:
             return
         self._waiting += pieces
         self.waiting_bytes += size
-        while not self._scheduler and self._can_give and self._scheduler.turn.start_or_check():
+        while not self._scheduler and self._can_give and self._scheduler.budget.claim():
             self._give_portion()
         self._join()
 
@@ -83,7 +83,7 @@ class WriteBuffer:
         self._is_stalled = False
         self._join()
 
-    def take_turn(self) -> bool:
+    def take_slice(self) -> bool:
         """Give a portion. Whether there is more, and the transport takes it."""
         if self._can_give:
             self._give_portion()

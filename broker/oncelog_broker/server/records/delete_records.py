@@ -15,7 +15,7 @@ from oncelog_broker.metadata.topic_names import is_internal
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer, all_of, then
-from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.runtime.steps import LightJob, Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -70,7 +70,7 @@ class _Delete:
                 yield None
             topics.append(TopicResult(name=topic.name, partitions=results))
         try:
-            yield Errand(self._context.services.logs.checkpoint_log_start_offsets)
+            yield LightJob(self._context.services.logs.checkpoint_log_start_offsets)
         except OSError as error:
             logger.error("log starts could not be written down", extra={"reason": error})
         for result, partition, _ in self._deleted_here:

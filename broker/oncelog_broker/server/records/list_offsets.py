@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.steps import Steps, holds_nothing
+from oncelog_broker.runtime.steps import Steps, results_dropped
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.records.services import RecordContext
 from oncelog_broker.server.request.duplicate_names import counted
@@ -84,7 +84,7 @@ def _answer(request: ListOffsetsRequest, context: RecordContext) -> Steps[ListOf
             except KafkaError as error:
                 answer = PartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
             answers.append(answer)
-            yield holds_nothing
+            yield results_dropped
         topics.append(TopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from oncelog_broker.log.checkpoints import TopicPartition
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.steps import Errand, Steps
+from oncelog_broker.runtime.steps import LightJob, Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.replicas.services import ReplicaContext
 from oncelog_broker.server.request.duplicate_names import by_topic
@@ -37,7 +37,7 @@ def _describe(request: DescribeLogDirsRequest, context: ReplicaContext) -> Steps
     results = {}
     for directory in context.services.logs.data_directories():
         results[directory] = DirectoryResult(error_code=ErrorCode.NONE, log_dir=directory, topics=[])
-        yield Errand(lambda: _measure(results[directory], context))  # noqa: B023 - it runs at once
+        yield LightJob(lambda: _measure(results[directory], context))  # noqa: B023 - it runs at once
     topics: dict[tuple[str, str], TopicResult] = {}
     for number, (key, directory) in enumerate(context.services.logs.places(), 1):
         if _is_wanted(key, wanted):

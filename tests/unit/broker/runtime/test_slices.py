@@ -13,8 +13,8 @@ import pytest
 
 from oncelog_broker.runtime.answers import settled
 from oncelog_broker.runtime.clock import ManualClock
-from oncelog_broker.runtime.slices import HEAVY_JOBS_AT_ONCE, JOBS_AT_ONCE, SLICE_SECONDS, Pace, Slices
-from oncelog_broker.runtime.steps import Errand, Heavy, Steps, holds_nothing, run_steps
+from oncelog_broker.runtime.slices import HEAVY_JOBS_AT_ONCE, JOBS_AT_ONCE, SLICE_SECONDS, Delays, Slices
+from oncelog_broker.runtime.steps import HeavyJob, LightJob, Steps, results_dropped, run_steps
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 STEPS_PER_SLICE = 3
@@ -137,7 +137,7 @@ async def test_being_cancelled_waits_for_the_job_and_then_closes_the_steps(cance
 
 
 async def test_the_pace_is_asked_after_slices_and_jobs() -> None:
-    class Noting(Pace):
+    class Noting(Delays):
         def __init__(self) -> None:
             self.asked: list[float | str] = []
 
@@ -154,7 +154,7 @@ async def test_the_pace_is_asked_after_slices_and_jobs() -> None:
         yield lambda: None
 
     work, pace = Work(), Noting()
-    await settled(work.slices.run(steps(), pace=pace))
+    await settled(work.slices.run(steps(), delays=pace))
     assert pace.asked == [pytest.approx(SLICE_SECONDS), pytest.approx(0.0), "job"]
 
 
@@ -191,7 +191,7 @@ async def test_work_about_many_things_lets_others_have_their_jobs_after_each() -
 
     def many() -> Steps[bool]:
         yield int
-        yield holds_nothing
+        yield results_dropped
         return (yield lambda: other_is_done.wait(10))
 
     def one() -> Steps[None]:
@@ -205,7 +205,7 @@ async def test_work_about_many_things_lets_others_have_their_jobs_after_each() -
 async def test_to_hold_nothing_costs_no_turn_and_no_job_where_nothing_was_held() -> None:
     def steps() -> Steps[str]:
         for _ in range(100):
-            yield holds_nothing
+            yield results_dropped
         return "done"
 
     assert Work().slices.run(steps()) == run_steps(steps()) == "done"
@@ -225,7 +225,7 @@ async def test_an_errand_waits_for_nobody_who_holds_what_his_job_has_brought() -
         return (yield may_end.is_set)
 
     def errand() -> Steps[str]:
-        yield Errand(may_end.set)
+        yield LightJob(may_end.set)
         return "written"
 
     holding = [work.slices.run(holds()) for _ in range(JOBS_AT_ONCE)]
@@ -243,7 +243,7 @@ async def test_heavy_jobs_are_held_one_at_a_time_and_keep_nobody_from_lighter_on
     def heavy() -> Steps[str]:
         nonlocal held, most
         yield int
-        yield Heavy(int)
+        yield HeavyJob(int)
         held += 1
         most = max(most, held)
         try:

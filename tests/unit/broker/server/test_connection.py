@@ -290,6 +290,53 @@ async def test_a_connection_has_one_request_in_a_turn_when_the_time_of_the_turn_
     assert max(after - before for before, after in pairwise(counts)) <= 4, "one each, and two in the time of a turn"
 
 
+async def test_what_comes_behind_the_last_request_is_never_handled_whoever_leaves() -> None:
+    """A login was refused: what the client has sent since must not count as a request, though it goes meanwhile."""
+    wire = Wire()
+    wire.receive(frame(b"M" * 8))
+    wire.connection.close_after_answer()
+    wire.receive(frame(b"1" * 8))
+    assert not wire.connection.eof_received(), "nothing is to be handled, and nothing to be sent"
+    wire.connection.connection_lost(None)
+    wire.finish(answer=b"refused")
+    await asyncio.sleep(0)
+    assert wire.dispatcher.frames == [b"M" * 8]
+    assert len(wire.connections) == 0
+
+
+async def test_the_last_request_is_answered_and_then_the_connection_is_closed() -> None:
+    wire = Wire()
+    wire.receive(frame(b"M" * 8))
+    wire.connection.close_after_answer()
+    wire.receive(frame(b"1" * 8))
+    assert not wire.transport.closed
+    wire.finish(answer=b"refused")
+    await asyncio.sleep(0)
+    assert (wire.transport.written, wire.transport.closed) == ([b"refused"], True)
+    assert wire.dispatcher.frames == [b"M" * 8]
+
+
+async def test_a_connection_that_has_ended_is_closed_again_without_harm() -> None:
+    wire = Wire()
+    wire.connection.connection_lost(None)
+    wire.connection.close("again")
+    wire.connection.shut()
+    wire.connection.throttle(1000)
+    assert len(wire.connections) == 0
+    assert wire.connection._unthrottle is None
+
+
+async def test_what_comes_in_the_same_turn_waits_for_the_next_one_when_its_time_is_spent() -> None:
+    wire = Wire()
+    wire.connections.budget.claim()
+    wire.turn_seconds = 2.0
+    wire.receive(frame(b"1" * 8) + frame(b"2" * 8))
+    wire.receive(frame(b"3" * 8))
+    assert wire.dispatcher.frames == [b"1" * 8]
+    await asyncio.sleep(0)
+    assert wire.dispatcher.frames[:2] == [b"1" * 8, b"2" * 8]
+
+
 async def test_a_closed_connection_handles_nothing_more() -> None:
     wire = Wire()
     wire.connection._handle = lambda connection, frame: connection.close("for this test")  # type: ignore[assignment]

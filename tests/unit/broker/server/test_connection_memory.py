@@ -209,6 +209,19 @@ async def test_requests_wait_while_unread_answers_take_the_memory_and_who_does_n
     await until(lambda: wire.dispatcher.frames == [b"A" * 8])
 
 
+async def test_nothing_is_read_while_memory_is_waited_for_whatever_else_goes_on() -> None:
+    wire = Wire(queued_max_response_bytes=1_000_000)
+    slow = wire.connection
+    unread(wire, 900_000)
+    wire.connection, wire.transport = wire.connect()
+    wire.receive(frame(b"A" * 8))
+    assert wire.transport.paused
+    wire.connection.resume_writing()
+    assert wire.transport.paused, "the client is no longer slow, and still there is no memory for an answer"
+    for connection in (slow, wire.connection):
+        connection.connection_lost(None)
+
+
 async def test_a_slow_reader_goes_on_while_nobody_waits_for_its_memory() -> None:
     wire = Wire(queued_max_response_bytes=1_000_000)
     unread(wire, 300_000)
@@ -267,7 +280,7 @@ async def test_a_large_frame_holds_memory_as_it_comes_and_is_never_copied() -> N
 async def test_a_large_frame_that_comes_fast_lets_others_have_their_turn() -> None:
     wire = Wire(request_max_bytes=100_000_000)
     data = frame(b"a" * 3_000_000)
-    assert wire.connections.turn.start_or_check(), "the time of this turn begins to run"
+    assert wire.connections.budget.claim(), "the time of this turn begins to run"
     wire.turn_seconds += 2.0
     taken = wire.receive(data)
     assert wire.transport.paused

@@ -148,6 +148,7 @@ async def test_a_connection_is_closed_when_all_of_a_large_answer_has_left(leaves
         assert wire.connection.eof_received()
     else:
         wire.connection.shut()
+        assert wire.connection.eof_received(), "a client that sends no more still reads"
     assert not wire.transport.closed
     wire.connection.resume_writing()
     assert not wire.transport.closed

@@ -12,7 +12,7 @@ import pytest
 from tests.support.certificates import Certificate
 from tests.support.wires import RecordingDispatcher, RecordingTransport, frame, limits, until
 
-from oncelog_broker.runtime.turns import TurnBudget
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.security.principal import ANONYMOUS
 from oncelog_broker.server.net.connection import BrokerConnection
 from oncelog_broker.server.net.connections import Connections
@@ -57,7 +57,7 @@ class SecuredWire:
             name="SSL", tls=SimpleNamespace(server=server), principal_of=lambda _: ANONYMOUS
         )
         self.dispatcher = RecordingDispatcher()
-        self.connections = Connections(limits(**changes), TurnBudget(lambda: 0.0, 1.0), rates)
+        self.connections = Connections(limits(**changes), LoopBudget(lambda: 0.0, 1.0), rates)
         self.connection: BrokerConnection | None = None
         self.socket = RecordingTransport()
         self.transport = TlsTransport(security, TlsHandshakes(), self.connections, self._make)

@@ -581,7 +581,7 @@ async def test_a_large_request_that_waits_again_and_again_stands_in_line_once(mo
     joined: list[Any] = []
     join = line.join
     monkeypatch.setattr(line, "join", lambda waiting: (joined.append(waiting), join(waiting)))
-    line.turn.start_or_check()
+    line.budget.claim()
     wire.turn_seconds = 2.0
     wire.receive(frame(b"x" * 2 * LARGE_REQUEST_BYTES))
     assert wire.dispatcher.frames == []
@@ -644,6 +644,25 @@ async def test_what_a_client_has_sent_before_it_went_is_handled_when_its_time_ha
     wire.connection._end_throttling()
     assert wire.dispatcher.frames == [b"a" * 8]
     assert wire.transport.closed
+
+
+async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_both() -> None:
+    """The line may move and the time be up in any order: neither lifts the other's hold."""
+    for line_moves_first in (True, False):
+        wire = Wire()
+        wire.connections.budget.claim()
+        wire.turn_seconds = 2.0  # the time of this turn is spent
+        large = frame(b"a" * (LARGE_REQUEST_BYTES + 1))
+        wire.receive(large)
+        wire.connection.throttle(1000)
+        steps = [wire.connection.take_slice, wire.connection._end_throttling]
+        first, second = steps if line_moves_first else reversed(steps)
+        first()
+        assert wire.dispatcher.frames == []
+        wire.turn_seconds = 0.5
+        second()
+        assert [len(body) for body in wire.dispatcher.frames] == [LARGE_REQUEST_BYTES + 1]
+        wire.connection.connection_lost(None)
 
 
 async def test_who_waits_gives_up_what_others_need() -> None:

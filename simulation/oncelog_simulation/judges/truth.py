@@ -1,0 +1,74 @@
+"""What the metadata store says, as the leader of its ensemble has it: who is in sync, and who is registered.
+
+Brokers hear of it later. What must hold of replicas in sync holds from the write on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.payloads import parse_partition_state, parse_topic
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class TrueState(NamedTuple):
+    """One partition's state."""
+
+    topic: str
+    isr: tuple[int, ...]
+    leader_epoch: int
+    written: int
+    """The zxid of its last write: a broker that was registered later was away since."""
+
+
+class Truth:
+    """All partitions and brokers, as of the last `update`."""
+
+    def __init__(self) -> None:
+        self.states: dict[Key, TrueState] = {}
+        self.registered: dict[int, int] = {}
+        """Broker id -> the zxid of its registration, its broker epoch."""
+        self._zxid = -1
+        self._topics: dict[str, tuple[int, bytes]] = {}
+        """Name -> the zxid of the topic's node, and the topic id."""
+
+    def update(self, world: World) -> list[Key]:
+        """Read what was written since; the partitions whose state has changed."""
+        if world.store.zxid == self._zxid:
+            return []
+        self._zxid = world.store.zxid
+        tree, before = world.store.tree, self.states
+        self.states, changed = {}, []
+        for name in tree.children(paths.TOPICS) if tree.node(paths.TOPICS) is not None else ():
+            topic_id = self._topic_id(world, name)
+            at = paths.partitions(name)
+            for index in map(int, tree.children(at) if tree.node(at) is not None else ()):
+                path = paths.partition_state(name, index)
+                node = tree.node(path)
+                if node is None:
+                    continue
+                known = before.get((topic_id, index))
+                if known is None or known.written != node.stat.mzxid:
+                    state = parse_partition_state(node.data, path)
+                    known = TrueState(name, tuple(state.isr), state.leader_epoch, node.stat.mzxid)
+                    changed.append((topic_id, index))
+                self.states[topic_id, index] = known
+        brokers = tree.children(paths.BROKER_IDS) if tree.node(paths.BROKER_IDS) is not None else ()
+        nodes = {int(name): tree.node(paths.broker_id(int(name))) for name in brokers}
+        self.registered = {broker: node.stat.czxid for broker, node in nodes.items() if node is not None}
+        return changed
+
+    def _topic_id(self, world: World, name: str) -> bytes:
+        path = paths.topic(name)
+        node = world.store.tree.node(path)
+        assert node is not None, f"{name} has partitions and no node"
+        known = self._topics.get(name)
+        if known is None or known[0] != node.stat.czxid:
+            known = self._topics[name] = node.stat.czxid, parse_topic(node.data, path).topic_id or b""
+        return known[1]

@@ -1,0 +1,33 @@
+"""Small simulated worlds for tests: a loop with processes, without brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from oncelog_simulation.clock import HostClock
+from oncelog_simulation.guard import guarded
+from oncelog_simulation.process import Process
+from oncelog_simulation.surroundings import Surroundings
+
+
+class SmallWorld(Surroundings):
+    """Surroundings in which tests make processes by name."""
+
+    def process(self, name: str) -> Process:
+        """A process on a host of the same name, both new."""
+        host = self.network.add_host(name, f"10.1.0.{len(self.network.hosts)}")
+        process = Process(name, self.next_process_number(), HostClock(self.loop.virtual), self.random(name))
+        self.network.place(process, host)
+        return process
+
+
+def play(scene: Callable[[SmallWorld], Coroutine[Any, Any, Any]], seed: int = 1) -> SmallWorld:
+    """Run a scene in a new world, and return the world as it is then."""
+    world = SmallWorld(seed)
+    with guarded(world.loop):
+        try:
+            world.loop.run_until_complete(scene(world))
+        finally:
+            world.end()
+    return world
