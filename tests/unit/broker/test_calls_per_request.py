@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from oncelog_broker.runtime.turns import TurnBudget
 from tests.support.served import Client
 
 from oncelog_broker.broker import Broker
 from oncelog_broker.config.load import load_broker_config
 from oncelog_broker.metadata.stores.in_memory import MemoryTree
 from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.loop_budget import LoopBudget
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.limits import Limits
@@ -113,7 +113,7 @@ class Requests:
         self._clock = services.clock
         self.dispatcher = Dispatcher(services)
         limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)
-        self.connections = Connections(limits, TurnBudget(services.clock.monotonic, seconds=60.0))
+        self.connections = Connections(limits, LoopBudget(services.clock.monotonic, seconds=60.0))
         self.client = Client(self)  # type: ignore[arg-type]
         self._transactions = broker.parts.coordinators.transactions
         self._answers = 0
