@@ -166,22 +166,39 @@ class Dispatcher:
             waiting = self._monotonic()
         slot = context.wait_for(answer, reads_frame=route.reads_frame)
 
-        def respond(response: Any) -> Answer[None]:
+        def came(done: asyncio.Future[Any]) -> None:
             nonlocal answered
-            if started:
-                answered = self._monotonic()
-            return None if response is None else self._respond(response, route, context, slot)
+            if done.cancelled() or done.exception() is not None:
+                responded(done)
+            elif slot.waits_for is not None:  # else the connection has ended
+                if started:
+                    answered = self._monotonic()
+                try:
+                    late = None if done.result() is None else self._respond(done.result(), route, context, slot)
+                except Exception as error:
+                    failed(error)
+                    return
+                if isinstance(late, asyncio.Future):
+                    slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
+                    late.add_done_callback(responded)
+                else:
+                    finish()
 
-        def responded(done: asyncio.Future[None]) -> None:
+        def responded(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
                 connection.cancelled(slot)
-                return
-            error = done.exception()
-            if error is None:
-                connection.finish(slot)
-                if times is not None and started:
-                    times.note_waited(started, waiting, answered, self._monotonic())
-            elif isinstance(error, MalformedMessage):
+            elif (error := done.exception()) is not None:
+                failed(error)
+            else:
+                finish()
+
+        def finish() -> None:
+            connection.finish(slot)
+            if times is not None and started:
+                times.note_waited(started, waiting, answered, self._monotonic())
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, MalformedMessage):
                 if isinstance(error, TooManyElements):
                     self._warn_of_limit(connection.client_host, f"{ApiKey(context.api_key).name}: {error}")
                 connection.close(f"malformed request: {error}")
@@ -190,10 +207,7 @@ class Dispatcher:
                 logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
                 connection.close("internal error")
 
-        late = then(answer, respond)
-        assert isinstance(late, asyncio.Future)
-        slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
-        late.add_done_callback(responded)
+        answer.add_done_callback(came)
 
     @fail_point(
         *ANSWER_POINTS.values(),
