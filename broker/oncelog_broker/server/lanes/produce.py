@@ -1,4 +1,4 @@
-"""The lane of Produce: one batch for one partition, which the connection has written to before.
+"""The fast lane of Produce: one batch for one partition, which the connection has written to before.
 
 Everything in front of the records, the client's id, transactional id, acks, timeout, topic and partition, is compared
 as bytes with the requests before; a connection may write to some partitions in turn. What the usual way asks before it

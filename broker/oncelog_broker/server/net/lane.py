@@ -1,4 +1,4 @@
-"""What a lane is to the dispatcher and to a connection, and whether there are any."""
+"""What a fast lane is to the dispatcher and to a connection, and whether there are any."""
 
 from __future__ import annotations
 
