@@ -22,7 +22,9 @@ for folder in (ROOT, ROOT / "bench", ROOT / "tests" / "integration"):
 
 import broker_cost as cost  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
+from kept import keep  # noqa: E402
 from raw import RawClient  # noqa: E402
+from table import Row  # noqa: E402
 from transaction_load import GROUP, ONE_RECORD, RawProducer, find_coordinator, one_after_another  # noqa: E402
 
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
@@ -128,7 +130,9 @@ def main() -> None:
     arguments.add_argument("--after", default=None, help="by default the one of this environment")
     arguments.add_argument("--only", choices=list(LOADS))
     arguments.add_argument("--turns", type=int, default=TURNS)
+    arguments.add_argument("--keep", action="store_true", help="keep the figures as the part `compared`")
     options = arguments.parse_args()
+    rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         builds = [opened(stack, options.before), opened(stack, options.after)]
         for name, load in LOADS.items():
@@ -142,7 +146,19 @@ def main() -> None:
                         build.spent.setdefault(name, []).append(spent)
             before, after = (build.spent[name] for build in builds)
             ratio = statistics.median(a / b for a, b in zip(after, before, strict=True))
-            print(f"{name:36} {statistics.median(before):8.2f} -> {statistics.median(after):8.2f} us   {ratio:.3f}")
+            ratios = sorted(a / b for a, b in zip(after, before, strict=True))
+            print(
+                f"{name:36} {statistics.median(before):8.2f} -> {statistics.median(after):8.2f} us   {ratio:.3f} "
+                f"({ratios[0]:.2f}-{ratios[-1]:.2f})",
+                flush=True,
+            )
+            rows.append(Row(f"{name}: before", statistics.median(before), "CPU us/request"))
+            rows.append(Row(f"{name}: after", statistics.median(after), "CPU us/request"))
+            rows.append(Row(f"{name}: median of {len(ratios)} turns, after to before", ratio, "ratio"))
+            rows.append(Row(f"{name}: lowest turn", ratios[0], "ratio"))
+            rows.append(Row(f"{name}: highest turn", ratios[-1], "ratio"))
+    if options.keep:
+        keep({"compared": rows})
 
 
 if __name__ == "__main__":
