@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).parent.parent
-for folder in (ROOT, ROOT / "bench", ROOT / "tests" / "integration"):
+for folder in (ROOT, ROOT / "bench", *(ROOT / "tests" / "integration" / each for each in ("clients", "programs"))):
     sys.path.insert(0, str(folder))
 
 import broker_cost as cost  # noqa: E402

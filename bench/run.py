@@ -21,7 +21,10 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [
     str(ROOT),
     str(ROOT / "bench"),
-    *(str(ROOT / "tests" / each) for each in ("integration", "interop", "cluster")),
+    *(
+        str(ROOT / "tests" / each)
+        for each in ("integration", "integration/clients", "integration/programs", "interop", "cluster")
+    ),
 ]
 
 import apache  # noqa: E402

@@ -42,6 +42,7 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 RecoveryStrategy = Literal["rebootstrap", "none"]
 OffsetReset = Literal["earliest", "latest", "none"]
 Isolation = Literal["read_uncommitted", "read_committed"]
+GroupProtocol = Literal["classic", "consumer"]
 
 ACKS: Final = {"all": -1, -1: -1, "-1": -1, 0: 0, "0": 0, 1: 1, "1": 1}
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -277,7 +278,13 @@ class ConsumerConfig(ClientConfig):
         "max_poll_interval_ms": Bounds(1),
         "max_decompressed_bytes": Bounds(1),
     }
-    NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "group_id", "group_instance_id", "client_rack")
+    NAMES: ClassVar[tuple[str, ...]] = (
+        *ClientConfig.NAMES,
+        "group_id",
+        "group_instance_id",
+        "group_remote_assignor",
+        "client_rack",
+    )
 
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
@@ -301,6 +308,11 @@ class ConsumerConfig(ClientConfig):
     """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None = None
     """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    group_protocol: GroupProtocol = "classic"
+    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
+    the session timeout, the heartbeat interval and the assignors then."""
+    group_remote_assignor: str | None = None
+    """The broker's assignor that this member wants, with group_protocol="consumer": "uniform" or "range"."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...] = ("range", "cooperative-sticky")
     """Assignors in order of preference, by name or as objects of the application. If all are cooperative, members go on
     reading while the group rebalances. The default allows a later change to cooperative assignors (as in Java)."""
@@ -333,6 +345,8 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("group_id='': must not be empty; without a group, leave it out")
         if self.group_instance_id is not None and not (self.group_id and self.group_instance_id):
             raise ConfigError(f"group_instance_id={self.group_instance_id!r}: must not be empty, and needs a group_id")
+        if self.group_remote_assignor is not None and self.group_protocol != "consumer":
+            raise ConfigError("group_remote_assignor: needs group_protocol='consumer'")
         if not self.partition_assignment_strategy:
             raise ConfigError(
                 f"partition_assignment_strategy={self.partition_assignment_strategy!r}: must not be empty"

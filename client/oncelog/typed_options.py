@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from oncelog.config import (
     Acks,
     CompressionType,
+    GroupProtocol,
     Isolation,
     OffsetReset,
     RecoveryStrategy,
@@ -126,6 +127,11 @@ class ConsumerOptions(ClientOptions, total=False):
     """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
     group_instance_id: str | None
     """A static member (KIP-345): it keeps its partitions when it comes back within session.timeout.ms."""
+    group_protocol: GroupProtocol
+    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
+    the session timeout, the heartbeat interval and the assignors then."""
+    group_remote_assignor: str | None
+    """The broker's assignor that this member wants, with group_protocol="consumer": "uniform" or "range"."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...]
     """Assignors in order of preference, by name or as objects of the application. If all are cooperative, members go on
     reading while the group rebalances. The default allows a later change to cooperative assignors (as in Java)."""

@@ -8,3 +8,5 @@ inside      runs in a container beside the brokers: makes an invoice of each ord
 proof       what is there in the end, against what the clients were told
 steps       what is done to the containers, in which order
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

@@ -12,8 +12,10 @@ from oncelog_simulation.faults import FAULTS
 from oncelog_simulation.plan import Plan
 
 MAX_STRIKES: Final = 12
-SECONDS: Final = (6.0, 30.0)
-"""How long workloads work, at least and at most."""
+SECONDS: Final = (3.0, 24.0)
+"""How long workloads work, at least and at most; short runs are as many as long ones."""
+PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
+"""How much slower than usual clients work: a few seeds work hard, many are cheap."""
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
 """log.segment.bytes: small ones roll, and are compacted and deleted."""
 
@@ -31,7 +33,8 @@ def draw_plan(
     plan = Plan(
         seed,
         brokers=3,
-        seconds=round(random.uniform(*SECONDS), 3),
+        seconds=round(SECONDS[0] * (SECONDS[1] / SECONDS[0]) ** random.random(), 3),
+        pace=random.choice(PACES),
         settings={
             "log.segment.bytes": random.choice(SEGMENT_BYTES),
             "log.flush.interval.messages": random.choice(("1", "10", "9223372036854775807")),

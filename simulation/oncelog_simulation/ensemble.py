@@ -430,6 +430,11 @@ class Ensemble:
                 if self.random.random() < share:
                     connection.drop()
 
+    def forget(self) -> None:
+        """Let go of all clients: the world ends."""
+        for server in self.servers:
+            server.connections.clear()
+
     def copied(self) -> tuple[Tree, int, dict[int, SessionRecord], int]:
         """A backup of everything as it is now."""
         return _copy(self.tree), self.zxid, dict(self.sessions), self._last_session

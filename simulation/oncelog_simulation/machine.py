@@ -104,6 +104,11 @@ class Machine:
                 done.set_exception(Killed(self.process.name))
                 done.exception()
 
+    def forget(self) -> None:
+        """Let go of what has run here: the world ends."""
+        self.process = None
+        self._waiting.clear()
+
     def pause(self) -> None:
         """SIGSTOP of the process, if one runs."""
         if self.process is not None and self.process.is_alive:
@@ -251,6 +256,11 @@ class BrokerMachine(Machine):
     def _end_process(self) -> None:
         super()._end_process()
         self.broker = None
+
+    def forget(self) -> None:
+        super().forget()
+        self.broker = None
+        self._locks.clear()
 
     def _die_at_a_write(self) -> None:
         self.world.note(self.name, "dies at a write")

@@ -173,6 +173,14 @@ class Fabric:
         if self._listening.get((host.name, listening.port)) is listening:
             del self._listening[host.name, listening.port]
 
+    def forget(self) -> None:
+        """Let go of all streams and processes: the world ends."""
+        for host in self.hosts.values():
+            host.transports.clear()
+        self._listening.clear()
+        self._links.clear()
+        self._host_of.clear()
+
     # --- connecting
 
     async def connect(self, factory: Factory, name: Any, port: Any, **options: Any) -> tuple[asyncio.Transport, Any]:

@@ -34,7 +34,7 @@ class WholeCluster:
 
     def judges(self, world: World) -> Sequence[Judge]:
         """All of them; the history is judged before what is left of the clients."""
-        committed = Committed()
+        committed = Committed(self.notes)
         return [Leaders(), committed, Histories(self.notes, committed), Resources()]
 
 

@@ -48,6 +48,8 @@ class Surroundings:
 
     def end(self) -> None:
         """Let go of everything."""
+        self.network.forget()
+        self.store.forget()
         self.loop.end()
 
     def _note_end_of_session(self, session_id: int, why: str) -> None:

@@ -69,6 +69,12 @@ class World(Surroundings):
         self.note(judge, f"VIOLATION: {what}")
         self.violations.append(Violation(self.now, judge, what))
 
+    def end(self) -> None:
+        """Let go of everything, dead processes included."""
+        for machine in (*self.brokers.values(), *self.clients.values()):
+            machine.forget()
+        super().end()
+
     def count(self, fault: str) -> None:
         """A fault has really struck."""
         self.struck[fault] = self.struck.get(fault, 0) + 1

@@ -22,6 +22,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "cluster")]
 
+import integration_folders  # noqa: E402, F401  where the modules below are
 from broker_process import BrokerProcess  # noqa: E402
 from hanging import unguarded_broker  # noqa: E402
 from warm_commands import COMMAND  # noqa: E402

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 sys.path.append(str(Path(__file__).parents[1] / "interop"))
 
+import integration_folders  # noqa: F401  where helpers of tests/integration are
 from broker_cluster import BrokerCluster
 from broker_process import BrokerProcess
 from peer_network import PeerNetwork

@@ -23,6 +23,7 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "cluster")]
 pytest.register_assert_rewrite("client_contract")
 
+import integration_folders  # noqa: E402, F401  where the modules below are
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 from foreign_clients import BROKERS  # noqa: E402
 from hanging import unguarded_broker  # noqa: E402

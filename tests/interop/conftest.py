@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "cluster")]
 pytest.register_assert_rewrite("client_contract", "test_client")
 
+import integration_folders  # noqa: E402, F401  where helpers of tests/integration are
 from apache_kafka import ApacheKafka  # noqa: E402
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 from foreign_clients import BROKERS  # noqa: E402

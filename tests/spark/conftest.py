@@ -17,6 +17,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / each) for each in ("integration", "cluster", "interop"))]
 
+import integration_folders  # noqa: E402, F401  where helpers of tests/integration are
 from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from oncelog_broker.coordinator.client import Client
-from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.effects import Effects, Job
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup, Member
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
@@ -20,6 +20,7 @@ from oncelog_broker.coordinator.group.joining import Join
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.timers import TimerQueue
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -31,6 +32,8 @@ SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 START_MS = 1_700_000_000_000
 PROTOCOLS = (("range", b""),)
+NOT_COMPARED = {"held", "checked_topics", "resolved_names", "asked_to_join"}
+"""What a machine knows beside its log, and what is of no use to compare."""
 Identity = LeaveGroupRequest.MemberIdentity
 
 
@@ -59,9 +62,12 @@ def state_of(machine: GroupMachine) -> dict[str, dict[str, Any]]:
     """All that a machine knows of its groups, comparable by value. A group that was never logged and has nobody is no
     group."""
     return {
-        group_id: {name: _copied(getattr(group, name)) for name in ClassicGroup.__slots__ if name != "held"}
+        group_id: {name: _copied(getattr(group, name)) for name in type(group).__slots__ if name not in NOT_COMPARED}
         for group_id, group in machine.groups.items()
-        if group.is_logged or group.pending_members or group.state is not GroupState.EMPTY
+        if not isinstance(group, ClassicGroup)
+        or group.is_logged
+        or group.pending_members
+        or group.state is not GroupState.EMPTY
     }
 
 
@@ -85,6 +91,7 @@ class GroupDriver:
         self.held = HeldBytes()
         self.machine = self.new_machine(self.held)
         self.fail_appends = False
+        self.jobs: list[Job] = []
 
     def new_machine(self, held: HeldBytes) -> GroupMachine:
         return GroupMachine(self.config, lambda: self.now_ms, lambda: str(next(self.ids)), held)
@@ -95,7 +102,9 @@ class GroupDriver:
 
     @property
     def group(self) -> ClassicGroup:
-        return self.machine.groups["g"]
+        group = self.machine.groups["g"]
+        assert isinstance(group, ClassicGroup)
+        return group
 
     # --- the runtime's part
 
@@ -138,6 +147,25 @@ class GroupDriver:
                 answer.error = response.code
             else:
                 answer.response = response
+        self.jobs += effects.jobs
+        if effects.afterwards is not None:
+            self._step(effects.afterwards)
+
+    def run_jobs(self) -> None:
+        """Do the jobs that were asked for, one of each name for each group, and take in their results."""
+        self.run_jobs_after(lambda: None)
+
+    def run_jobs_after(self, happens: Callable[[], object]) -> None:
+        """As `run_jobs`, where something happens before the results are taken in."""
+        jobs = {(job.key, job.name): job for job in self.jobs}
+        self.jobs.clear()
+        results = [(job.key, run_steps(job.steps())) for job in jobs.values()]
+        happens()
+        for key, result in results:
+            try:
+                self._step(partial(self.machine.on_job, key, result))
+            except KafkaError:
+                continue
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and the timers fire on the way; one whose records cannot be appended fires again."""
@@ -163,7 +191,7 @@ class GroupDriver:
     def fail(self) -> None:
         """A step about the group raised: the runtime answers who waits, and has the group fall back."""
         group = self.machine.groups.get("g")
-        for answer in () if group is None else (*group.joining.values(), *group.syncing.values()):
+        for answer in () if not isinstance(group, ClassicGroup) else (*group.joining.values(), *group.syncing.values()):
             answer.error = ErrorCode.UNKNOWN_SERVER_ERROR
         self._carry_out(self.machine.on_failed("g"))
 
@@ -255,6 +283,7 @@ class GroupDriver:
         metadata: str | None = "",
         retention_ms: int = -1,
         known: tuple[str, ...] = ("t", "u"),
+        version: int = 9,
     ) -> Answer:
         topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
         request = OffsetCommitRequest(
@@ -276,7 +305,9 @@ class GroupDriver:
             ],
         )
         return self.run(
-            lambda answer: self.machine.commit(request, lambda topic, index: topic in known and index >= 0, answer)
+            lambda answer: self.machine.commit(
+                request, lambda topic, index: topic in known and index >= 0, answer, version=version
+            )
         )
 
     # --- several at once

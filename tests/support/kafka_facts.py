@@ -138,6 +138,8 @@ def _default(field: Mapping[str, Any]) -> str:
     if "default" not in field:
         return ""
     default = field["default"]
+    if default is None:
+        return "null"
     return str(default).lower() if isinstance(default, bool) else str(default) or EMPTY_TEXT
 
 

@@ -30,7 +30,7 @@ ASKED: Final = (
     "print(*v[:3], v.releaselevel, sys.implementation.name, u.find_spec('ensurepip') is not None)"
 )
 CLIENT: Final = tuple(
-    f"tests/integration/{name}.py"
+    f"tests/integration/cases/{name}.py"
     for name in (
         "test_client",
         "test_client_contract",

@@ -1,7 +1,7 @@
 """What a newcomer and a package index are told first is true, and says the same in each place.
 
 README, CONTRIBUTING, the changelog, pyproject.toml, the Makefile and the workflow are compared; what the README says is
-run by tests/integration/test_readme.py.
+run by tests/integration/cases/test_readme.py.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ _DYNAMIC: Final = {
     """,
     ConfigType.INT: """
         background.threads compression.gzip.level compression.lz4.level compression.zstd.level
-        group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes
-        group.share.assignment.interval.ms group.streams.assignment.interval.ms log.cleaner.io.buffer.size
+        group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
+        group.streams.assignment.interval.ms log.cleaner.io.buffer.size
         log.cleaner.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
         num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
         remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size
@@ -60,11 +60,7 @@ alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.win
 broker.heartbeat.interval.ms broker.session.timeout.ms controller.socket.timeout.ms
 delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
 delegation.token.secret.key delete.records.purgatory.purge.interval.requests early.start.listeners
-fetch.purgatory.purge.interval.requests group.consumer.assignors group.consumer.heartbeat.interval.ms
-group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
-group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+fetch.purgatory.purge.interval.requests group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.rebalance.protocols group.coordinator.threads
 group.share.assignors group.share.delivery.count.limit group.share.heartbeat.interval.ms
 group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms

@@ -5,7 +5,7 @@
    Records that `may_be_divided` are appended, and replayed, in as many batches as it takes.
 2. Each record is replayed into the machine: that alone changes what is durable.
 3. `changes` to soft state that belong to the records are made.
-4. `timers` are set or cancelled.
+4. `timers` are set or cancelled, and `jobs` begin.
 5. When the records are committed (on all in-sync replicas), `replies` leave, and then `ends` are handed to whoever
    finishes what was decided.
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
+from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Waiter = Any
@@ -37,13 +38,25 @@ class Encoded(NamedTuple):
     value: bytes | None
 
 
+class Job(NamedTuple):
+    """Work about `key` that takes too long for one step: `steps()` looks at the machine in its first step, and what the
+    steps return comes back in `Machine.on_job`. At most one job of a name is under way for a key; another one is not
+    begun, so a step may ask for it again until its result is there."""
+
+    key: str
+    name: str
+    steps: Callable[[], Steps[Any]]
+
+
 class Effects:
     """One step. Invariant: a waiter is replied to once in its life."""
 
     __slots__ = (
+        "afterwards",
         "changes",
         "ends",
         "if_not_logged",
+        "jobs",
         "may_be_divided",
         "producer",
         "records",
@@ -62,10 +75,13 @@ class Effects:
         self.changes: list[Callable[[], object]] = []
         """Changes to soft state that are made once the records are replayed. They must not raise."""
         self.timers: list[tuple[TimerKey, float | None]] = []
+        self.jobs: list[Job] = []
         self.may_be_divided = False
         """Each record stands for itself: after a crash, or a failure, some of them may be logged and others not."""
         self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
         """What it is called in this API if the records are too large for the log."""
+        self.afterwards: Callable[[], Effects] | None = None
+        """The step that follows at once when all this is done. It may refuse with a KafkaError."""
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
         """What is done instead if the records cannot be appended, for this reason; it logs nothing."""
 

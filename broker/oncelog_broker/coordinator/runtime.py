@@ -25,7 +25,7 @@ from typing import Any, Final, Generic
 
 from oncelog.metadata.internal_topics import partition_for
 from oncelog_broker.coordinator.appending import APPEND_ERRORS, append_records, divided
-from oncelog_broker.coordinator.effects import Effects, Interruption, TimerKey
+from oncelog_broker.coordinator.effects import Effects, Interruption, Job, TimerKey
 from oncelog_broker.coordinator.loading import replay_log
 from oncelog_broker.coordinator.shard import M, R, Shard, Waiter
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage, Topic
@@ -370,6 +370,10 @@ class CoordinatorRuntime(Generic[M]):
                 shard.timers.set(key, self._clock.monotonic() + seconds)
         if effects.timers:
             self._wake_in_time(shard)
+        for job in effects.jobs:
+            self._begin_job(shard, job)
+        if effects.afterwards is not None:
+            self._carry_out(shard, effects.afterwards())
         # A step without records waits too, if it may have seen what is not committed yet.
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
@@ -425,6 +429,30 @@ class CoordinatorRuntime(Generic[M]):
             except Exception as error:
                 raise _Diverged from error
             start += size
+
+    # --- jobs
+
+    def _begin_job(self, shard: Shard[M], job: Job) -> None:
+        """Do a job in slices, unless one of that name is under way for its key."""
+        begun = (job.key, job.name)
+        if begun not in shard.jobs:
+            shard.jobs.add(begun)
+            self._tasks.spawn("job of a coordinator", self._do_job(shard, job))
+
+    async def _do_job(self, shard: Shard[M], job: Job) -> None:
+        """The result of a job that fails is asked for again by a later step."""
+        try:
+            result = await settled(self._slices.run(job.steps()))
+            if self.may_step(shard):
+                self.step(shard, lambda machine: machine.on_job(job.key, result), job.key)
+        except StepFailed:
+            pass  # it is logged, and its key has fallen back
+        except KafkaError as error:
+            logger.error("the result of a job is not logged", extra={"key": job.key, "job": job.name, "reason": error})
+        except Exception:
+            logger.exception("job failed", extra={"key": job.key, "job": job.name})
+        finally:
+            shard.jobs.discard((job.key, job.name))
 
     # --- timers
 

@@ -35,6 +35,9 @@ class Machine(Protocol):
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
 
+    def on_job(self, key: str, result: Any) -> Effects:
+        """A job about `key` has come to this result (`Effects.jobs`)."""
+
     def key_of(self, timer: TimerKey) -> str:
         """What a timer is about: the key that requests would name."""
 
@@ -79,7 +82,7 @@ class Waiter(Generic[R]):
 class Shard(Generic[M]):
     """One machine, its partition and its timers. `is_loaded` is False until the log is replayed."""
 
-    __slots__ = ("_waiting", "failure", "index", "is_loaded", "machine", "partition", "timers")
+    __slots__ = ("_waiting", "failure", "index", "is_loaded", "jobs", "machine", "partition", "timers")
 
     def __init__(self, index: int, partition: Partition, machine: M) -> None:
         self.index = index
@@ -88,6 +91,8 @@ class Shard(Generic[M]):
         self.timers: TimerQueue[TimerKey] = TimerQueue()
         self.is_loaded = False
         self.failure: str | None = None
+        self.jobs: set[tuple[str, str]] = set()
+        """Key and name of the jobs that are under way."""
         self._waiting: dict[str, dict[Waiter[Any], None]] = {}
         """By key, in the order of coming."""
 

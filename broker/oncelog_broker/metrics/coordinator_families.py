@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup
+from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
 from oncelog_broker.metrics.source import Source
@@ -29,11 +31,14 @@ def groups(source: Source) -> Samples:
 
 
 def _declare(name: str, state: GroupState) -> None:
-    @families.gauge(f"kafka_coordinator_group_groupmetadatamanager_numgroups{name}", f"Groups that are {state.value}.")
+    @families.gauge(
+        f"kafka_coordinator_group_groupmetadatamanager_numgroups{name}",
+        f"Groups of the classic protocol that are {state.value}.",
+    )
     def read(source: Source) -> Samples:
         found: Counter[GroupState] = Counter()
         for machine in list(source.services.groups.runtime.machines()):
-            states = [group.state for group in machine.groups.values()]
+            states = [group.state for group in machine.groups.values() if isinstance(group, ClassicGroup)]
             for start in range(0, len(states), GROUPS_PER_STEP):
                 found.update(states[start : start + GROUPS_PER_STEP])
                 yield None
@@ -42,3 +47,31 @@ def _declare(name: str, state: GroupState) -> None:
 
 for _of_state in OF_STATES:
     _declare(*_of_state)
+
+
+@families.gauge("kafka_server_group_coordinator_metrics_group_count", "Groups of each protocol.", "protocol")
+def groups_of_protocols(source: Source) -> Samples:
+    consumers = others = 0
+    for machine in list(source.services.groups.runtime.machines()):
+        found = sum(isinstance(group, ConsumerGroup) for group in machine.groups.values())
+        consumers += found
+        others += len(machine.groups) - found
+        yield None
+    yield Sample({"protocol": "classic"}, others)
+    yield Sample({"protocol": "consumer"}, consumers)
+
+
+@families.gauge(
+    "kafka_server_group_coordinator_metrics_consumer_group_count",
+    "Groups of the consumer protocol in each state.",
+    "state",
+)
+def consumer_groups(source: Source) -> Samples:
+    found: Counter[ConsumerGroupState] = Counter()
+    for machine in list(source.services.groups.runtime.machines()):
+        for group in list(machine.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                found[group.state] += 1
+                yield None
+    for state in ConsumerGroupState:
+        yield Sample({"state": state.value.lower()}, found[state])

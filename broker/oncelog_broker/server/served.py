@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oncelog_broker.metadata.membership import feature_levels
 from oncelog_broker.server.net.lane import MakeLane
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
@@ -25,10 +26,12 @@ class Served:
     module: str
     versions: VersionRange
     advertised_low: int
-    has_lane: bool = False
-    """Whether `lanes/` has a file of the same name, with the fast lane of this API."""
     is_for_brokers: bool = False
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
+    first_level: int = 1
+    """Advertised where this level of `oncelog.version` is in force."""
+    has_lane: bool = False
+    """Whether `lanes/` has a file of the same name, with the fast lane of this API."""
 
     def load(self) -> Callable[..., Any]:
         """Import the handler: `handle(request, context)`."""
@@ -52,9 +55,11 @@ def _served(
     advertised_low: int | None = None,
     has_lane: bool = False,
     is_for_brokers: bool = False,
+    first_level: int = 1,
 ) -> Served:
     lowest = low if advertised_low is None else advertised_low
-    return Served(key, f"{room}.{key.name.lower()}", VersionRange(low, high), lowest, has_lane, is_for_brokers)
+    module, versions = f"{room}.{key.name.lower()}", VersionRange(low, high)
+    return Served(key, module, versions, lowest, is_for_brokers, first_level, has_lane)
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -114,6 +119,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("records", ApiKey.DESCRIBE_PRODUCERS, 0, 0),
         _served("transactions", ApiKey.DESCRIBE_TRANSACTIONS, 0, 0),
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
+        _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }

@@ -17,13 +17,12 @@ from oncelog.config import ConsumerConfig, load
 from oncelog.connection.pool import ConnectionPool
 from oncelog.consumer.fetched import FetchedPartition
 from oncelog.consumer.fetcher import Fetcher
-from oncelog.consumer.group.assignors import ASSIGNORS, assignors_for
-from oncelog.consumer.group.coordinator import GroupCoordinator
 from oncelog.consumer.group.interest import Interest, RebalanceListener, check_listener
+from oncelog.consumer.group.members import GroupMember, check_group_options, member_of_group
 from oncelog.consumer.offset_reset import OffsetReset
 from oncelog.consumer.positions import UNKNOWN_OFFSET, PartitionPosition, Positions
 from oncelog.consumer.records import BatchHeader, ColumnBatch, ConsumerRecord, UndecodedBatch
-from oncelog.errors import ClientClosed, ConfigError, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
+from oncelog.errors import ClientClosed, CorruptRecords, ErrorCode, KafkaError, RequestTimedOut
 from oncelog.group_offsets import ConsumerGroupMetadata, Offset, OffsetAndMetadata, check_offset, offset_and_metadata
 from oncelog.lifecycle import Lifecycle
 from oncelog.metadata.list_offsets import (
@@ -82,7 +81,7 @@ class Consumer(Lifecycle):
         """Raises ConfigError."""
         self.config = load(ConsumerConfig, bootstrap_servers, options)
         if self.config.group_id is not None:
-            _check_strategy(self.config)
+            check_group_options(self.config, options)
         self._positions = Positions()
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -90,7 +89,7 @@ class Consumer(Lifecycle):
         """The source of the record that `async for` returned last; None while no record is being processed."""
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
-        self._group: GroupCoordinator | None = None
+        self._group: GroupMember | None = None
         self._pool: ConnectionPool | None = None
         self._is_closed = False
         self._is_leaving = False
@@ -111,7 +110,7 @@ class Consumer(Lifecycle):
         self._fetcher = Fetcher(self._positions, self._metadata, self._pool, self.config, wake=self._wake)
         self._metadata.in_use.append(lambda: self._positions.topics)
         if self.config.group_id is not None:
-            self._group = GroupCoordinator(
+            self._group = member_of_group(
                 self.config, self._positions, self._metadata, attend=self._attend, progress=self._progress
             )
             self._metadata.listeners.append(self._group.metadata_changed)
@@ -518,7 +517,7 @@ class Consumer(Lifecycle):
                 "nothing is subscribed to or assigned: subscribe([...]) or assign([...]) before the first poll"
             )
 
-    def _need_group(self) -> GroupCoordinator:
+    def _need_group(self) -> GroupMember:
         if self._group is None:
             raise ValueError("this needs a group_id, and a consumer that is started")
         return self._group
@@ -594,15 +593,6 @@ class Consumer(Lifecycle):
             config=self.config,
             timeout_s=self.config.default_api_timeout_ms / 1000,
         )
-
-
-def _check_strategy(config: ConsumerConfig) -> None:
-    try:
-        assignors_for(config.partition_assignment_strategy)
-    except KeyError as error:
-        raise ConfigError(
-            f"partition_assignment_strategy has {error.args[0]!r}: must be among {', '.join(ASSIGNORS)}, or an Assignor"
-        ) from None
 
 
 class _Polling:

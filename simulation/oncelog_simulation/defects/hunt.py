@@ -26,6 +26,8 @@ HUNT_SECONDS: Final = 600.0
 """How long one defect is looked for, in seconds of the wall clock."""
 SECONDS: Final = 9.0
 """Virtual seconds of a run at most: what a defect does shows soon, or with another seed."""
+PACE: Final = 0.5
+"""`Plan.pace` of a hunt: many steps of clients in a short time."""
 CLEAN: Final = "clean"
 """In the place of seconds: run one seed without the defect."""
 WELL: Final = "all is well"
@@ -107,10 +109,10 @@ def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
 
 
 def shortened(plan: Plan) -> Plan:
-    """The plan in SECONDS at most, with all strikes."""
+    """The plan in SECONDS at most, with all strikes, and clients that work hard."""
     share = min(1.0, SECONDS / plan.seconds)
     strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
-    return replace(plan, seconds=round(plan.seconds * share, 3), strikes=strikes)
+    return replace(plan, seconds=round(plan.seconds * share, 3), strikes=strikes, pace=PACE)
 
 
 def main(arguments: list[str]) -> None:

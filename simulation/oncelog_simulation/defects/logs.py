@@ -92,8 +92,9 @@ DEFECTS: Final = (
         "oncelog_broker.log.producers.state",
         "        heappush(self.unreplicated, (first_offset, marker_offset))\n",
         "",
-        PAYS,
+        ("payer-1", "payer-2", "ends-watcher"),
         100,
+        ("kill", "pause", "isolation", "session ends"),
     ),
     Defect(
         "aborts-not-indexed",
@@ -158,7 +159,8 @@ DEFECTS: Final = (
         "        if not transactions.is_aborted(batch):\n            data = yield",
         "        if not transactions.is_aborted(batch) or True:\n            data = yield",
         TABLES,
-        40,
+        20,
+        ("kill", "stop"),
     ),
     Defect(
         "compaction-drops-newest",
@@ -168,15 +170,6 @@ DEFECTS: Final = (
         "        return self._map.get(span.key) != offset\n",
         TABLES,
         20,
-    ),
-    Defect(
-        "compaction-drops-markers",
-        "the cleaner drops the marker of a transaction whose records are still there",
-        "oncelog_broker.log.compaction.batch_retention",
-        "            had_data = producer_id in self._committed_with_data\n            self._committed_with_data.discard(producer_id)\n            return not had_data\n        if control_type is",
-        "            return True\n        if control_type is",
-        TABLES,
-        60,
     ),
     Defect(
         "deletion-changes-nothing",

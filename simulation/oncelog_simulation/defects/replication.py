@@ -55,8 +55,9 @@ DEFECTS: Final = (
         "oncelog_broker.replication.fetch_response",
         "        return TruncateTo(end)\n",
         "        return TruncateTo(min(replica.high_watermark, log.log_end_offset))\n",
-        WRITES,
+        ("writer-1", "writer-2", "reader-committed"),
         100,
+        ("isolation", "isolation from all", "pause", "partition"),
     ),
     Defect(
         "cut-by-number",
@@ -100,7 +101,8 @@ DEFECTS: Final = (
         "oncelog_broker.replication.partition",
         "        return self.high_watermark >= self.epoch_start_offset\n",
         "        return True\n",
-        WRITES,
-        60,
+        ("writer-1", "writer-2", "payer-1", "ends-watcher"),
+        100,
+        ("kill", "stop", "session ends"),
     ),
 )

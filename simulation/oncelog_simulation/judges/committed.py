@@ -20,6 +20,7 @@ from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.judges.running import Running, running
 from oncelog_simulation.judges.truth import Key, Truth
+from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Committed:
 
     name = "committed"
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
         self._truth = Truth()
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
@@ -127,6 +129,7 @@ class Committed:
             if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
                 world.note("judge", "excuses a partition: a power cut took all that is in sync", partition=str(place))
                 self.excused.add(place)
+                self._notes.may_hang = True
                 self._prefixes.pop(key, None)
 
     def _has_other(self, brokers: list[Running], key: Key, number: int) -> bool:

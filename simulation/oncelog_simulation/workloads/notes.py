@@ -55,6 +55,8 @@ class Notes:
         """Groups that process each record of these partitions once, by `history.derived`."""
         self.progress: dict[str, int] = {}
         """By client: how many steps it has done."""
+        self.may_hang = False
+        """A power cut took what a coordinator knew: transactions that it was to end may stay open for ever."""
         self.complaints: list[str] = []
         """What workloads found wrong by themselves; a judge reports it."""
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 TABLE: Final = "table"
-KEYS: Final = 6
+KEYS: Final = 3
+"""Keys that are written at a time."""
+NUMBERS_PER_KEYS: Final = 12
+"""After so many records others are written."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1024",
@@ -61,7 +64,8 @@ class TableWriter(ClientWorkload):
         changes: dict[bytes, bytes | None] = {}
         for _ in range(rng.choice((1, 3))):
             self._number += 1
-            key = f"{self.name}/{rng.randrange(KEYS)}".encode()
+            # From time to time other keys are written: what becomes of the older ones is up to the cleaner then.
+            key = f"{self.name}/{self._number // NUMBERS_PER_KEYS}.{rng.randrange(KEYS)}".encode()
             changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
         before = {key: set(self._may_hold.get(key, {None})) for key in changes}
         commits = rng.random() < 0.75

@@ -106,8 +106,8 @@ async def make_topic(
 
 
 async def pause(world: World, seconds: float) -> None:
-    """Wait so long, but only a little when the faults are over."""
-    await asyncio.sleep(min(seconds, 0.05) if world.calm.is_set() else seconds)
+    """Wait so long, by the pace of the plan, but only a little when the faults are over."""
+    await asyncio.sleep(min(seconds, 0.05) if world.calm.is_set() else seconds * world.plan.pace)
 
 
 def producer_options(**options: Any) -> dict[str, Any]:

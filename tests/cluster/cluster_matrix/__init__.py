@@ -4,3 +4,5 @@
 a producer and its transactions, with the checker in the end, `job` a process that does so for many cells, `pool`
 several of these, `table` all of it on a page.
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

@@ -171,7 +171,7 @@ class Stage:
         for node_id, broker in self.cluster.brokers.items():
             with broker.log.open() as log:
                 log.seek(self._read_of_logs[node_id])
-                lines = log.reader.read().splitlines()
+                lines = log.read().splitlines()
                 self._read_of_logs[node_id] = log.tell()
             found += [f"broker {node_id}: {line}" for line in lines if "Traceback" in line or "Z error " in line]
         return found

@@ -14,3 +14,5 @@ run         all of it, to the verdict of the checker
 files       what the brokers' files say of a run that was ended before
 report      the tables of docs/soak.md, and what a failing run leaves
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

@@ -4,3 +4,5 @@
 lie, `twists` the unexpected, `odd_batches` the same for record batches, `cases` one after the other from a seed, `run`
 sends them and holds the broker to what must be true.
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

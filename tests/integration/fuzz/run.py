@@ -165,7 +165,7 @@ class Fuzzer:
             return
         with self.broker.log.open(errors="replace") as log:
             log.seek(self._log_size)
-            text = log.reader.read()
+            text = log.read()
         self._log_size = size
         for told in TRACEBACK.split(text)[1:]:
             self.outcome.defects.append(f"in the log, after {words}:\n{told[-SHOWN_TRACEBACK:]}")

@@ -5,3 +5,5 @@
 `uploads`, `patterns`, `groups`, `many_partitions` and `logins`; `run` measures one, `verdict` says what is wrong with
 the measurement, `table` is the page of them all.
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

@@ -5,3 +5,5 @@ processes ask what to do at a point, `worker` the process that consumes, process
 our client without transactions V2, `readers` what other libraries see in the end, `verdict` what must be true of it,
 `table` all of it on a page.
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

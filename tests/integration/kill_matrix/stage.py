@@ -85,7 +85,7 @@ class Stage:
         """What no run may cause, from `begin` of the log on; and how far that is read."""
         with broker.log.open() as log:
             log.seek(begin)
-            lines = log.reader.read().splitlines()
+            lines = log.read().splitlines()
             return [line for line in lines if line.startswith("Traceback") or "Z error " in line], log.tell()
 
     def cut(self) -> None:

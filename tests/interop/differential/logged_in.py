@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from tests.integration.authorization_cases import ALLOWED_GROUP, ALLOWED_TRANSACTION, SECRET, Names
-from tests.integration.raw_client import CREATE_TOPICS_VERSION, RawClient
+from tests.integration.cases.authorization_cases import ALLOWED_GROUP, ALLOWED_TRANSACTION, SECRET, Names
+from tests.integration.clients.raw_client import CREATE_TOPICS_VERSION, RawClient
 from tests.interop.differential.side import Side
 
 from oncelog_protocol.acls import AclOperation, AclPermission, PatternType, ResourceType

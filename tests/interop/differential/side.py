@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from tests.integration.raw_client import SIZE, RawClient, frame
+from tests.integration.clients.raw_client import SIZE, RawClient, frame
 from tests.interop.differential.messages import Plain, message
 from tests.interop.differential.plain import Plainer
 

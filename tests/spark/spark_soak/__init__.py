@@ -10,3 +10,5 @@ driver.py     the process of that program, its JVM and its Python workers
 run.py        a run: three brokers, the writer, the query and the deaths
 report.py     the tables of docs/soak-spark.md
 """
+
+import integration_folders  # noqa: F401  where the helpers that the modules import are

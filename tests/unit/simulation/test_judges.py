@@ -89,7 +89,7 @@ def test_a_prefix_begins_anew_behind_what_was_deleted_unseen() -> None:
 
 
 def histories(notes: Notes) -> Histories:
-    return Histories(notes, Committed())
+    return Histories(notes, Committed(notes))
 
 
 def test_readers_are_given_two_values_at_one_offset() -> None:

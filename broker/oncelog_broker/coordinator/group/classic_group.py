@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes, bytes_of
@@ -161,6 +162,8 @@ class ClassicGroup:
         self.has_new_members = False
 
     # --- state
+
+    kind: Final = "classic"
 
     def transition_to(self, state: GroupState) -> None:
         check_transition(self.group_id, self.state, state)

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import group_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 
 MINUTE_MS = 60_000
+
+
+class ConsumerGroupSettings(NamedTuple):
+    """What a group of the consumer protocol may set for itself; without "consumer.", times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+    def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
+        """These settings, with those that a group has for itself. Overrides of keys that are not known here are passed
+        over."""
+        own = {
+            name.removeprefix("consumer.").replace(".", "_"): group_keys.GROUP_KEYS[name].key.parse(text)
+            for name, text in overrides.items()
+            if name in group_keys.GROUP_KEYS
+        }
+        return self._replace(**own)
 
 
 class GroupConfig(NamedTuple):
@@ -22,6 +42,26 @@ class GroupConfig(NamedTuple):
     coordinator_metadata_max_bytes: int = 128 * 1024 * 1024
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
+    consumer_max_size: int = 10_000
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_migration_policy: str = "bidirectional"
+    consumer_regex_refresh_interval_ms: int = 10 * MINUTE_MS
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+
+    @property
+    def may_upgrade(self) -> bool:
+        """Whether classic groups with members may take in members of the consumer protocol."""
+        return self.consumer_migration_policy in ("bidirectional", "upgrade")
+
+    @property
+    def may_downgrade(self) -> bool:
+        """Whether a group becomes classic when it has only classic members left."""
+        return self.consumer_migration_policy in ("bidirectional", "downgrade")
+
+    @property
+    def may_mix(self) -> bool:
+        """Whether classic members may join a group of the consumer protocol."""
+        return self.consumer_migration_policy != "disabled"
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
@@ -35,4 +75,13 @@ class GroupConfig(NamedTuple):
             coordinator_metadata_max_bytes=config[keys.GROUP_COORDINATOR_METADATA_MAX_BYTES],
             offset_metadata_max_bytes=config[keys.OFFSET_METADATA_MAX_BYTES],
             offsets_retention_ms=config[keys.OFFSETS_RETENTION_MINUTES] * MINUTE_MS,
+            consumer_max_size=config[group_keys.CONSUMER_MAX_SIZE],
+            consumer_assignors=config[group_keys.CONSUMER_ASSIGNORS] or group_keys.CONSUMER_ASSIGNORS.default,
+            consumer_migration_policy=config[group_keys.CONSUMER_MIGRATION_POLICY],
+            consumer_regex_refresh_interval_ms=config[group_keys.CONSUMER_REGEX_REFRESH_INTERVAL_MS],
+            consumer=ConsumerGroupSettings(
+                session_timeout_ms=config[group_keys.CONSUMER_SESSION_TIMEOUT_MS],
+                heartbeat_interval_ms=config[group_keys.CONSUMER_HEARTBEAT_INTERVAL_MS],
+                assignment_interval_ms=config[group_keys.CONSUMER_ASSIGNMENT_INTERVAL_MS],
+            ),
         )

@@ -17,6 +17,7 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime, StepFailed
 from oncelog_broker.coordinator.shard import Shard
 from oncelog_broker.log.partition_log import PartitionLog
@@ -53,13 +54,15 @@ class GroupCoordinator:
         host: Host,
     ) -> None:
         settings = GroupConfig.of(config)
+        self.config = settings
+        self._topics = TopicView(ClusterImage(""))
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
         self._tasks = host.tasks
         self._slices = host.slices
         held = HeldBytes()
         self.runtime = CoordinatorRuntime(
             CONSUMER_OFFSETS,
-            lambda _: GroupMachine(settings, host.clock.now_ms, new_id, held),
+            lambda _: GroupMachine(settings, host.clock.now_ms, new_id, held, lambda: self._topics),
             replicas,
             host,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
@@ -68,6 +71,7 @@ class GroupCoordinator:
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """To be called after `Replicas.on_image`."""
+        self._topics = self._topics.changed(new)
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:

@@ -6,7 +6,8 @@ it but the offsets. Requests raise KafkaError to refuse; their effects say the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -14,13 +15,36 @@ from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waite
 from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.commits import Commit, Exists, check_no_members, expire_timestamp
-from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.config import ConsumerGroupSettings, GroupConfig
+from oncelog_broker.coordinator.group.consumer import classic_members, heartbeat, leaving
+from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from oncelog_broker.coordinator.group.consumer.epochs import (
+    FIRST_MEMBER_EPOCH_VERSION,
+    CheckPartition,
+    check_commit,
+    check_fetch,
+)
+from oncelog_broker.coordinator.group.consumer.heartbeat import Heartbeat
+from oncelog_broker.coordinator.group.consumer.regexes import Resolved, take_resolved
+from oncelog_broker.coordinator.group.consumer.step import ConsumerStep
+from oncelog_broker.coordinator.group.consumer.target import Assigned, take_assigned
+from oncelog_broker.coordinator.group.consumer.upgrade import upgrade
+from oncelog_broker.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.offsets import CommittedOffsets
-from oncelog_broker.coordinator.group.records import CoordinatorRecord, OffsetRecord, group_record, offset_record
+from oncelog_broker.coordinator.group.records import (
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetRecord,
+    group_record,
+    offset_record,
+)
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import GroupTimer, Step, TimerKind
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -31,13 +55,17 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 MAX_EXPIRED_PER_STEP: Final = 500
 """Tombstones in one batch of the expiry: a few milliseconds of work."""
 
+Group = ClassicGroup | ConsumerGroup
+NO_TOPICS: Final = TopicView(ClusterImage(""))
+
 CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 CommitPartition = CommitTopic.OffsetCommitResponsePartition
 
 
 class GroupMachine:
     """See `runtime.Machine`. `now_ms` is wall time; `new_id` makes the unique part of a member id; `held` is what the
-    groups of all machines of the broker take."""
+    groups of all machines of the broker take; `topics()` are the topics of the cluster as they are now, and
+    `overrides_of(group)` the settings that a group has for itself."""
 
     def __init__(
         self,
@@ -45,12 +73,16 @@ class GroupMachine:
         now_ms: Callable[[], int],
         new_id: Callable[[], str],
         held: HeldBytes | None = None,
+        topics: Callable[[], TopicView] = lambda: NO_TOPICS,
+        overrides_of: Callable[[str], Mapping[str, str]] = lambda group_id: {},
     ) -> None:
         self._held = held or HeldBytes()
+        self._topics = topics
+        self._overrides_of = overrides_of
         self._config = config
         self._now_ms = now_ms
         self._new_id = new_id
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
 
     # --- the runtime's
@@ -64,13 +96,33 @@ class GroupMachine:
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         if isinstance(record, OffsetRecord):
             self.offsets.replay(record.key, record.value, offset, producer_id)
-        elif record.value is None:
-            gone = self.groups.pop(record.key.group, None)
-            if gone is not None:
-                gone.let_go()
-                gone.transition_to(GroupState.DEAD)
-        else:
+        elif not isinstance(record, GroupRecord):
+            self._replay_consumer(record)
+        elif record.value is not None:
             self._made(record.key.group).replay(record.value)
+        elif isinstance(self.groups.get(record.key.group), ClassicGroup):
+            self._remove(record.key.group)
+
+    def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
+        """A tombstone of a group that is not one of the consumer protocol any more says nothing."""
+        group = self.groups.get(record.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            self._remove(record.group_id)
+            group = self.groups[record.group_id] = ConsumerGroup(record.group_id, self._held)
+        if isinstance(record, GroupEpochRecord) and record.value is None:
+            self._remove(record.group_id)
+        else:
+            group.replay(record)
+
+    def _remove(self, group_id: str) -> None:
+        """The group is gone, or is one of another protocol now."""
+        gone = self.groups.pop(group_id, None)
+        if gone is not None:
+            gone.let_go()
+        if isinstance(gone, ClassicGroup):
+            gone.transition_to(GroupState.DEAD)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, committed)
@@ -79,7 +131,10 @@ class GroupMachine:
         for group in list(self.groups.values()):
             if self.groups.get(group.group_id) is group:
                 effects = Effects()
-                self._step(group, effects).start_sessions()
+                if isinstance(group, ConsumerGroup):
+                    self._consumer_step(group, effects).start_timers()
+                else:
+                    self._step(group, effects).start_sessions()
                 yield effects
 
     def on_timer(self, timer: TimerKey) -> Effects:
@@ -88,14 +143,33 @@ class GroupMachine:
         group = self.groups.get(timer.group_id)
         if group is None:
             return effects
+        if isinstance(group, ConsumerGroup):
+            leaving.on_timer(self._consumer_step(group, effects), timer)
+            return effects
         step = self._step(group, effects)
         if timer.kind == TimerKind.SESSION:
             membership.on_session_timer(step, timer.member_id)
+        elif timer.member_id:
+            return effects  # of a member of the consumer protocol: the group has become classic since
         elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
-        else:
+        elif timer.kind == TimerKind.SYNC:
             membership.on_sync_timer(step)
+        elif group.state is GroupState.STABLE:
+            joining.rebalance(step)
         self._forget_if_void(group)
+        return effects
+
+    def on_job(self, key: str, result: Assigned | Resolved | None) -> Effects:
+        """An assignment was computed, or topics were looked up."""
+        effects = Effects()
+        group = self.groups.get(key)
+        if not isinstance(group, ConsumerGroup):
+            return effects
+        if isinstance(result, Assigned):
+            return take_assigned(group, result, self._now_ms())
+        if isinstance(result, Resolved):
+            take_resolved(self._consumer_step(group, effects), result)
         return effects
 
     def key_of(self, timer: TimerKey) -> str:
@@ -106,9 +180,14 @@ class GroupMachine:
         """The group is what was logged of it last: the rebalance that was going on is forgotten, who waited has been
         answered and joins again."""
         effects = Effects()
-        failed = self.groups.pop(key, None)
+        failed = self.groups.get(key)
         if failed is None:
             return effects
+        if isinstance(failed, ConsumerGroup):  # all of it was logged
+            failed.checked_topics = failed.resolved_names = None
+            self._consumer_step(failed, effects).start_timers()
+            return effects
+        del self.groups[key]
         failed.let_go()
         self._step(failed, effects).cancel_timers()
         if failed.last_logged is not None:
@@ -121,6 +200,8 @@ class GroupMachine:
         effects = Effects()
         for group in self.groups.values():
             group.let_go()
+            if isinstance(group, ConsumerGroup):
+                continue
             for waiter in (*group.joining.values(), *group.syncing.values()):
                 effects.reply(waiter, error)
         return effects
@@ -136,21 +217,76 @@ class GroupMachine:
                 f"{request.session_timeout_ms} ms: group.min.session.timeout.ms={config.min_session_timeout_ms}, "
                 f"group.max.session.timeout.ms={config.max_session_timeout_ms}",
             )
-        group = self._made(request.group_id) if request.member_id == "" else self._joined(request.group_id)
         effects = Effects()
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and group.members:
+            classic_members.join(self._consumer_step(group, effects), asked)
+            return effects
+        if isinstance(group, ConsumerGroup):  # an empty one: a classic group takes its place, the offsets stay
+            effects.records += group.tombstones()
+            effects.afterwards = partial(self.join, asked)
+            return effects
+        if group is None:
+            if request.member_id != "":
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = self._made(request.group_id)
         try:
             joining.join(self._step(group, effects), asked)
         finally:
             self._forget_if_void(group)
         return effects
 
+    def consumer_heartbeat(self, asked: Heartbeat) -> Effects:
+        """Serve a ConsumerGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and as `heartbeat` and `leaving`."""
+        effects = Effects()
+        request = asked.request
+        group = self._consumer_group(request.group_id, effects, joins=asked.joins)
+        step = self._consumer_step(group, effects)
+        if not asked.leaves:
+            heartbeat.heartbeat(step, asked)
+            return effects
+        leaving.leave(step, request)
+        effects.reply(
+            asked.waiter,
+            ConsumerGroupHeartbeatResponse(
+                error_code=ErrorCode.NONE, member_id=request.member_id, member_epoch=request.member_epoch
+            ),
+        )
+        return effects
+
+    def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
+        """The group for a heartbeat; for one that `joins`, as it will be once the effects' records are replayed.
+
+        A group id belongs to one protocol at a time. A classic group without members is replaced, and its offsets stay;
+        one with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not joins:
+            what = "not found" if group is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        if group is not None and group.members:
+            return upgrade(group, self._config, self._topics(), effects)
+        if group is not None and group.is_logged:
+            effects.append(group_record(group_id, None))
+        return ConsumerGroup(group_id, self._held)
+
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> Effects:
         effects = Effects()
+        consumers = self._consumers(request.group_id)
+        if consumers is not None:
+            classic_members.sync(self._consumer_step(consumers, effects), request, waiter)
+            return effects
         membership.sync(self._step(self._joined(request.group_id), effects), request, waiter)
         return effects
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> Effects:
         effects = Effects()
+        consumers = self._consumers(request.group_id)
+        if consumers is not None:
+            classic_members.heartbeat(self._consumer_step(consumers, effects), request, waiter)
+            return effects
         code = membership.heartbeat(self._step(self._joined(request.group_id), effects), request)
         effects.reply(waiter, HeartbeatResponse(error_code=code))
         return effects
@@ -158,15 +294,19 @@ class GroupMachine:
     def leave(self, group_id: str, members: Collection[LeaveGroupRequest.MemberIdentity], waiter: Waiter) -> Effects:
         """Answers with one result per member; a request before v3 has one member, whose error is that of the whole."""
         effects = Effects()
-        group = self._joined(group_id)
-        responses = membership.leave(self._step(group, effects), members)
-        self._forget_if_void(group)
+        consumers = self._consumers(group_id)
+        if consumers is not None:
+            responses = classic_members.leave(self._consumer_step(consumers, effects), members)
+        else:
+            group = self._joined(group_id)
+            responses = membership.leave(self._step(group, effects), members)
+            self._forget_if_void(group)
         effects.reply(waiter, LeaveGroupResponse(error_code=ErrorCode.NONE, members=responses))
         return effects
 
     # --- groups
 
-    def known(self) -> Iterable[ClassicGroup]:
+    def known(self) -> Iterable[Group]:
         """Every group, those that only keep offsets too."""
         yield from self.groups.values()
         for group_id in self.offsets.groups():
@@ -177,7 +317,7 @@ class GroupMachine:
         """Of every group, those that only keep offsets too. A snapshot."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
-    def find(self, group_id: str) -> ClassicGroup:
+    def find(self, group_id: str) -> Group:
         """Raises KafkaError GROUP_ID_NOT_FOUND. What is found must not be changed."""
         group = self.groups.get(group_id)
         if group is not None:
@@ -186,21 +326,41 @@ class GroupMachine:
             return ClassicGroup(group_id)
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
+    def find_classic(self, group_id: str) -> ClassicGroup:
+        """As `find`, of groups of the classic protocol and of none."""
+        group = self.find(group_id)
+        if isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        return group
+
+    def find_consumer(self, group_id: str) -> ConsumerGroup:
+        """As `find`, of groups of the consumer protocol."""
+        group = self.find(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return group
+
     def delete(self, group_id: str) -> Effects:
         """Delete a group without members, with its offsets, those that open transactions commit too: their end must
         not bring the group back. The caller adds the reply."""
         group = self.find(group_id)
-        if group.state is not GroupState.EMPTY:
+        if group.members if isinstance(group, ConsumerGroup) else group.state is not GroupState.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         effects = Effects()
         effects.may_be_divided = True
         for topic, partition in self.offsets.partitions_of(group_id):
             effects.append(offset_record(group_id, topic, partition, None))
-        if group.is_logged:
-            effects.append(group_record(group_id, None))
-        else:
-            effects.changes.append(lambda: self.groups.pop(group_id, None))
+        self._bury(group, effects)
         return effects
+
+    def _bury(self, group: Group, effects: Effects) -> None:
+        """Take away a group without members."""
+        if isinstance(group, ConsumerGroup):
+            effects.records += group.tombstones()
+        elif group.is_logged:
+            effects.append(group_record(group.group_id, None))
+        else:
+            effects.changes.append(lambda: self.groups.pop(group.group_id, None))
 
     # --- offsets
 
@@ -210,11 +370,16 @@ class GroupMachine:
         exists: Exists,
         waiter: Waiter,
         refused: Collection[CommitTopic] = (),
+        version: int = 0,
     ) -> Effects:
         """Serve an OffsetCommit; a partition that does not exist is refused. `refused` joins the answer."""
         effects = Effects()
         effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        self._check_commit(request, effects)
+        check = self._check_commit(request, effects, version)
+        if check is not None:
+            for topic in request.topics:
+                for partition in topic.partitions:
+                    check(topic.name, partition.partition_index)
         now_ms = self._now_ms()
         commit = Commit(
             request.group_id,
@@ -239,25 +404,44 @@ class GroupMachine:
         effects.reply(waiter, OffsetCommitResponse(topics=[*refused, *topics]))
         return effects
 
-    def _check_commit(self, request: OffsetCommitRequest, effects: Effects) -> None:
-        """Whether this member, of this generation, may commit; without either the group must be empty. Raises
-        KafkaError as `check_generation`, and REBALANCE_IN_PROGRESS."""
+    def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
+        """Whether this member, of this generation, may commit; without either the group must be empty. What is returned
+        checks each partition. Raises KafkaError as `check_generation` or `check_commit`, and REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if group is None:
-            check_no_members(generation, has_offsets=self.offsets.has(request.group_id))
-            return
+            has_offsets = self.offsets.has(request.group_id)
+            if generation >= 0 and not has_offsets and version >= FIRST_MEMBER_EPOCH_VERSION:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            check_no_members(generation, has_offsets=has_offsets)
+            return None
+        if isinstance(group, ConsumerGroup):
+            if generation < 0 and not group.members:
+                return None
+            return check_commit(group, request.member_id, generation, self._topics(), version=version)
         if generation < 0 and group.state is GroupState.EMPTY:
-            return
+            return None
         member = membership.check_generation(group, request.member_id, request.group_instance_id, generation)
         if group.state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._step(group, effects).start_session(member)
+        return None
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Whether a member may fetch offsets in this epoch; a group of the classic protocol, or none, does not mind.
+        Raises KafkaError as `epochs.check_fetch`."""
+        group = self._consumers(group_id)
+        if group is not None:
+            check_fetch(group, member_id, epoch)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
         """Serve a TxnOffsetCommit. Raises KafkaError as `transactional_offsets.check_member`."""
         group_id = request.group_id
-        transactional_offsets.check_member(self.groups.get(group_id), request, has_offsets=self.offsets.has(group_id))
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            transactional_offsets.check_consumer(group, request, self._topics())
+        else:
+            transactional_offsets.check_member(group, request, has_offsets=self.offsets.has(group_id))
         commit = Commit(group_id, self._now_ms(), exists, self._config.offset_metadata_max_bytes)
         effects, response = transactional_offsets.commit_in_transaction(request, commit)
         effects.reply(waiter, response)
@@ -267,7 +451,7 @@ class GroupMachine:
         """Serve an OffsetDelete: offsets of topics that the group does not read."""
         _check_group_id(request.group_id)
         group = self.find(request.group_id)
-        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+        if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         reads = group.topics() if group.members else frozenset()
         effects = Effects()
@@ -305,15 +489,14 @@ class GroupMachine:
             effects.append(offset_record(group_id, topic, partition, None))
         left = sum(1 for _ in self.offsets.partitions_of(group_id)) - len(effects.records)
         if group is not None and left == 0 and self._is_unused(group):
-            if group.is_logged:
-                effects.append(group_record(group_id, None))
-            else:
-                effects.changes.append(lambda: self.groups.pop(group_id, None))
+            self._bury(group, effects)
         return effects
 
-    def _expired(self, group_id: str, group: ClassicGroup | None) -> list[tuple[str, int]]:
+    def _expired(self, group_id: str, group: Group | None) -> list[tuple[str, int]]:
         empty_since_ms, keep_topics = None, frozenset[str]()
-        if group is not None and group.protocol_type is not None:
+        if isinstance(group, ConsumerGroup):
+            keep_topics = group.topics()
+        elif group is not None and group.protocol_type is not None:
             if group.state is GroupState.EMPTY:
                 empty_since_ms = group.state_since_ms
             else:
@@ -343,12 +526,31 @@ class GroupMachine:
 
     # --- inside
 
+    def _consumer_step(self, group: ConsumerGroup, effects: Effects) -> ConsumerStep:
+        own = self._overrides_of(group.group_id)
+        settings: ConsumerGroupSettings = self._config.consumer
+        return ConsumerStep(
+            group,
+            self.groups,
+            effects,
+            self._config,
+            settings.with_own(own) if own else settings,
+            self._topics(),
+            self._now_ms(),
+            self._new_id,
+        )
+
+    def _consumers(self, group_id: str) -> ConsumerGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
     def _step(self, group: ClassicGroup, effects: Effects) -> Step:
         return Step(group, effects, self._config, self._now_ms(), self._new_id)
 
     def _made(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
+            self._remove(group_id)
             group = self.groups[group_id] = ClassicGroup(group_id, self._held)
         return group
 
@@ -356,11 +558,13 @@ class GroupMachine:
         """A group with members, for a request of one of them. Raises KafkaError INVALID_GROUP_ID, UNKNOWN_MEMBER_ID."""
         _check_group_id(group_id)
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
 
-    def _is_unused(self, group: ClassicGroup) -> bool:
+    def _is_unused(self, group: Group) -> bool:
+        if isinstance(group, ConsumerGroup):
+            return not group.members
         return group.state is GroupState.EMPTY and not group.pending_members
 
     def _forget_if_void(self, group: ClassicGroup) -> None:

@@ -6,6 +6,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Encoded
+from oncelog_broker.coordinator.group import consumer_records
+from oncelog_broker.coordinator.group.consumer_records import ConsumerGroupRecord
 from oncelog_protocol.coordinator_records import consumer_offsets as schema
 from oncelog_protocol.coordinator_records.consumer_offsets import (
     GroupMetadataKey,
@@ -33,7 +35,7 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord = OffsetRecord | GroupRecord
+CoordinatorRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue | None) -> OffsetRecord:
@@ -46,6 +48,8 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> GroupRecord
 
 def encode(record: CoordinatorRecord) -> Encoded:
     """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    if not isinstance(record, OffsetRecord | GroupRecord):
+        return consumer_records.encode(record)
     value = None if record.value is None else encode_versioned(record.value, _value_version(record.value))
     if isinstance(record, OffsetRecord):
         return Encoded(encode_versioned(record.key, schema.OFFSET_COMMIT_KEY_VERSION), value)
@@ -68,7 +72,7 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     if kind == schema.GROUP_METADATA_KEY_VERSION:
         group_key = decode_versioned(GroupMetadataKey, key)
         return GroupRecord(group_key, None if value is None else decode_versioned(GroupMetadataValue, value))
-    return None
+    return consumer_records.decode(kind, key, value)
 
 
 @lru_cache(maxsize=KEPT_KEYS)

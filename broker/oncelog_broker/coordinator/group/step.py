@@ -24,10 +24,15 @@ class TimerKind:
     """Members had their time to rejoin."""
     SYNC: Final = "sync"
     """Members had their time to ask for their assignment."""
+    REBALANCE: Final = "rebalance"
+    """A member of the consumer protocol had its time to give partitions up."""
+    REJOIN: Final = "rejoin"
+    """A group has just become classic: its members are to join again."""
 
 
 class GroupTimer(NamedTuple):
-    """Names a timer; `member_id` is "" for those of the whole group."""
+    """Names a timer; `member_id` is "" for those of the whole group. In a group of the consumer protocol each classic
+    member has join and sync timers of its own."""
 
     kind: str
     group_id: str

@@ -6,8 +6,11 @@ from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group import membership
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.commits import Commit, check_no_members
+from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from oncelog_broker.coordinator.group.consumer.epochs import check_commit
 from oncelog_broker.coordinator.group.states import GroupState
-from oncelog_protocol.errors import ErrorCode
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -29,6 +32,25 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *,
     if generation <= NO_GENERATION and (group.state is GroupState.EMPTY or (not member_id and instance_id is None)):
         return
     membership.check_generation(group, member_id, instance_id, generation)
+
+
+def check_consumer(group: ConsumerGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
+    """As `check_member`, of a group of the consumer protocol: the epoch of the member, or an older one for partitions
+    that it had in that epoch (KIP-1251). A stale epoch is called ILLEGAL_GENERATION here."""
+    epoch, member_id = request.generation_id, request.member_id
+    says_nothing = epoch == NO_GENERATION and not member_id and request.group_instance_id is None
+    if says_nothing or (epoch < 0 and not group.members):
+        return
+    try:
+        check = check_commit(group, member_id, epoch, topics, version=None)
+        if check is not None:
+            for topic in request.topics:
+                for partition in topic.partitions:
+                    check(topic.name, partition.partition_index)
+    except KafkaError as error:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+        raise
 
 
 def commit_in_transaction(request: TxnOffsetCommitRequest, commit: Commit) -> tuple[Effects, TxnOffsetCommitResponse]:

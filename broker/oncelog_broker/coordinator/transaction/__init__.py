@@ -6,5 +6,5 @@
 wait for which broker; all pure. `markers` writes an end into a log that is led here, `marker_sender` has all of them
 written, here and elsewhere, `coordinator` is the rim, `verification` guards the logs against records of transactions
 that nobody knows of, `remote_coordinators` are asked for that on other brokers, and `refused_sequences` are those that
-must come first afterwards. `patterns` are of transactional ids.
+must come first afterwards.
 """

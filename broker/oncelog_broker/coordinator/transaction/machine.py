@@ -127,6 +127,10 @@ class TransactionMachine:
     def on_timer(self, timer: TimerKey) -> Effects:
         raise AssertionError("there are no timers here")
 
+    def on_job(self, key: str, result: object) -> Effects:
+        """Transactions need no jobs."""
+        return Effects()
+
     def key_of(self, timer: TimerKey) -> str:
         raise AssertionError("there are no timers here")
 

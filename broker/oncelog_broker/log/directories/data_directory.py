@@ -30,6 +30,7 @@ from typing import Final
 
 from oncelog_broker.identity.note import DirectoryNote, read_note, write_note
 from oncelog_broker.log.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
     CheckpointCorrupt,
     TopicPartition,
     read_offset_checkpoint,
@@ -234,12 +235,20 @@ class DataDirectory:
 
         Their old log starts or recovery points would be taken for the new logs' after a crash.
         """
-        dropped = set(keys)
+        for name in list(self._checkpoints):
+            self._drop_from(name, set(keys))
+
+    def forget_recovery_point(self, key: TopicPartition) -> None:
+        """Make sure that no checkpoint says up to where this log is synced: before all of it is given up. Raises
+        OSError."""
+        self._drop_from(RECOVERY_POINT_CHECKPOINT, {key})
+
+    def _drop_from(self, name: str, dropped: Collection[TopicPartition]) -> None:
         with self.checkpoint_guard:
-            for name, offsets in self._checkpoints.items():
-                if not dropped.isdisjoint(offsets):
-                    left = {key: offset for key, offset in offsets.items() if key not in dropped}
-                    self.write_checkpoint(name, left)
+            offsets = self._checkpoints.get(name, {})
+            left = {key: offset for key, offset in offsets.items() if key not in dropped}
+            if len(left) < len(offsets):
+                self.write_checkpoint(name, left)
 
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Unlock; with `clean`, say for the next start that every log was closed."""

@@ -174,13 +174,18 @@ class LogOpening:
 
         Where the name of its directory could not be synced, nothing of it is known to be on the disk: it is made anew,
         as a later fsync of the data directory would prove nothing of that name."""
-        wanted = returning.wanted
+        wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
             if returning.is_name_lost:
                 return self._make_anew(returning)
             topic_id = self._identity_of(returning)
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
+            if returning.must_begin_anew:
+                # Before anything is cut: if that ends halfway, by another fault or a kill, a log that ends below its
+                # recovery point counts as damaged, and would never be opened again.
+                returning.home.forget_recovery_point(wanted.key)
+                recovery_point = min(recovery_point, returning.log_start_offset)
             log = PartitionLog.open(
                 returning.path,
                 topic=wanted.topic,
@@ -188,7 +193,7 @@ class LogOpening:
                 config=wanted.config,
                 disk=self._disk,
                 clock=self._clock,
-                recovery_point=returning.recovery_point,
+                recovery_point=recovery_point,
                 log_start_offset=returning.log_start_offset,
                 cleaner_checkpoint=returning.cleaner_checkpoint,
             )

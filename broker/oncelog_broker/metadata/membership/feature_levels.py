@@ -17,9 +17,12 @@ from oncelog_broker.metadata.model.reader import read_brokers
 from oncelog_broker.metadata.stores.store import MetadataStore, NoNode
 
 FEATURE: Final = "oncelog.version"
-LOWEST, HIGHEST = 1, 1
+LOWEST, HIGHEST = 1, 2
 """What this release goes down to, and up to. A level is added where something new is sent or written that the release
 before would not understand; the lowest one goes up a release after nobody needs it."""
+CONSUMER_GROUPS: Final = 2
+"""From this level on groups of the consumer protocol are served (KIP-848). A release of level 1 passes over their
+records: as coordinator it would not know of such a group."""
 BEFORE_LEVELS: Final = (1, 1)
 """Of registrations that say nothing."""
 

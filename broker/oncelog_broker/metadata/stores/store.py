@@ -1,8 +1,8 @@
 """The whole dependency on coordination: a small tree of versioned nodes, with ZooKeeper's semantics.
 
 Implementations: `embedded.py` (one broker, one local file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in
-one process, for tests). The same tests run against all (`tests/unit/broker/metadata/test_store_contract.py`), so a
-caller may rely on what is said here:
+one process, for tests). The same tests run against all
+(`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on what is said here:
 
 - A node has data, a `version` (0 at creation, one more with every set) and a `czxid` (id of the write that created it,
   growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).

@@ -218,6 +218,22 @@ TOPIC_OF_TRANSACTION = _rule(
 LIST_TRANSACTIONS = _rule(
     ApiKey.LIST_TRANSACTIONS, DESCRIBE, TRANSACTIONAL_ID, "each transactional id", LEFT_OUT, is_told=False
 )
+CONSUMER_HEARTBEAT = _rule(ApiKey.CONSUMER_GROUP_HEARTBEAT, READ, GROUP, "the group")
+CONSUMER_TOPICS = _rule(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, DESCRIBE, TOPIC, "each topic that is named", "the whole: {refused}"
+)
+CONSUMER_MATCHED_TOPICS = _rule(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    DESCRIBE,
+    TOPIC,
+    "each topic that the regular expression matches",
+    LEFT_OUT,
+    is_told=False,
+)
+DESCRIBE_CONSUMER_GROUP = _rule(ApiKey.CONSUMER_GROUP_DESCRIBE, DESCRIBE, GROUP, "each group")
+TOPIC_OF_CONSUMER_GROUP = _rule(
+    ApiKey.CONSUMER_GROUP_DESCRIBE, DESCRIBE, TOPIC, "each topic that is assigned", "the group: {refused}"
+)
 TOPIC_PARTITIONS = _rule(ApiKey.DESCRIBE_TOPIC_PARTITIONS, DESCRIBE, TOPIC, "each topic that is named")
 TOPIC_PARTITIONS_OF_ALL = _rule(
     ApiKey.DESCRIBE_TOPIC_PARTITIONS, DESCRIBE, TOPIC, "each topic, where none is named", LEFT_OUT, is_told=False

@@ -12,34 +12,37 @@ from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.metadata.membership import feature_levels
-from oncelog_broker.server.request.context import AnyContext
+from oncelog_broker.server.request.context import AnyContext, level_in_force
 from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
-from oncelog_protocol.features import TRANSACTIONS_V2
+from oncelog_protocol.features import CONSUMER_GROUPS, TRANSACTIONS_V2
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 FIRST_SOFTWARE_NAME_VERSION: Final = 3
 FIRST_ZERO_FEATURE_VERSION: Final = 4
-FEATURES: Final[tuple[tuple[str, int, int], ...]] = (("transaction.version", 0, TRANSACTIONS_V2),)
-"""Name, lowest level that we know, level in force. From transaction.version 2 on clients use transactions V2 (T6)."""
-FEATURES_EPOCH: Final = 0
-"""Of what is in force: clients see nothing of it change. At least 0, or clients take the features for unknown."""
+FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
+    ("group.version", 0, CONSUMER_GROUPS, feature_levels.CONSUMER_GROUPS),
+    ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
+)
+"""Name, lowest and highest level that we know, and from which level of `oncelog.version` on the highest one is in
+force: before that it is the lowest. From transaction.version 2 on clients use transactions V2 (T6)."""
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """What a client may call itself and its version (KIP-511): they become metric names."""
 
 
 @cache
 def served_versions(
-    shows_zero: bool = True, level: int | None = None, two_phase_commit: bool = False
+    level: int, shows_zero: bool = True, is_for_brokers: bool = False, two_phase_commit: bool = False
 ) -> ApiVersionsResponse:
-    """Returns the answer to every well-formed request. `shows_zero`: the client can read features whose lowest level is
-    0; `level`: for brokers, the level in force (`feature_levels`), which also adds the APIs that only brokers use;
-    `two_phase_commit`: transaction.two.phase.commit.enable."""
-    features, levels = FEATURES, [(name, known) for name, _, known in FEATURES]
-    if level is not None:
-        features += ((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST),)
-        levels.append((feature_levels.FEATURE, level))
+    """Returns the answer to every well-formed request. `level`: of `oncelog.version` (`feature_levels`). `shows_zero`:
+    the client can read features whose lowest level is 0. `is_for_brokers`: with that level, and with the APIs that only
+    brokers use. `two_phase_commit`: transaction.two.phase.commit.enable."""
+    features = [(name, low, high) for name, low, high, _ in FEATURES]
+    in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
+    if is_for_brokers:
+        features.append((feature_levels.FEATURE, feature_levels.LOWEST, feature_levels.HIGHEST))
+        in_force.append((feature_levels.FEATURE, level))
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
@@ -49,17 +52,19 @@ def served_versions(
                 max_version=highest_version(served, two_phase_commit=two_phase_commit),
             )
             for served in SERVED.values()
-            if level is not None or not served.is_for_brokers
+            if level >= served.first_level and (is_for_brokers or not served.is_for_brokers)
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=max_version)
             for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
-        finalized_features_epoch=FEATURES_EPOCH,
+        # It must not be negative, or clients take the features for unknown, and it rises with them.
+        finalized_features_epoch=level - feature_levels.LOWEST,
         finalized_features=[
-            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=in_force, min_version_level=in_force)
-            for name, in_force in levels
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)
+            for name, known in in_force
+            if known > 0
         ],
     )
 
@@ -84,6 +89,6 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
-    level = feature_levels.level_in_force(context.services.image) if is_in_cluster else None
+    shows_zero = context.version >= FIRST_ZERO_FEATURE_VERSION
     two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
-    return served_versions(context.version >= FIRST_ZERO_FEATURE_VERSION, level, two_phase_commit)
+    return served_versions(level_in_force(context), shows_zero, is_in_cluster, two_phase_commit)

@@ -15,8 +15,8 @@ holds all the same. How many connections an address may make is a quota of its o
     request_percentage        the processor's time (`metered`); what brokers ask as brokers does not count
     controller_mutation_rate  partitions created and deleted
 
-As long as nobody has a quota the `dispatcher` has no Throttling at all. A quota that changes holds from the next
-request on.
+Each quota is a token bucket (`security/quotas/bucket.py`). As long as nobody has a quota the `dispatcher` has no
+Throttling at all. A quota that changes holds from the next request on.
 """
 
 from __future__ import annotations

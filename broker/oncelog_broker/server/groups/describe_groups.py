@@ -57,7 +57,7 @@ def _with_operations(groups: list[DescribedGroup], context: GroupContext) -> Ste
 
 
 def _describe(group_id: str, machine: GroupMachine) -> DescribedGroup:
-    group = machine.find(group_id)
+    group = machine.find_classic(group_id)
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,

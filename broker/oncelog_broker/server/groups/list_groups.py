@@ -5,16 +5,12 @@ Versions: v4 filter by state (KIP-518), v5 by type (KIP-848). Filters are the sa
 
 from __future__ import annotations
 
-from typing import Final
-
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.groups.services import GroupContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-
-CLASSIC: Final = "classic"
 
 
 def handle(request: ListGroupsRequest, context: GroupContext) -> Answer[ListGroupsResponse]:
@@ -32,7 +28,7 @@ def _list(request: ListGroupsRequest, context: GroupContext) -> Steps[ListGroups
     for machine in list(runtime.machines()):
         for group in list(machine.known()):
             yield None
-            if (states and group.state.value.lower() not in states) or (types and CLASSIC not in types):
+            if (states and group.state.value.lower() not in states) or (types and group.kind not in types):
                 continue
             if not (sees_all or context.may(rules.LIST_GROUPS, group.group_id)):
                 continue
@@ -41,7 +37,7 @@ def _list(request: ListGroupsRequest, context: GroupContext) -> Steps[ListGroups
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
                     group_state=group.state.value,
-                    group_type=CLASSIC,
+                    group_type=group.kind,
                 )
             )
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)

@@ -53,7 +53,7 @@ def _commit(
 
     part = replace(request, topics=topics)
     return context.services.groups.runtime.write(
-        request.group_id, lambda machine, waiter: machine.commit(part, exists, waiter, refused), failed
+        request.group_id, lambda machine, waiter: machine.commit(part, exists, waiter, refused, context.version), failed
     )
 
 

@@ -3,6 +3,8 @@
 Behaviour: -1 where nothing is committed, which is no error; an unknown group has committed nothing. What is named
 twice is answered once. With require_stable an offset that an open transaction commits is UNSTABLE_OFFSET_COMMIT (S37),
 which clients retry.
+A member of a consumer group names its epoch (v9), which must be its present one: what an older one may read, another
+member may still commit over.
 Versions: v2 all topics of a group and an error of the whole, v5 leader epochs, v7 require_stable, v8 many groups in one
 request, v10 topic ids in place of names (T9).
 """
@@ -115,6 +117,7 @@ def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> 
                 denied = []
 
         def query(machine: GroupMachine) -> GroupResponse:
+            machine.check_fetch(group.group_id, group.member_id, group.member_epoch)
             answers = [_offsets(machine, group.group_id, topic, require_stable) for topic in topics]
             refused = [_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
             refused += [_refused(topic, rules.OFFSET_FETCH.refused) for topic in denied]
@@ -131,9 +134,7 @@ def _fetch(group: GroupRequest, require_stable: bool, context: GroupContext) -> 
         return then(then(answers, all_of), partial(_joined, context))
 
     asked: Answer[Any] = (
-        _all_topics(group.group_id, require_stable, context)
-        if group.topics is None
-        else _topics_once(group.topics, context)
+        _all_topics(group, require_stable, context) if group.topics is None else _topics_once(group.topics, context)
     )
     return then(asked, fetch)
 
@@ -162,10 +163,13 @@ def _topics_once(topics: list[TopicRequest], context: GroupContext) -> Answer[li
     return then(named, lambda named: context.in_slices(_topics(named.items())))
 
 
-def _all_topics(group_id: str, require_stable: bool, context: GroupContext) -> Answer[list[TopicRequest] | KafkaError]:
+def _all_topics(
+    group: GroupRequest, require_stable: bool, context: GroupContext
+) -> Answer[list[TopicRequest] | KafkaError]:
     """Where the group has offsets; with `require_stable` also where an open transaction commits its first one, which
     would else seem not to exist after the transaction was committed (S37). A topic that is gone cannot be named to a
     client that wants ids."""
+    group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image
 
     def identified(names: Named) -> Iterator[tuple[TopicKey, Collection[int]]]:
@@ -175,6 +179,7 @@ def _all_topics(group_id: str, require_stable: bool, context: GroupContext) -> A
                 yield (name, NO_TOPIC_ID if topic is None else topic.topic_id), partitions
 
     def query(machine: GroupMachine) -> Named | KafkaError:
+        machine.check_fetch(group_id, member_id, epoch)
         offsets = machine.offsets
         named: dict[str, Collection[int]] = dict(offsets.of_group(group_id))
         if require_stable:

@@ -2,6 +2,9 @@
 
 An answer that comes later has a slot in the queue; what is ready behind it waits in its own. With nobody waiting an
 answer goes straight out, together with those of the other requests that are handled at the same time.
+
+Back-pressure: while too many answers, or too many bytes of them, have not left, `Hold.ANSWERS_FULL` stands, and no
+further request of the connection is handled.
 """
 
 from __future__ import annotations

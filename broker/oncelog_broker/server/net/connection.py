@@ -4,7 +4,7 @@ Requests are handled in order, each to where its effects are done: only then the
 answered by then. One that still waits has a slot among the answers (`answer_queue`), and holds back those behind it,
 as in Kafka, unless it has declared that all its effects are done (`let_next_in`): a Produce that is appended and waits
 for other replicas does, so that the waits of pipelined requests overlap while their appends stay in order. What is held
-back stays in the receive buffer and, when that is full, in the client's socket.
+back stays in the receive buffer and, when that is full, in the client's socket: back-pressure.
 
 A client that goes has sent what it has sent: requests that have come whole are handled still, one after the other (a
 producer with acks=0 closes when it has sent all, and hears of nothing). Nobody waits for others on its behalf.

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.listeners import has_brokers_only_listener, inter_broker_listener
 from oncelog_broker.coordinator.client import Client
+from oncelog_broker.metadata.membership import feature_levels
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.runtime.answers import Answer, then
@@ -236,3 +237,9 @@ class RequestContext(Generic[S]):
 
 AnyContext: TypeAlias = RequestContext[CommonServices]
 """The context of a handler that needs only the services common to all handlers."""
+
+
+def level_in_force(context: AnyContext) -> int:
+    """The level of `oncelog.version` that all brokers know; a broker without others has its own highest."""
+    services = context.services
+    return feature_levels.level_in_force(services.image) if services.is_clustered else feature_levels.HIGHEST

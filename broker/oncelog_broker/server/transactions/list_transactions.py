@@ -6,8 +6,8 @@ match (KIP-1152).
 
 from __future__ import annotations
 
+from oncelog_broker.coordinator.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.metadata import TransactionMetadata
-from oncelog_broker.coordinator.transaction.patterns import IdPattern, InvalidPattern
 from oncelog_broker.coordinator.transaction.states import IDLE, TransactionState
 from oncelog_broker.runtime.answers import Answer, settled
 from oncelog_broker.runtime.steps import Steps

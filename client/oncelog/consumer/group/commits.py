@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 UNANSWERED: Final = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""For a partition that a response does not mention: retried."""
+"""For a partition that an answer does not mention: asked again."""
+STALE: Final = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -72,8 +73,12 @@ class Commits:
         positions: Positions,
         *,
         is_cooperative: bool = False,
+        on_stale: Callable[[], None] | None = None,
     ) -> None:
+        """`on_stale`: of the consumer protocol, whose members name their epoch when they fetch offsets. It is called
+        when that epoch is over: the next heartbeat tells which one is now."""
         self._membership = membership
+        self._on_stale = on_stale
         self._positions = positions
         self._is_cooperative = is_cooperative
         self._connection = connection
@@ -205,7 +210,7 @@ class Commits:
                     except ClientClosed:
                         raise
                     except KafkaError as error:
-                        if not error.retriable:
+                        if not (error.retriable or self._is_stale(error)):
                             raise
                         cause = error
         except TimeoutError:
@@ -215,6 +220,14 @@ class Commits:
                 + (f": {cause.message}" if cause else ""),
             ) from cause
         return {}
+
+    def _is_stale(self, error: KafkaError) -> bool:
+        """Whether an answer to a member of the consumer protocol says that its epoch is over. That is no reason to
+        begin anywhere else than at the committed offset."""
+        is_stale = self._on_stale is not None and error.code in STALE
+        if is_stale and self._on_stale is not None:
+            self._on_stale()
+        return is_stale
 
     async def _commit_once(self, offsets: Offsets) -> dict[TopicPartition, KafkaError]:
         """Send one OffsetCommit. Returns retriable errors by partition; partitions missing from the response count as
@@ -243,6 +256,7 @@ class Commits:
                     again[partition] = error
                 elif reaction is Reaction.RETRY:
                     again[partition] = error
+                    self._is_stale(error)
                 elif reaction is Reaction.FAIL:
                     refused[partition] = type(error)(code, f"{partition}: {error.message}")
                 elif reaction is Reaction.FENCE:
@@ -254,7 +268,9 @@ class Commits:
         return again
 
     async def _fetch_once(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        response = await self._connection.send(fetch_request(self._config, partitions))
+        names_epoch = self._on_stale is not None and self._membership.state is MemberState.STABLE
+        generation = self._membership.generation if names_epoch else None
+        response = await self._connection.send(fetch_request(self._config, partitions, generation))
         code = ErrorCode.of(response.error_code or (response.groups[0].error_code if response.groups else 0))
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             self._connection.lost(code.name)
@@ -287,9 +303,11 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
     )
 
 
-def fetch_request(config: ConsumerConfig, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Waits for offsets of pending transactions, whatever the isolation level (as in the Java client): starting before
-    them could repeat what the transaction commits (KIP-447)."""
+def fetch_request(
+    config: ConsumerConfig, partitions: Iterable[TopicPartition], generation: Generation | None = None
+) -> OffsetFetchRequest:
+    """Offsets that a transaction is about to move are waited for, whatever the isolation level (as in the Java client):
+    to begin before them could be to read again what that transaction commits (KIP-447)."""
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",
@@ -297,6 +315,8 @@ def fetch_request(config: ConsumerConfig, partitions: Iterable[TopicPartition]) 
         groups=[
             FetchGroup(
                 group_id=config.group_id or "",
+                member_id=None if generation is None else generation.member_id,
+                member_epoch=NO_GENERATION if generation is None else generation.generation_id,
                 topics=[
                     FetchGroup.OffsetFetchRequestTopics(name=name, partition_indexes=part) for name, part in wanted
                 ],

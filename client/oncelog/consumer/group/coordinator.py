@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from oncelog.cluster import TopicPartition
@@ -23,6 +23,7 @@ from oncelog.consumer.group.assignors import assignors_for
 from oncelog.consumer.group.commits import AutoCommit, Commits
 from oncelog.consumer.group.coordinator_connection import CoordinatorConnection
 from oncelog.consumer.group.heartbeat import Heartbeat
+from oncelog.consumer.group.holdings import Holdings
 from oncelog.consumer.group.interest import Interest, RebalanceListener
 from oncelog.consumer.group.joining import Having, Joined, Joining
 from oncelog.consumer.group.membership import NO_MEMBER_ID, Generation, Membership, MemberState
@@ -76,6 +77,7 @@ class GroupCoordinator:
             self._membership, self._connection, config, positions, is_cooperative=self._is_cooperative
         )
         self.auto_commit = AutoCommit(self.commits, config, consumed=positions.consumed, attend=attend)
+        self._holdings = Holdings(config, positions, self.commits, self.auto_commit)
         self._joining = Joining(
             self._membership, self._connection, metadata, config, assignors=assignors, having=self._having
         )
@@ -127,14 +129,8 @@ class GroupCoordinator:
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """Commit these offsets, or the positions, for the application. Raises like `Commits.commit`."""
-        consumed = self._positions.consumed()
-        wanted = consumed if offsets is None else offsets
-        if wanted:
-            poll = self._positions.poll
-            await self.commits.commit(wanted, timeout_s)
-            self._positions.committed(wanted, poll)
-            self.auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
+        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
         """Rejoin if a pattern matches new topics, or partitions have changed."""
@@ -208,23 +204,24 @@ class GroupCoordinator:
         if self._membership.is_lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(owned))
             self._handover = None
-            await self._give_up(owned, self._listener.on_lost, is_committing=False)
+            await self._holdings.give_up(owned, self._listener.on_lost, is_committing=False)
             self._membership.partitions_given_up()
         elif not self._is_cooperative:
-            await self._give_up(owned, self._listener.on_revoked)
+            await self._holdings.give_up(owned, self._listener.on_revoked)
         else:
             unwanted = {partition for partition in owned if partition.topic not in self._topics}
-            await self._give_up(unwanted, self._listener.on_revoked)
+            await self._holdings.give_up(unwanted, self._listener.on_revoked)
         return self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
-        """Hand a new assignment to the application."""
-        # Those not revoked yet: the callback is not repeated after a failure.
-        await self._give_up(self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked)
+        """Make a new assignment ours."""
+        # Those that are not given up yet: it is not begun again with what a callback has failed for.
+        await self._holdings.give_up(
+            self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked
+        )
         if self._membership.is_lost or self._handover is not handover:
             return
-        self._positions.assign([*self._kept(handover.assigned), *handover.added])
-        self.auto_commit.forget(handover.added)
+        self._holdings.take(handover.assigned, handover.added)
         if handover.revoked:
             self._rejoin("partitions were given up that others wait for")
         try:
@@ -235,26 +232,6 @@ class GroupCoordinator:
             self._handover = None
             raise
         self._handover = None
-
-    async def _give_up(
-        self,
-        partitions: Collection[TopicPartition],
-        callback: Callable[[Collection[TopicPartition]], Awaitable[None]],
-        *,
-        is_committing: bool = True,
-    ) -> None:
-        if not partitions:
-            return
-        try:
-            if is_committing:
-                await self.auto_commit.flush(self._config.default_api_timeout_ms / 1000)
-            await callback(tuple(sorted(partitions)))
-        except asyncio.CancelledError:
-            raise  # nothing is revoked; the next poll starts again with this
-        except BaseException:
-            self._drop(partitions)
-            raise
-        self._drop(partitions)
 
     # leaving
 
@@ -285,10 +262,10 @@ class GroupCoordinator:
             if not self._interest:
                 await self.auto_commit.flush(timeout_s)  # assigned by hand
             elif membership.is_lost or membership.state is MemberState.FENCED:
-                await self._give_up(owned, self._listener.on_lost, is_committing=False)
+                await self._holdings.give_up(owned, self._listener.on_lost, is_committing=False)
             else:
                 await self.auto_commit.flush(timeout_s)
-                await self._give_up(owned, self._listener.on_revoked, is_committing=False)
+                await self._holdings.give_up(owned, self._listener.on_revoked, is_committing=False)
         except asyncio.CancelledError:
             deadline = float("-inf")  # send LeaveGroup, but do not wait for the response
             raise
@@ -349,12 +326,6 @@ class GroupCoordinator:
         self._missing_timer = None
         self._metadata.request_refresh()
 
-    def _drop(self, partitions: Collection[TopicPartition]) -> None:
-        gone = set(partitions)
-        self._positions.assign(
-            [place.topic_partition for place in self._positions if place.topic_partition not in gone]
-        )
-
     def _rejoin(self, reason: str) -> None:
         self._membership.rejoin(reason)
         if self._membership.needs_join:
@@ -365,7 +336,3 @@ class GroupCoordinator:
         self._joined_with = self._topics
         owned = tuple(sorted(self._positions.assignment)) if self._is_cooperative else ()
         return Having(tuple(sorted(self._topics)), owned, self._assigned, self._assigned_in)
-
-    def _kept(self, assigned: Iterable[TopicPartition]) -> list[TopicPartition]:
-        owned = self._positions.assignment
-        return [partition for partition in assigned if partition in owned]

@@ -62,7 +62,7 @@ class Heartbeat:
         """Start the task, unless it is running."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
-            self._task.add_done_callback(_report)
+            self._task.add_done_callback(report_end)
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -124,7 +124,8 @@ class Heartbeat:
         return True
 
 
-def _report(task: asyncio.Task[None]) -> None:
+def report_end(task: asyncio.Task[None]) -> None:
+    """Log what has ended the heartbeats of a member, unless that is its closing."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, ClientClosed):
         logger.error("heartbeats have ended", exc_info=error)

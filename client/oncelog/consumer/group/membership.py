@@ -1,4 +1,4 @@
-"""The state machine of a member of a classic group, and its reactions to errors. Pure: no clock, no I/O.
+"""Where a member of a group stands, and what an error of the coordinator means to it. Pure: no clock, no I/O.
 
                  ┌───────────────────── UNJOINED ◄──────────────────────┐
                  ▼                                                      │ the generation is gone,
@@ -76,6 +76,7 @@ REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
     ErrorCode.MEMBER_ID_REQUIRED: Reaction.TAKE_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION: Reaction.RESET_GENERATION,
+    ErrorCode.FENCED_MEMBER_EPOCH: Reaction.RESET_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Reaction.FENCE,
 }
@@ -85,6 +86,11 @@ SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
     # The group's last rebalance has not finished: nothing of ours is out of date.
     (ApiKey.JOIN_GROUP, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
     (ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
+    # The epoch has gone on: the next heartbeat tells, and what we still have may be committed in it.
+    (ApiKey.OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): Reaction.RETRY,
+    # The group is gone, and we with it.
+    (ApiKey.OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
 }
 
 
@@ -147,6 +153,11 @@ class Membership:
     def settle(self) -> None:
         """SyncGroup was answered with an assignment."""
         self._move(MemberState.STABLE)
+
+    def go_on(self, generation: Generation) -> None:
+        """The coordinator has moved a stable member to another epoch (consumer protocol)."""
+        assert self.state is MemberState.STABLE
+        self.generation = self.last_generation = generation
 
     def rejoin(self, reason: str) -> None:
         """Rejoin, keeping the partitions; no effect on a member that is joining."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.integration.authorization_cases import ABSENT, CASES, Case, Names
+from tests.integration.cases.authorization_cases import ABSENT, CASES, Case, Names
 from tests.interop.differential.coverage import NOT_IN_KAFKA_4_1
 from tests.interop.differential.logged_in import PASSWORD, USER, LoggedIn
 from tests.interop.differential.scenario import scenario

@@ -8,7 +8,7 @@ A client of ours has one session: when it has expired, kazoo stops instead of be
 slip from one session into the next.
 
 What is used of kazoo beyond its documented interface is tested by name, in
-`tests/unit/broker/metadata/test_zk_client.py`.
+`tests/unit/broker/metadata/stores/zookeeper/test_session.py`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ class TestCommit:
         assert codes(driver.commit({("t", 0): 6})) == {("t", 0): 0}
 
     def test_a_generation_of_a_group_that_does_not_exist(self, driver):
-        assert driver.commit({("t", 0): 5}, member_id="x", generation=3).code is ErrorCode.ILLEGAL_GENERATION
+        asked = {"member_id": "x", "generation": 3}
+        assert driver.commit({("t", 0): 5}, version=8, **asked).code is ErrorCode.ILLEGAL_GENERATION
+        assert driver.commit({("t", 0): 5}, version=9, **asked).code is ErrorCode.GROUP_ID_NOT_FOUND
 
     def test_while_members_are_asked_to_rejoin_they_may_and_while_they_are_assigned_they_may_not(self, driver):
         leader, follower = driver.stable(2)

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,6 +20,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.directories.partition_metadata import PARTITION_METADATA_FILE
 from oncelog_broker.runtime.clock import ManualClock
 from oncelog_broker.runtime.disk import RealDisk
+from oncelog_protocol.errors import KafkaError
 
 TOPIC_ID = bytes(range(16))
 OTHER_ID = bytes(range(1, 17))
@@ -187,6 +189,45 @@ def test_a_log_that_returns_does_not_begin_before_its_start(start):
     (log,) = start().logs()
     assert contents(log) == kept
     assert (log.log_start_offset, log.log_end_offset) == (20, 23)
+
+
+COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+
+
+def synced_log_that_failed(manager):
+    """A compacted log, all of which is synced and said to be, whose disk has failed since."""
+    log = make_log(manager, "orders", 0, TOPIC_ID, COMPACTED)
+    fill(log, 30)
+    log.flusher.flush()
+    manager.checkpoint_recovery_points()
+    log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
+
+
+def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start, tmp_path):
+    """Found by seed 5000 of the simulation: all of the log was cut, and the next attempt missed it for ever."""
+    disk = Watched()
+    manager = start(disk)
+    synced_log_that_failed(manager)
+    disk.fails_to_replace = str(tmp_path / "data" / "orders-0" / "leader-epoch-checkpoint")
+    wanted = WantedLog("orders", 0, TOPIC_ID, COMPACTED)
+    assert manager.begin_return(wanted, 0)
+    with pytest.raises(KafkaError, match="could not truncate"):
+        make_log(manager, "orders", 0, TOPIC_ID, COMPACTED)
+    disk.fails_to_replace = None
+    assert manager.begin_return(wanted, 0)
+    log = make_log(manager, "orders", 0, TOPIC_ID, COMPACTED)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
+def test_a_compacted_log_that_returned_just_before_a_kill_is_opened(start):
+    """No checkpoint was written since all of it was cut."""
+    manager = start()
+    synced_log_that_failed(manager)
+    assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, COMPACTED), 0)
+    make_log(manager, "orders", 0, TOPIC_ID, COMPACTED)
+    kill(manager)
+    (log,) = start().logs()
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
 
 def test_a_log_start_that_was_found_after_a_kill_is_noted_again(start, tmp_path):

@@ -1,0 +1,97 @@
+"""The assignor "uniform": as many partitions for each member as possible, and as few moves as possible. Pure.
+
+Where all members read the same topics: each keeps what it had, up to its quota, and what is left over goes to those who
+have room. A balanced assignment does not move (KAFKA-18688). Otherwise `heterogeneous`.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.group.assigning.heterogeneous import assign_heterogeneous
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, GroupSpec, Subscriber, Targets, frozen
+from oncelog_broker.runtime.steps import Steps
+
+TopicPartition = tuple[bytes, int]
+
+
+def assign_uniformly(spec: GroupSpec) -> Steps[Targets]:
+    """Return the targets of all members."""
+    if spec.is_homogeneous:
+        return (yield from _assign_homogeneous(spec))
+    return (yield from assign_heterogeneous(spec))
+
+
+def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
+    members = spec.members
+    if not members:
+        return {}
+    free = yield from _unassigned(spec)
+    quota, more = divmod(sum(spec.partitions.values()), len(members))
+    assigned: dict[str, dict[bytes, set[int]]] = {}
+    unfilled: list[tuple[str, int]] = []
+    seen: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partitions}
+    units = 0
+    for number, member in enumerate(members):
+        room = quota + (more > 0)
+        kept, given_up = _keep(member, spec, room, seen)
+        free += given_up
+        assigned[member.member_id] = kept
+        held = sum(map(len, kept.values()))
+        left = room - held
+        takes_one_more = more > 0
+        if left and takes_one_more and len(members) - number > more:
+            # Leave the additional partition to a member that has one already; the last ones must take it.
+            left -= 1
+            takes_one_more = False
+        more -= takes_one_more
+        if left:
+            unfilled.append((member.member_id, left))
+        units += 1 + held
+        if units >= UNITS_PER_STEP:
+            units = 0
+            yield None
+    free.reverse()
+    for member_id, left in unfilled:
+        for _ in range(min(left, len(free))):
+            topic_id, partition = free.pop()
+            assigned[member_id].setdefault(topic_id, set()).add(partition)
+        units += left
+        if units >= UNITS_PER_STEP:
+            units = 0
+            yield None
+    return {member_id: frozen(target) for member_id, target in assigned.items()}
+
+
+def _unassigned(spec: GroupSpec) -> Steps[list[TopicPartition]]:
+    """The partitions that no member has."""
+    taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partitions}
+    for number, member in enumerate(spec.members, 1):
+        for topic_id, partitions in member.target.items():
+            if topic_id in taken:
+                taken[topic_id] |= partitions
+        if number % UNITS_PER_STEP == 0:
+            yield None
+    free: list[TopicPartition] = []
+    for topic_id in sorted(spec.partitions):
+        held = taken[topic_id]
+        free += [(topic_id, partition) for partition in range(spec.partitions[topic_id]) if partition not in held]
+        yield None
+    return free
+
+
+def _keep(
+    member: Subscriber, spec: GroupSpec, room: int, seen: dict[bytes, set[int]]
+) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
+    """What a member keeps of what it had, at most `room` partitions; and those that it gives up. `seen`: partitions
+    that members before it had. Two may have had the same one: part of an assignment was logged when the broker
+    ended."""
+    kept: dict[bytes, set[int]] = {}
+    given_up: list[TopicPartition] = []
+    for topic_id in sorted(member.target.keys() & spec.partitions.keys()):
+        count, taken = spec.partitions[topic_id], seen[topic_id]
+        had = [partition for partition in sorted(member.target[topic_id] - taken) if partition < count]
+        taken.update(had)
+        if had[:room]:
+            kept[topic_id] = set(had[:room])
+        given_up += [(topic_id, partition) for partition in had[room:]]
+        room -= len(had[:room])
+    return kept, given_up

@@ -1,0 +1,111 @@
+"""Who is to have which partitions, and who has them: values without I/O, and their forms on the wire and in the log.
+
+A target says what a member is to have: topic id -> partitions. What a member has also says since which epoch
+(KIP-1251): topic id -> partition -> the epoch in which the member was given the partition. Both are values: nobody
+changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from oncelog_protocol.coordinator_records.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from oncelog_protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+
+Target = Mapping[bytes, frozenset[int]]
+Current = Mapping[bytes, Mapping[int, int]]
+Owned = Mapping[bytes, Collection[int]]
+"""What a member says that it owns: topic id -> partitions."""
+
+NO_TARGET: Final[Target] = MappingProxyType({})
+NO_PARTITIONS: Final[Current] = MappingProxyType({})
+EMPTY: Final[frozenset[int]] = frozenset()
+
+CurrentTopic = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+TargetTopic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
+Assignment = ConsumerGroupHeartbeatResponse.Assignment
+
+
+class TopicPartitions(Protocol):
+    """Partitions of one topic, in any message."""
+
+    topic_id: bytes
+    partitions: list[int]
+
+
+def target_of(topics: Iterable[TopicPartitions]) -> Target:
+    """The target that a record says."""
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics if topic.partitions}
+
+
+def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
+    """The record that says a target."""
+    return ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TargetTopic(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
+        ]
+    )
+
+
+def current_of(topics: Iterable[CurrentTopic], member_epoch: int) -> Current:
+    """What a record says that a member has. Partitions without an epoch of their own were given in `member_epoch`."""
+    return {
+        topic.topic_id: dict(
+            zip(topic.partitions, topic.assignment_epochs, strict=False)
+            if topic.assignment_epochs is not None
+            else ((partition, member_epoch) for partition in topic.partitions)
+        )
+        for topic in topics
+        if topic.partitions
+    }
+
+
+def current_topics(current: Current) -> list[CurrentTopic]:
+    """The form of `current` in a record."""
+    return [
+        CurrentTopic(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
+        for topic_id, epochs in current.items()
+    ]
+
+
+def as_target(current: Current) -> Target:
+    """The partitions of `current`, without their epochs."""
+    return {topic_id: frozenset(epochs) for topic_id, epochs in current.items()}
+
+
+def at_epoch(target: Owned, epoch: int) -> Current:
+    """These partitions, all given in `epoch`."""
+    return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in target.items() if partitions}
+
+
+def answered(current: Current) -> Assignment:
+    """The form of `current` in the answer to a heartbeat."""
+    return Assignment(
+        topic_partitions=[
+            Assignment.TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
+            for topic_id, epochs in current.items()
+        ]
+    )
+
+
+def owned_of(topics: Sequence[TopicPartitions] | None) -> Owned | None:
+    """What a heartbeat says that its member owns; None if it does not say."""
+    return None if topics is None else {topic.topic_id: frozenset(topic.partitions) for topic in topics}
+
+
+def is_within(owned: Owned | None, current: Current) -> bool:
+    """Whether a member says what it owns, and all of that is in `current`."""
+    if owned is None:
+        return False
+    return all(
+        partition in current.get(topic_id, EMPTY) for topic_id, partitions in owned.items() for partition in partitions
+    )
+
+
+def has_same_partitions(one: Current, other: Current) -> bool:
+    """Whether both have the same partitions, whatever the epochs."""
+    return one is other or (one.keys() == other.keys() and all(one[id].keys() == other[id].keys() for id in one))

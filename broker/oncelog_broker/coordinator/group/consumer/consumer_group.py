@@ -1,0 +1,325 @@
+"""One group of the consumer protocol: its members, epochs, targets, and who has which partition. Pure.
+
+Three epochs. The *group epoch* rises when something changes that the assignment depends on. The *assignment epoch* is
+the group epoch for which the target was made. A *member's epoch* is the assignment epoch to which the member was
+brought.
+
+All of this is what the log says: only `replay` changes it. The state is derived, never stored. Invariants: each static
+member is in `static_members`; `owners` has each partition that a member has or is to give up, with that member;
+`held_bytes` is the sum of its members', and part of `held` until the group is `let_go`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.assignments import NO_PARTITIONS, NO_TARGET, Current, Target
+from oncelog_broker.coordinator.group.consumer.member import LEAVING_EPOCH, ConsumerMember, MemberState
+from oncelog_broker.coordinator.group.consumer_records import (
+    ConsumerGroupRecord,
+    CurrentRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    OldTopicsRecord,
+    RegexRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_protocol.coordinator_records.consumer_groups import (
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+CONSUMER_PROTOCOL: Final = "consumer"
+FIRST_EPOCH: Final = 1
+"""The epoch of a group that was never logged, and of its empty target; the first member makes it 2, as in Kafka 4.3."""
+
+
+class ConsumerGroupState(Enum):
+    """The value is the name on the wire."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The target is of an older group epoch."""
+    RECONCILING = "Reconciling"
+    """Some member does not have its target yet."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics whose names match a regular expression, as of `timestamp_ms` (wall time)."""
+
+    topics: frozenset[str]
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """`checked_topics` is the view of the cluster's topics in which the group last compared its metadata hash, and
+    `resolved_names` the topic names among which its regular expressions were last looked up; None: not since
+    loading."""
+
+    __slots__ = (
+        "asked_to_join",
+        "assigned_at_ms",
+        "assignment_epoch",
+        "checked_topics",
+        "classic_members",
+        "epoch",
+        "group_id",
+        "has_old_topics",
+        "held",
+        "held_bytes",
+        "members",
+        "metadata_hash",
+        "owners",
+        "regex_members",
+        "regexes",
+        "resolved_names",
+        "static_members",
+        "targets",
+    )
+
+    def __init__(self, group_id: str, held: HeldBytes | None = None) -> None:
+        self.group_id = group_id
+        self.held = held or HeldBytes()
+        self.held_bytes = 0
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at_ms = 0
+        """Wall time of the last assignment; 0: not known."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id."""
+        self.targets: dict[str, Target] = {}
+        self.owners: dict[bytes, dict[int, str]] = {}
+        """Topic id -> partition -> the member that has it or is to give it up."""
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.regex_members: Counter[str] = Counter()
+        """Regular expression -> how many members use it."""
+        self.classic_members = 0
+        """How many members use the classic protocol."""
+        self.has_old_topics = False
+        """Whether the log has a record of the kind that brokers before Kafka 4.1 wrote, to be removed."""
+        self.asked_to_join: set[str] = set()
+        """Classic members that were answered REBALANCE_IN_PROGRESS and have not joined again: their join timers run."""
+        self.checked_topics: TopicView | None = None
+        self.resolved_names: object | None = None
+
+    # --- what is derived
+
+    protocol_type: Final = CONSUMER_PROTOCOL
+    kind: Final = "consumer"
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """Looks at each member, so it is for those who describe groups."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def is_free(self, topic_id: bytes, partition: int) -> bool:
+        """Whether no member has the partition or is to give it up."""
+        owners = self.owners.get(topic_id)
+        return owners is None or partition not in owners
+
+    def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
+        """What a member is to have; a static one that comes back under another id takes over its old target."""
+        target = self.targets.get(member_id)
+        if target is None and instance_id is not None:
+            target = self.targets.get(self.static_members.get(instance_id, ""))
+        return NO_TARGET if target is None else target
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics that a member reads. A regular expression that is not looked up yet is no topic."""
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        if resolved is None or not resolved.topics:
+            return member.topics
+        return member.topics | resolved.topics if member.topics else resolved.topics
+
+    def topics(self) -> frozenset[str]:
+        """The names of all topics that members read."""
+        return self.topics_with(self.members)
+
+    def topics_with(
+        self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
+    ) -> frozenset[str]:
+        """As `topics`, if these were the members, and these the topics of their regular expressions."""
+        named = {member.topics for member in members.values()}
+        used = {member.regex for member in members.values()}
+        known = self.regexes if regexes is None else regexes
+        named |= {resolved.topics for regex, resolved in known.items() if regex in used}
+        return frozenset().union(*named)
+
+    def supports_classic(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether a classic member with these protocols may join: it has one that all other classic members have."""
+        if protocol_type != CONSUMER_PROTOCOL:
+            return False
+        counts = Counter(
+            name
+            for member in self.members.values()
+            if member.classic is not None
+            for name in {name for name, _ in member.classic.protocols}
+        )
+        return any(counts[name] == self.classic_members for name in protocols)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether some of a member's target is still at another member."""
+        for topic_id, partitions in self.target_of(member.member_id).items():
+            had = member.assigned.get(topic_id, {})
+            if any(partition not in had and not self.is_free(topic_id, partition) for partition in partitions):
+                return True
+        return False
+
+    # --- the log
+
+    def epoch_record(self, epoch: int, metadata_hash: int) -> GroupEpochRecord:
+        return GroupEpochRecord(self.group_id, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
+
+    def target_epoch_record(self, epoch: int, now_ms: int) -> TargetEpochRecord:
+        value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
+        return TargetEpochRecord(self.group_id, value)
+
+    def tombstones_of(self, member_id: str) -> list[ConsumerGroupRecord]:
+        """What takes a member away. The order matters to Kafka's brokers."""
+        return [
+            CurrentRecord(self.group_id, member_id, None),
+            TargetRecord(self.group_id, member_id, None),
+            MemberRecord(self.group_id, member_id, None),
+        ]
+
+    def tombstones(self) -> list[ConsumerGroupRecord]:
+        """What takes the whole group away, in the order that Kafka's brokers expect."""
+        records: list[ConsumerGroupRecord] = [CurrentRecord(self.group_id, member, None) for member in self.members]
+        records += [TargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
+        records.append(TargetEpochRecord(self.group_id, None))
+        records += [MemberRecord(self.group_id, member, None) for member in self.members]
+        records += [RegexRecord(self.group_id, regex, None) for regex in self.regexes]
+        if self.has_old_topics:
+            records.append(OldTopicsRecord(self.group_id, None))
+        records.append(GroupEpochRecord(self.group_id, None))
+        return records
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        """Take in a logged record, other than the tombstone of the group itself. Records of one group may come in any
+        order: compaction, and loading, leave out those that later ones replace."""
+        if isinstance(record, CurrentRecord):
+            member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
+            if record.value is not None:
+                self._put(member.with_current(record.value))
+            elif record.member_id in self.members:
+                self._put(
+                    member._replace(
+                        epoch=LEAVING_EPOCH,
+                        previous_epoch=LEAVING_EPOCH,
+                        state=MemberState.STABLE,
+                        assigned=NO_PARTITIONS,
+                        pending_revocation=NO_PARTITIONS,
+                    )
+                )
+        elif isinstance(record, TargetRecord):
+            if record.value is None:
+                self.targets.pop(record.member_id, None)
+            else:
+                self.targets[record.member_id] = record.value
+        elif isinstance(record, MemberRecord):
+            if record.value is not None:
+                member = self.members.get(record.member_id) or ConsumerMember(record.member_id)
+                self._put(member.with_metadata(record.value))
+            elif record.member_id in self.members:
+                self._remove(record.member_id)
+        elif isinstance(record, GroupEpochRecord):
+            assert record.value is not None, "the machine takes the group away"
+            self.epoch, self.metadata_hash = record.value.epoch, record.value.metadata_hash
+        elif isinstance(record, TargetEpochRecord):
+            value = record.value
+            self.assignment_epoch = -1 if value is None else value.assignment_epoch
+            self.assigned_at_ms = 0 if value is None else value.assignment_timestamp
+        elif isinstance(record, RegexRecord):
+            if record.value is None:
+                self.regexes.pop(record.regex, None)
+            else:
+                self.regexes[record.regex] = ResolvedRegex(frozenset(record.value.topics), record.value.timestamp)
+        else:
+            self.has_old_topics = record.value is not None
+
+    def let_go(self) -> None:
+        """This group is thrown away, with whoever is in it."""
+        self._hold(-self.held_bytes)
+
+    # --- inside
+
+    def _put(self, member: ConsumerMember) -> None:
+        before = self.members.get(member.member_id)
+        if before is None or before.said != member.said:
+            self._forget_said(before)
+            self._note_said(member)
+        if before is not None:
+            self._disown(before)
+        self.members[member.member_id] = member
+        for partitions in (member.assigned, member.pending_revocation):
+            self._own(member.member_id, partitions)
+
+    def _remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id)
+        self.asked_to_join.discard(member_id)
+        self._forget_said(member)
+        self._disown(member)
+
+    def _note_said(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if member.regex:
+            self.regex_members[member.regex] += 1
+        self.classic_members += member.classic is not None
+        self._hold(member.held_bytes)
+
+    def _forget_said(self, member: ConsumerMember | None) -> None:
+        if member is None:
+            return
+        # Another member may have taken over the instance id by now.
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+        if member.regex:
+            self.regex_members[member.regex] -= 1
+            if not self.regex_members[member.regex]:
+                del self.regex_members[member.regex]
+        self.classic_members -= member.classic is not None
+        self._hold(-member.held_bytes)
+
+    def _hold(self, more: int) -> None:
+        self.held_bytes += more
+        self.held.bytes += more
+
+    def _own(self, member_id: str, partitions: Current) -> None:
+        for topic_id, epochs in partitions.items():
+            owners = self.owners.setdefault(topic_id, {})
+            for partition in epochs:
+                owners[partition] = member_id
+
+    def _disown(self, member: ConsumerMember) -> None:
+        """Only what is still that member's: another one's record may have been replayed before."""
+        for partitions in (member.assigned, member.pending_revocation):
+            for topic_id, epochs in partitions.items():
+                owners = self.owners.get(topic_id)
+                if owners is None:
+                    continue
+                for partition in epochs:
+                    if owners.get(partition) == member.member_id:
+                        del owners[partition]
+                if not owners:
+                    del self.owners[topic_id]

@@ -1,0 +1,173 @@
+"""One member of a group of the consumer protocol. An immutable value. Pure."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.assignments import (
+    NO_PARTITIONS,
+    Current,
+    current_of,
+    current_topics,
+)
+from oncelog_broker.coordinator.group.consumer_records import CurrentRecord, MemberRecord
+from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD, bytes_of
+from oncelog_protocol.coordinator_records.consumer_groups import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+)
+
+JOINING_EPOCH: Final = 0
+"""A heartbeat with this epoch joins the group, or joins it again after the member was fenced."""
+LEAVING_EPOCH: Final = -1
+STATIC_LEAVING_EPOCH: Final = -2
+"""A static member leaves and will come back: its partitions stay reserved until its session ends."""
+
+
+class MemberState(IntEnum):
+    """How far a member is on the way to its target. The numbers stand in the log.
+
+    STABLE: it has what it is to have at its epoch. UNREVOKED: it still has partitions that it is to give up.
+    UNRELEASED: some of its target is still at other members. UNKNOWN: of a later release.
+    """
+
+    STABLE = 0
+    UNREVOKED = 1
+    UNRELEASED = 2
+    UNKNOWN = 127
+
+
+class ClassicProtocols(NamedTuple):
+    """What a member of the classic protocol says beside: its session timeout, and its protocols with their metadata."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def name(self) -> str:
+        """The protocol that the member is answered with."""
+        return self.protocols[0][0]
+
+
+class ConsumerMember(NamedTuple):
+    """`topics` and `regex` are the subscription; a regex of "" is none. `assigned` is what the member has, and
+    `pending_revocation` what it is to give up and still has, each with the epochs in which they were given to it.
+
+    `previous_epoch`: the epoch before, which a member may name whose last answer was lost.
+    """
+
+    member_id: str
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    # --- what the member says of itself: see `said`
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    assignor: str | None = None
+    classic: ClassicProtocols | None = None
+    """None: a member of the consumer protocol."""
+    assigned: Current = NO_PARTITIONS
+    pending_revocation: Current = NO_PARTITIONS
+
+    def moved_to(self, epoch: int, state: MemberState, assigned: Current, pending: Current) -> ConsumerMember:
+        """The member after a step of its reconciliation; `epoch` may be the same as before."""
+        return self._replace(
+            epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
+        )
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    @property
+    def said(self) -> tuple[object, ...]:
+        """All that the member says of itself, to be compared."""
+        return self[4:13]
+
+    @property
+    def is_revoking(self) -> bool:
+        """Whether the member still has partitions that it is to give up."""
+        return self.state is MemberState.UNREVOKED
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the member takes with what it says of itself."""
+        protocols = () if self.classic is None else self.classic.protocols
+        return PROTOCOL_OVERHEAD + len(self.regex) + sum(map(len, self.topics)) + bytes_of(protocols)
+
+    # --- the log
+
+    def metadata_record(self, group_id: str) -> MemberRecord:
+        """The record of what the member says of itself."""
+        value = ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.topics),
+            subscribed_topic_regex=self.regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.assignor,
+            classic_member_metadata=None if self.classic is None else _classic_value(self.classic),
+        )
+        return MemberRecord(group_id, self.member_id, value)
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        """The member when it says this of itself."""
+        said = value.classic_member_metadata
+        return self._replace(
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex or "",
+            assignor=value.server_assignor,
+            classic=None
+            if said is None
+            else ClassicProtocols(
+                said.session_timeout_ms,
+                tuple((protocol.name, protocol.metadata) for protocol in said.supported_protocols),
+            ),
+        )
+
+    def current_record(self, group_id: str) -> CurrentRecord:
+        """The record of what the member has."""
+        value = ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            assigned_partitions=current_topics(self.assigned),
+            partitions_pending_revocation=current_topics(self.pending_revocation),
+        )
+        return CurrentRecord(group_id, self.member_id, value)
+
+    def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        """The member when it has this."""
+        try:
+            state = MemberState(value.state)
+        except ValueError:
+            state = MemberState.UNKNOWN
+        return self._replace(
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=state,
+            assigned=current_of(value.assigned_partitions, value.member_epoch),
+            pending_revocation=current_of(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+
+def _classic_value(classic: ClassicProtocols) -> ConsumerGroupMemberMetadataValue.ClassicMemberMetadata:
+    value = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
+    return value(
+        session_timeout_ms=classic.session_timeout_ms,
+        supported_protocols=[
+            value.ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols
+        ],
+    )

@@ -1,0 +1,136 @@
+"""Regular expressions of subscriptions: when they are compared with the names of topics, and what follows. Pure.
+
+A pattern is RE2's and must match a name as a whole. RE2 takes time in proportion to pattern and name, but names may be
+many, so it works in a thread, some names at a time (`coordinator.patterns`). All patterns of a group are looked up
+together, for all its members: the topics are those that the member may describe whose heartbeat asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Job
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP
+from oncelog_broker.coordinator.group.consumer.change import MemberChange, mark_checked
+from oncelog_broker.coordinator.group.consumer.consumer_group import ResolvedRegex
+from oncelog_broker.coordinator.group.consumer.step import ConsumerStep
+from oncelog_broker.coordinator.group.consumer_records import RegexRecord
+from oncelog_broker.coordinator.patterns import matching_topics
+from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.coordinator_records.consumer_groups import ConsumerGroupRegularExpressionValue
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MIN_REFRESH_MS: Final = 10_000
+"""The least time between two look-ups for the sake of new topics. A new pattern is looked up at once."""
+REGEX_JOB: Final = "regexes"
+MayDescribe = Callable[[str], bool]
+"""Whether who asks may describe the topic of that name."""
+
+
+class RegexChange(Enum):
+    """What a heartbeat changes of its member's regular expression. RESOLVED: the topics of the new one are known."""
+
+    NONE = 0
+    CHANGED = 1
+    RESOLVED = 2
+
+
+class Resolved(NamedTuple):
+    """The result of a job: topics by pattern, looked up among `names`."""
+
+    topics: Mapping[str, frozenset[str]]
+    names: Collection[str]
+
+
+def change_regex(change: MemberChange, may_describe: MayDescribe, wrong: str | None) -> RegexChange:
+    """Take in the regular expression that the member has now. `wrong` says what is wrong with it, if it was looked at.
+    Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    step, group = change.step, change.step.group
+    old, new = change.before.regex, change.member.regex
+    used = set(group.regex_members)
+    kind = RegexChange.NONE
+    if old != new:
+        kind = RegexChange.CHANGED
+        if old and group.regex_members[old] == 1:
+            used.discard(old)
+            step.effects.append(RegexRecord(group.group_id, old, None))
+        if new and new not in group.regex_members:
+            if wrong is not None:
+                raise KafkaError(
+                    ErrorCode.INVALID_REGULAR_EXPRESSION,
+                    f"SubscribedTopicRegex `{new}` is not a valid regular expression: {wrong}.",
+                )
+            used.add(new)
+        elif not new or new in group.regexes:
+            kind = RegexChange.RESOLVED
+    if used and _is_due(step, used):
+        step.effects.jobs.append(Job(group.group_id, REGEX_JOB, lambda: _resolve(step, may_describe)))
+    return kind
+
+
+def _is_due(step: ConsumerStep, used: set[str]) -> bool:
+    group = step.group
+    if not group.regexes.keys() >= used:
+        return True
+    since = step.now_ms - max(regex.timestamp_ms for regex in group.regexes.values())
+    if 0 <= since <= MIN_REFRESH_MS:
+        return False
+    has_new_topics = group.resolved_names is not step.topics.names_of_topics
+    return has_new_topics or not 0 <= since <= step.config.consumer_regex_refresh_interval_ms
+
+
+def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | None]:
+    """The job."""
+    group, names = step.logged_group(), step.topics.names_of_topics
+    if group is None:
+        return None
+    found: dict[str, frozenset[str]] = {}
+    listed = list(names)
+    for pattern in list(group.regex_members):
+        matched = yield from matching_topics(pattern, listed)
+        allowed = set()
+        for number, name in enumerate(matched, 1):
+            if may_describe(name):
+                allowed.add(name)
+            if number % UNITS_PER_STEP == 0:
+                yield None
+        found[pattern] = frozenset(allowed)
+    return Resolved(found, names)
+
+
+def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
+    """Log the topics of the patterns that are still used; a group that reads others now is to be assigned anew."""
+    group, effects = step.group, step.effects
+    regexes = dict(group.regexes)
+    has_changed = False
+    for pattern, topics in resolved.topics.items():
+        if pattern not in group.regex_members:
+            continue
+        known = regexes.get(pattern)
+        has_changed |= (known is None and bool(topics)) or (known is not None and known.topics != topics)
+        regexes[pattern] = ResolvedRegex(topics, step.now_ms)
+        value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=0, timestamp=step.now_ms)
+        effects.append(RegexRecord(group.group_id, pattern, value))
+    if not effects.records:
+        return
+    metadata_hash = step.topics.hash_of(group.topics_with(group.members, regexes))
+    if has_changed or metadata_hash != group.metadata_hash:
+        effects.append(group.epoch_record(group.epoch + 1, metadata_hash))
+    effects.changes.append(lambda: _mark_resolved(step, resolved))
+
+
+def _mark_resolved(step: ConsumerStep, resolved: Resolved) -> None:
+    group = step.logged_group()
+    mark_checked(group, step.topics)
+    if group is not None:
+        group.resolved_names = resolved.names
+
+
+def drop_unused(step: ConsumerStep, left: Collection[str]) -> None:
+    """Tombstones of the regular expressions that none of the members uses who are `left`."""
+    group, effects = step.group, step.effects
+    used = {group.members[member_id].regex for member_id in left}
+    for regex in sorted({*group.regex_members, *group.regexes} - used):
+        effects.append(RegexRecord(group.group_id, regex, None))

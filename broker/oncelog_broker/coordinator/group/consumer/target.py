@@ -1,0 +1,166 @@
+"""When a consumer group is assigned anew, and how: in the step itself where it is small, as a job where it is large.
+Pure.
+
+A group is assigned when its epoch is above that of its target, once in `consumer.assignment.interval.ms` at most
+(KIP-1263). A job works on the group as it was when the job began. Its result is taken whatever has happened since: a
+member that is gone is passed over, a new one waits for the next assignment, and what is assigned of a topic that a
+member no longer reads is not given to it (`reconcile`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Effects, Job
+from oncelog_broker.coordinator.group import consumer_records
+from oncelog_broker.coordinator.group.assigning.assignors import ASSIGNORS
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP, GroupSpec, Subscriber, Targets
+from oncelog_broker.coordinator.group.assignments import NO_TARGET, Target
+from oncelog_broker.coordinator.group.consumer.change import MemberChange, preferred_assignor
+from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from oncelog_broker.coordinator.group.consumer.member import ConsumerMember
+from oncelog_broker.coordinator.group.consumer.step import ConsumerStep
+from oncelog_broker.coordinator.group.consumer_records import TargetRecord
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_broker.runtime.steps import Steps, run_steps
+
+SMALL: Final = 1_000
+"""Members and partitions of a group that is assigned in the step that asks for it: a few milliseconds."""
+ASSIGN_JOB: Final = "assign"
+
+
+class Assigned(NamedTuple):
+    """The result of a job: targets for the group epoch `epoch`. `changed` has the record of each member whose target is
+    another one now, with the instance id of that member."""
+
+    epoch: int
+    changed: list[tuple[str | None, TargetRecord]]
+
+
+class _Snapshot(NamedTuple):
+    """All that an assignment depends on."""
+
+    group_id: str
+    epoch: int
+    assignor: str
+    members: Mapping[str, ConsumerMember]
+    targets: Mapping[str, Target]
+    static_targets: Mapping[str, Target]
+    """Member id -> the target that a static member takes over from its older incarnation."""
+    regexes: Mapping[str, ResolvedRegex]
+    topics: TopicView
+
+
+def wait_ms(step: ConsumerStep) -> int:
+    """How much longer the group may not be assigned. If the clock was set back it may be at once."""
+    since = step.now_ms - step.group.assigned_at_ms
+    interval = step.settings.assignment_interval_ms
+    return interval - since if 0 <= since < interval else 0
+
+
+def maybe_assign(change: MemberChange) -> tuple[int, Target]:
+    """Assign the group, if that is due; the epoch of the target that there is now, and what the member is to have."""
+    step, group, member = change.step, change.step.group, change.member
+    present = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
+    if group.assignment_epoch >= change.group_epoch or wait_ms(step) > 0:
+        return present
+    members = change.members()
+    snapshot = _snapshot(step, members, change.group_epoch)
+    if len(members) + _partitions_at_most(snapshot, SMALL) > SMALL:
+        step.effects.jobs.append(Job(group.group_id, ASSIGN_JOB, lambda: _assign_later(step)))
+        return present
+    targets = run_steps(_targets(snapshot))
+    for member_id, target in targets.items():
+        if target != group.targets.get(member_id):
+            step.effects.append(TargetRecord(group.group_id, member_id, target))
+    step.effects.append(group.target_epoch_record(change.group_epoch, step.now_ms))
+    return change.group_epoch, targets[member.member_id]
+
+
+def _snapshot(step: ConsumerStep, members: Mapping[str, ConsumerMember], epoch: int) -> _Snapshot:
+    group = step.group
+    static_targets = {
+        member_id: group.target_of(member_id, member.instance_id)
+        for member_id, member in members.items()
+        if member.instance_id is not None and member_id not in group.targets
+    }
+    assignor = preferred_assignor(members.values(), step.config.consumer_assignors)
+    return _Snapshot(
+        group.group_id, epoch, assignor, members, group.targets, static_targets, group.regexes, step.topics
+    )
+
+
+def _partitions_at_most(snapshot: _Snapshot, bound: int) -> int:
+    """How many partitions the members read, or any number above `bound`."""
+    count = 0
+    for names in {(member.topics, member.regex) for member in snapshot.members.values()}:
+        for topic_id in snapshot.topics.ids_of(_names(snapshot, *names)):
+            count += snapshot.topics.partitions_of(topic_id)
+            if count > bound:
+                return count
+    return count
+
+
+def _names(snapshot: _Snapshot, topics: frozenset[str], regex: str) -> frozenset[str]:
+    resolved = snapshot.regexes.get(regex) if regex else None
+    return topics if resolved is None else topics | resolved.topics
+
+
+def _targets(snapshot: _Snapshot) -> Steps[Targets]:
+    """What the assignor says."""
+    ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+    subscribers = []
+    for number, member_id in enumerate(sorted(snapshot.members), 1):
+        member = snapshot.members[member_id]
+        said = (member.topics, member.regex)
+        if said not in ids:
+            ids[said] = snapshot.topics.ids_of(_names(snapshot, *said))
+        target = snapshot.targets.get(member_id) or snapshot.static_targets.get(member_id, NO_TARGET)
+        subscribers.append(Subscriber(member_id, member.instance_id, ids[said], target))
+        if number % UNITS_PER_STEP == 0:
+            yield None
+    partitions = {topic_id: snapshot.topics.partitions_of(topic_id) for read in ids.values() for topic_id in read}
+    yield None
+    # One regular expression with names beside it may match the same names: Kafka counts that as different, too.
+    is_homogeneous = len(ids) == 1 and (not any(regex for _, regex in ids) or not any(topics for topics, _ in ids))
+    spec = GroupSpec(subscribers, partitions, is_homogeneous)
+    return (yield from ASSIGNORS[snapshot.assignor](spec))
+
+
+def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
+    """The job: the group as it is now, and the records of its new targets with their bytes."""
+    group = step.logged_group()
+    if group is None or group.assignment_epoch >= group.epoch:
+        return None
+    step = step._replace(group=group, effects=Effects())
+    snapshot = _snapshot(step, dict(group.members), group.epoch)._replace(
+        targets=dict(group.targets), regexes=dict(group.regexes)
+    )
+    targets = yield from _targets(snapshot)
+    changed: list[tuple[str | None, TargetRecord]] = []
+    for number, (member_id, target) in enumerate(targets.items(), 1):
+        if target != snapshot.targets.get(member_id):
+            record = TargetRecord(group.group_id, member_id, target)
+            encoded = consumer_records.encode(record)
+            changed.append((snapshot.members[member_id].instance_id, record._replace(encoded=encoded)))
+        if number % UNITS_PER_STEP == 0:
+            yield None
+    return Assigned(snapshot.epoch, changed)
+
+
+def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effects:
+    """Log the result of a job, unless a later one is there."""
+    effects = Effects()
+    if assigned.epoch <= group.assignment_epoch:
+        return effects
+    # The epoch comes last: what is logged of an assignment without it is computed again, and ownership does not follow
+    # from targets.
+    effects.may_be_divided = True
+    for instance_id, record in assigned.changed:
+        if record.member_id in group.members:
+            effects.append(record)
+        elif instance_id in group.static_members:
+            member_id = group.static_members[instance_id]
+            effects.append(TargetRecord(group.group_id, member_id, record.value))
+    effects.append(group.target_epoch_record(assigned.epoch, now_ms))
+    return effects

@@ -1,0 +1,101 @@
+"""The topics of the cluster as groups see them: names, ids, numbers of partitions, and racks. An immutable value.
+
+`changed` makes a new view only where something has changed that an assignment depends on. So groups compare views by
+identity: a group that has looked at the present view has nothing to look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
+from typing import Final
+
+from oncelog_broker.metadata.model.image import ClusterImage, Topic
+
+HASH_BYTES: Final = 8
+
+
+class TopicView:
+    """`names_of_topics` is the same object in two views while no topic has come or gone."""
+
+    __slots__ = ("_hashes", "_image", "_racks", "names_of_topics")
+
+    def __init__(self, image: ClusterImage, before: TopicView | None = None) -> None:
+        self._image = image
+        self._racks = _racks(image)
+        self._hashes: dict[str, tuple[Topic, bytes]] = {}
+        self.names_of_topics: Collection[str] = image.topics.keys()
+        """The names of all topics; treat as read-only."""
+        if before is not None:
+            if before._racks == self._racks:
+                self._hashes = before._hashes
+            if before.names_of_topics == self.names_of_topics:
+                self.names_of_topics = before.names_of_topics
+
+    def changed(self, image: ClusterImage) -> TopicView:
+        """The view of a newer image; this one if all that assignments depend on is the same."""
+        if _racks(image) != self._racks:
+            return TopicView(image, self)
+        changes = image.topic_changes_since(self._image)
+        if changes.removed or any(map(self._differs, changes.changed)):
+            return TopicView(image, self)
+        self._image = image  # equal, as far as can be asked here
+        return self
+
+    def _differs(self, topic: Topic) -> bool:
+        before = self._image.topics.get(topic.name)
+        if before is None or before.topic_id != topic.topic_id or len(before.partitions) != len(topic.partitions):
+            return True
+        return bool(self._racks) and any(
+            state.replicas != before.partitions[partition].replicas for partition, state in topic.partitions.items()
+        )
+
+    def id_of(self, name: str) -> bytes | None:
+        topic = self._image.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def ids_of(self, names: Iterable[str]) -> frozenset[bytes]:
+        """The ids of those topics that exist."""
+        topics = self._image.topics
+        return frozenset(topics[name].topic_id for name in names if name in topics)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return self._image.names_by_id.get(topic_id)
+
+    def partitions_of(self, topic_id: bytes) -> int:
+        """How many partitions the topic has; 0 if there is no such topic."""
+        topic = self._image.topic_by_id(topic_id)
+        return 0 if topic is None else len(topic.partitions)
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """A hash of all that the assignment of these topics depends on, a signed 64-bit number. It is compared with
+        itself only, so Kafka's broker and ours need not compute the same. 0 if none of the topics exists."""
+        digest = blake2b(digest_size=HASH_BYTES)
+        found = False
+        for name in sorted(names):
+            topic = self._image.topics.get(name)
+            if topic is not None:
+                digest.update(self._hash_of(topic))
+                found = True
+        return int.from_bytes(digest.digest(), signed=True) if found else 0
+
+    def _hash_of(self, topic: Topic) -> bytes:
+        known = self._hashes.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known[1]
+        digest = blake2b(topic.topic_id, digest_size=HASH_BYTES)
+        digest.update(topic.name.encode())
+        digest.update(len(topic.partitions).to_bytes(8))
+        if self._racks:
+            racks: dict[tuple[int, ...], bytes] = {}
+            for partition in sorted(topic.partitions):
+                replicas = topic.partitions[partition].replicas
+                if replicas not in racks:
+                    racks[replicas] = "\0".join(sorted({self._racks.get(broker, "") for broker in replicas})).encode()
+                digest.update(racks[replicas] + b"\n")
+        self._hashes[topic.name] = (topic, digest.digest())
+        return digest.digest()
+
+
+def _racks(image: ClusterImage) -> Mapping[int, str]:
+    return {broker.id: broker.rack for broker in image.brokers.values() if broker.rack is not None}

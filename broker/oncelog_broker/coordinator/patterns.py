@@ -1,0 +1,133 @@
+"""Patterns of clients in RE2's syntax, as in Kafka: of transactional ids (KIP-1152), and of topics (KIP-848).
+
+RE2 takes time in proportion to pattern and text, whatever they say; but a pattern of a few dozen characters may stand
+for thousands of steps, each to be taken for every character of an id of up to 32 KB: that is a second. So names are
+matched in a thread, which RE2 lets run beside the loop; there is one for all who ask, or they would take all threads
+from others. Patterns are read there, too: with the first one RE2 is loaded, which takes some milliseconds, and memory
+that a broker whom nobody asks for this does not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Protocol
+
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.steps import Steps
+
+logger = logging.getLogger(__name__)
+
+MAX_PATTERN_CHARS: Final = 256
+MAX_TOPIC_PATTERN_CHARS: Final = 4096
+"""Of a subscription: clients join several patterns into one."""
+MAX_PROGRAM_SIZE: Final = 2_000
+"""Steps of a compiled pattern: `x{1000}` has a thousand of them."""
+MAX_PATTERN_BYTES: Final = 256 * 1024
+"""What RE2 may take for a pattern, and for what it finds out on the way."""
+MAX_TOPIC_PROGRAM_SIZE: Final = 10_000
+STEPS_PER_JOB: Final = 400_000
+"""How many steps of a pattern, for each character, are taken for names of topics before others have the thread: as many
+for each of their 249 characters at most, some tenths of a second."""
+TURN_SECONDS: Final = 0.05
+"""So long ids are matched for one request, then it is the turn of the next."""
+_THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patterns")
+
+
+class InvalidPattern(Exception):
+    """This is no pattern, or more than we are willing to look for."""
+
+
+class Compiled(Protocol):
+    """What RE2 makes of a pattern."""
+
+    @property
+    def programsize(self) -> int: ...
+
+    def fullmatch(self, text: str, /) -> object | None: ...
+
+
+class IdPattern:
+    """One pattern."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._compiled = compiled
+
+    @classmethod
+    async def read(cls, text: str) -> IdPattern:
+        """Raises InvalidPattern."""
+        if len(text) > MAX_PATTERN_CHARS:
+            raise InvalidPattern(f"a pattern of {len(text)} characters, of {MAX_PATTERN_CHARS} at most")
+        return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
+
+    async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
+        """Those of `ids` that match as a whole."""
+        found: list[str] = []
+        done = 0
+        while done < len(ids):
+            done = await asyncio.get_running_loop().run_in_executor(_THREAD, self._match_some, ids, done, found, clock)
+        return set(found)
+
+    def _match_some(self, ids: Sequence[str], start: int, found: list[str], clock: Clock) -> int:
+        """Match for TURN_SECONDS, from the id number `start` on; the number of the next."""
+        end = clock.monotonic() + TURN_SECONDS
+        for number in range(start, len(ids)):
+            if self._compiled.fullmatch(ids[number]) is not None:
+                found.append(ids[number])
+            if clock.monotonic() > end:
+                return number + 1
+        return len(ids)
+
+
+async def check_topic_pattern(text: str) -> str | None:
+    """What is wrong with a pattern of a subscription; None for one that can be used."""
+    try:
+        await asyncio.get_running_loop().run_in_executor(_THREAD, _topic_pattern, text)
+    except InvalidPattern as error:
+        return str(error)
+    return None
+
+
+def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
+    """Those of `names` that the pattern of a subscription matches as a whole, in steps whose jobs use RE2. None of
+    them, with a line in the log, if it is no pattern: then another broker took it for one."""
+    try:
+        compiled: Compiled = yield partial(_topic_pattern, text)
+    except InvalidPattern as error:
+        logger.warning("a pattern matches no topic", extra={"pattern": text, "reason": error})
+        return []
+    found: list[str] = []
+    at_once = max(1, STEPS_PER_JOB // max(1, compiled.programsize))
+    for start in range(0, len(names), at_once):
+        found += yield partial(_matching, compiled, names[start : start + at_once])
+    return found
+
+
+def _topic_pattern(text: str) -> Compiled:
+    """Raises InvalidPattern."""
+    if len(text) > MAX_TOPIC_PATTERN_CHARS:
+        raise InvalidPattern(f"a pattern of {len(text)} characters, of {MAX_TOPIC_PATTERN_CHARS} at most")
+    return _compiled(text, MAX_TOPIC_PROGRAM_SIZE)
+
+
+def _matching(compiled: Compiled, names: Sequence[str]) -> list[str]:
+    return [name for name in names if compiled.fullmatch(name) is not None]
+
+
+def _compiled(text: str, max_program_size: int = MAX_PROGRAM_SIZE) -> Compiled:
+    """Raises InvalidPattern."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_PATTERN_BYTES
+    try:
+        compiled: Compiled = re2.compile(text, options)
+    except re2.error as error:
+        raise InvalidPattern(str(error)) from error
+    if compiled.programsize > max_program_size:
+        raise InvalidPattern(f"a pattern of {compiled.programsize} steps, of {max_program_size} at most")
+    return compiled

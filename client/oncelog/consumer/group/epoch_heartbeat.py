@@ -1,0 +1,109 @@
+"""What the heartbeats of the consumer protocol say (KIP-848). Pure: no clock, no I/O.
+
+The first one says everything, and so does the one after an error, since nobody knows what the coordinator has heard.
+Others say only what has changed since the last one that was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from oncelog.config import ConsumerConfig
+from oncelog_protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+STATIC_LEAVING_EPOCH: Final = -2
+"""A static member leaves, and will come back: its partitions stay its own until its session ends."""
+FIRST_INTERVAL_MS: Final = 5_000
+"""Before the broker has said how often it wants heartbeats."""
+
+IdPartition = tuple[bytes, int]
+"""Topic id and number."""
+TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
+
+
+class Said(NamedTuple):
+    """What a member says of itself; None: nothing of the kind."""
+
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    owned: frozenset[IdPartition]
+
+
+class EpochHeartbeat:
+    """`epoch` is the member's, 0 while it is none. `interval_s` is when the next heartbeat is due."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
+        self._heard: Said | None = None
+        self.epoch = JOINING_EPOCH
+        self.interval_s = FIRST_INTERVAL_MS / 1000
+
+    def is_news(self, said: Said) -> bool:
+        """Whether the coordinator has not heard that yet."""
+        return said != self._heard
+
+    def request(self, member_id: str, said: Said) -> ConsumerGroupHeartbeatRequest:
+        config, heard = self._config, self._heard
+        joins = self.epoch == JOINING_EPOCH
+        if joins:
+            said = said._replace(owned=frozenset())  # what it had is given up, or lost
+        is_full = heard is None or joins
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=config.group_id or "",
+            member_id=member_id,
+            member_epoch=self.epoch,
+            instance_id=config.group_instance_id,
+        )
+        if is_full:
+            request.rack_id = config.client_rack or None
+            request.rebalance_timeout_ms = config.max_poll_interval_ms
+            request.server_assignor = config.group_remote_assignor
+        if is_full or heard is None or (said.topics, said.pattern) != (heard.topics, heard.pattern):
+            request.subscribed_topic_names = list(said.topics or ())
+            if said.pattern is not None or (heard is not None and heard.pattern):
+                request.subscribed_topic_regex = said.pattern or ""
+        if is_full or heard is None or said.owned != heard.owned:
+            request.topic_partitions = _by_topic(said.owned)
+        return request
+
+    def leaving(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+        is_static = self._config.group_instance_id is not None
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self._config.group_id or "",
+            member_id=member_id,
+            member_epoch=STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH,
+            instance_id=self._config.group_instance_id,
+        )
+
+    def answered(self, response: ConsumerGroupHeartbeatResponse, said: Said) -> frozenset[IdPartition] | None:
+        """The coordinator has heard `said`. What the member is to have; None: as before."""
+        self._heard = said._replace(owned=frozenset()) if self.epoch == JOINING_EPOCH else said
+        self.epoch = response.member_epoch
+        if response.heartbeat_interval_ms > 0:
+            self.interval_s = response.heartbeat_interval_ms / 1000
+        if response.assignment is None:
+            return None
+        return frozenset(
+            (topic.topic_id, index) for topic in response.assignment.topic_partitions for index in topic.partitions
+        )
+
+    def failed(self) -> None:
+        """Nobody knows what the coordinator has heard: the next heartbeat says everything."""
+        self._heard = None
+
+    def begin_anew(self) -> None:
+        """The member is none any more: the next heartbeat joins."""
+        self._heard, self.epoch = None, JOINING_EPOCH
+
+
+def _by_topic(partitions: Iterable[IdPartition]) -> list[TopicPartitions]:
+    grouped: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        grouped.setdefault(topic_id, []).append(index)
+    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in grouped.items()]

@@ -1,0 +1,65 @@
+"""The partitions that a member has: how they are given up and kept, with the commits and callbacks that belong to
+it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+from oncelog.cluster import TopicPartition
+from oncelog.config import ConsumerConfig
+from oncelog.consumer.group.commits import AutoCommit, Commits
+from oncelog.consumer.positions import Positions
+from oncelog.group_offsets import OffsetAndMetadata
+
+Callback = Callable[[Collection[TopicPartition]], Awaitable[None]]
+
+
+class Holdings:
+    """What a member has of its group, whatever the protocol."""
+
+    def __init__(self, config: ConsumerConfig, positions: Positions, commits: Commits, auto_commit: AutoCommit) -> None:
+        self._config = config
+        self._positions = positions
+        self._commits = commits
+        self._auto_commit = auto_commit
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
+        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        consumed = self._positions.consumed()
+        wanted = consumed if offsets is None else offsets
+        if wanted:
+            poll = self._positions.poll
+            await self._commits.commit(wanted, timeout_s)
+            self._positions.committed(wanted, poll)
+            self._auto_commit.committed({at: consumed[at] for at in wanted if at in consumed})
+
+    async def give_up(
+        self, partitions: Collection[TopicPartition], callback: Callback, *, is_committing: bool = True
+    ) -> None:
+        """Commit what was read of these, where that is automatic, tell the application, and drop them. If the callback
+        is cancelled nothing is given up; if it raises, they are given up all the same."""
+        if not partitions:
+            return
+        try:
+            if is_committing:
+                await self._auto_commit.flush(self._config.default_api_timeout_ms / 1000)
+            await callback(tuple(sorted(partitions)))
+        except asyncio.CancelledError:
+            raise  # the next poll begins with this again
+        except BaseException:
+            self._drop(partitions)
+            raise
+        self._drop(partitions)
+
+    def take(self, assigned: Iterable[TopicPartition], added: Iterable[TopicPartition]) -> None:
+        """Have these partitions: those of `assigned` that we have keep their positions, `added` are new."""
+        owned = self._positions.assignment
+        self._positions.assign([*(partition for partition in assigned if partition in owned), *added])
+        self._auto_commit.forget(added)
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._positions.assign(
+            [place.topic_partition for place in self._positions if place.topic_partition not in gone]
+        )

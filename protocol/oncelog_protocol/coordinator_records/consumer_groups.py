@@ -1,0 +1,173 @@
+"""The records of `__consumer_offsets` that groups of the consumer protocol write (KIP-848).
+
+The key's version is the kind of the record. Groups have the kinds 3 (group epoch), 6 (assignment epoch), 4 (topics, by
+brokers before Kafka 4.1, only read here) and 16 (topics that a regular expression stands for); members have 5 (what a
+member said), 7 (what it is to have) and 8 (what it has). All values are version 0. A value of None takes the thing
+away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.schema import array, bytes_, int8, int32, int64, message, nested, string, struct, uuid
+
+GROUP_EPOCH_KEY: Final = 3
+PARTITION_METADATA_KEY: Final = 4
+MEMBER_KEY: Final = 5
+ASSIGNMENT_EPOCH_KEY: Final = 6
+TARGET_KEY: Final = 7
+CURRENT_KEY: Final = 8
+REGEX_KEY: Final = 16
+VALUE_VERSION: Final = 0
+
+
+@message(versions="3", flexible=None)
+class ConsumerGroupMetadataKey:
+    """A group: its epoch."""
+
+    group_id: str = string("3")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupMetadataValue:
+    """The epoch of a group, and a hash of the subscribed topics (Kafka 4.1)."""
+
+    epoch: int = int32()
+    metadata_hash: int = int64(tag=0, default=0)
+
+
+@message(versions="4", flexible=None)
+class ConsumerGroupPartitionMetadataKey:
+    """A group: the topics that it reads, as brokers before Kafka 4.1 kept them."""
+
+    group_id: str = string("4")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupPartitionMetadataValue:
+    """The topics that a group reads. Replaced by the hash of ConsumerGroupMetadataValue."""
+
+    topics: list[TopicMetadata] = array()
+
+    @struct
+    class TopicMetadata:
+        topic_id: bytes = uuid()
+        topic_name: str = string()
+        num_partitions: int = int32()
+        partition_metadata: list[PartitionMetadata] = array()
+
+        @struct
+        class PartitionMetadata:
+            partition: int = int32()
+            racks: list[str] = array(of=string())
+
+
+@message(versions="5", flexible=None)
+class ConsumerGroupMemberMetadataKey:
+    """A member: what it said of itself."""
+
+    group_id: str = string("5")
+    member_id: str = string("5")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupMemberMetadataValue:
+    """What a member said of itself; `classic_member_metadata` is there for members of the classic protocol."""
+
+    instance_id: str | None = string(nullable="0+")
+    rack_id: str | None = string(nullable="0+")
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(of=string())
+    subscribed_topic_regex: str | None = string(nullable="0+")
+    rebalance_timeout_ms: int = int32(default=-1)
+    server_assignor: str | None = string(nullable="0+")
+    classic_member_metadata: ClassicMemberMetadata | None = nested(nullable="0+", tag=0, default=None)
+
+    @struct
+    class ClassicMemberMetadata:
+        session_timeout_ms: int = int32()
+        supported_protocols: list[ClassicProtocol] = array()
+
+        @struct
+        class ClassicProtocol:
+            name: str = string()
+            metadata: bytes = bytes_()
+
+
+@message(versions="6", flexible=None)
+class ConsumerGroupTargetAssignmentMetadataKey:
+    """A group: the epoch of its target assignment."""
+
+    group_id: str = string("6")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMetadataValue:
+    """For which group epoch the target assignment was made, and when (wall time in ms, 0: unknown; Kafka 4.3)."""
+
+    assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0, default=0)
+
+
+@message(versions="7", flexible=None)
+class ConsumerGroupTargetAssignmentMemberKey:
+    """A member: what it is to have."""
+
+    group_id: str = string("7")
+    member_id: str = string("7")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMemberValue:
+    """The target assignment of a member."""
+
+    topic_partitions: list[TopicPartition] = array()
+
+    @struct
+    class TopicPartition:
+        topic_id: bytes = uuid()
+        partitions: list[int] = array(of=int32())
+
+
+@message(versions="8", flexible=None)
+class ConsumerGroupCurrentMemberAssignmentKey:
+    """A member: what it has."""
+
+    group_id: str = string("8")
+    member_id: str = string("8")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupCurrentMemberAssignmentValue:
+    """What a member has and what it is to give up. `assignment_epochs` has the epoch in which each partition was given
+    to the member (Kafka 4.3, KIP-1251); None: in the member's epoch."""
+
+    member_epoch: int = int32()
+    previous_member_epoch: int = int32()
+    state: int = int8()  # 0 stable, 1 unrevoked partitions, 2 unreleased partitions
+    assigned_partitions: list[TopicPartitions] = array()
+    partitions_pending_revocation: list[TopicPartitions] = array()
+
+    @struct
+    class TopicPartitions:
+        topic_id: bytes = uuid()
+        partitions: list[int] = array(of=int32())
+        assignment_epochs: list[int] | None = array(of=int32(), nullable="0+", tag=0, default=None)
+
+
+@message(versions="16", flexible=None)
+class ConsumerGroupRegularExpressionKey:
+    """A regular expression of a group."""
+
+    group_id: str = string("16")
+    regular_expression: str = string("16")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue:
+    """The topics that a regular expression stood for, at which version of the cluster's metadata, and when (ms)."""
+
+    topics: list[str] = array(of=string())
+    version: int = int64()
+    timestamp: int = int64()

@@ -1,0 +1,58 @@
+"""ConsumerGroupHeartbeat (68): a member of a consumer group joins, stays, and learns what it is to read (KIP-848)."""
+
+from __future__ import annotations
+
+from oncelog_protocol.schema import Request, array, int16, int32, message, nested, string, struct, uuid
+
+
+@message(api_key=68, versions="0-1", flexible="0+")
+class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
+    """Join with epoch 0, stay with the epoch of the last answer, leave with -1, or with -2 to come back (static
+    members). None, and -1 of the timeout, say that a field has not changed since the last heartbeat.
+
+    v1: subscribed_topic_regex; the client makes the member id.
+    """
+
+    group_id: str = string()
+    member_id: str = string()  # kept for the whole life of the member
+    member_epoch: int = int32()
+    instance_id: str | None = string(nullable="0+", default=None)
+    rack_id: str | None = string(nullable="0+", default=None)
+    rebalance_timeout_ms: int = int32(default=-1)  # how long the member may take to give partitions up
+    subscribed_topic_names: list[str] | None = array(of=string(), nullable="0+", default=None)
+    subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)  # RE2, for the whole name; "": none
+    server_assignor: str | None = string(nullable="0+", default=None)
+    topic_partitions: list[TopicPartitions] | None = array(nullable="0+", default=None)  # owned by the member
+
+    @struct
+    class TopicPartitions:
+        topic_id: bytes = uuid()
+        partitions: list[int] = array(of=int32())
+
+
+@message(api_key=68, versions="0-1", flexible="0+")
+class ConsumerGroupHeartbeatResponse:
+    """The member's epoch and, where it has changed or was asked for, its assignment.
+
+    Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED,
+    TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
+    UNSUPPORTED_ASSIGNOR, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, GROUP_ID_NOT_FOUND,
+    INVALID_REGULAR_EXPRESSION (v1).
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    member_id: str | None = string(nullable="0+", default=None)
+    member_epoch: int = int32(default=0)
+    heartbeat_interval_ms: int = int32(default=0)
+    assignment: Assignment | None = nested(nullable="0+", default=None)  # None: as before
+
+    @struct
+    class Assignment:
+        topic_partitions: list[TopicPartitions] = array()
+
+        @struct
+        class TopicPartitions:
+            topic_id: bytes = uuid()
+            partitions: list[int] = array(of=int32())

@@ -1,0 +1,81 @@
+"""Each command in the docstring of an example does what it says, as it is written there, in a directory of its own.
+
+They are started in order, as a reader does: a topic that one needs is made by one before it, or by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broker_process import BrokerProcess
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+COMMAND = re.compile(r"^    python (-m examples\.\w+.*)$", re.MULTILINE)
+WRITTEN = "127.0.0.1:9092"
+WITHOUT_COMMANDS = {"state_topic"}
+"""A module of two others."""
+ELSEWHERE = {"spark_exactly_once": "tests/spark/test_example.py"}
+"""Needs a Spark."""
+SHOWN = {
+    "delivery_levels": r"copied: 1[0-9]+ records, 100 different numbers\n",
+    "kafka_to_sqlite": r"paid in all: 20\npaid in all: 20\n",
+    "outbox": r"^$",
+    "publish_then_consume": r"after the abort: 0; after the second try: 1\nmails sent: 2\n",
+    "two_phase_database": r"20 bookings\nan earlier run had a transaction open: it is committed\n45 bookings\n",
+    "two_phase_sink": r"checkpoint 10\n",
+    "zombies": r"wakes up, and is refused",
+}
+"""What a reader sees, where there is anything to see; `test_examples.py` looks at what is in the topics."""
+SECONDS = 60
+
+
+def commands(example: Path) -> list[str]:
+    """What stands in its docstring, without `python`."""
+    return COMMAND.findall(ast.get_docstring(ast.parse(example.read_text()), clean=False) or "")
+
+
+FOUND = {path.stem: commands(path) for path in sorted(EXAMPLES.glob("*.py"))}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """With nothing in it, as a reader's, and with two-phase commit, as its example says."""
+    with BrokerProcess(tmp_path / "data", {"transaction.two.phase.commit.enable": "true"}) as process:
+        yield process
+
+
+def test_each_example_says_how_it_is_started() -> None:
+    assert {name for name, of_example in FOUND.items() if not of_example} == WITHOUT_COMMANDS
+    root = EXAMPLES.parent
+    assert all(f"examples.{name}" in (root / test).read_text() for name, test in ELSEWHERE.items())
+
+
+@pytest.mark.parametrize("example", sorted(FOUND.keys() - WITHOUT_COMMANDS - ELSEWHERE.keys()))
+def test_its_commands_run_as_written(broker: BrokerProcess, tmp_path: Path, example: str) -> None:
+    environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
+    output = ""
+    for command in FOUND[example]:
+        assert WRITTEN in command, "it names the broker"
+        arguments = shlex.split(command.replace(WRITTEN, broker.address))
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        expected = -signal.SIGKILL if "--crash-after" in command else 0
+        assert done.returncode == expected, f"{command}:\n{done.stdout}\n{done.stderr}"
+        output += done.stdout
+    assert re.search(SHOWN[example], output), output

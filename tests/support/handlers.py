@@ -1,0 +1,156 @@
+"""A handler without connection, broker or disk: the context of its request, and coordinators that run in no loop.
+
+`asked` makes the context. A coordinator is one state machine (`MachineRuntime`) whose records are replayed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar
+
+from oncelog_broker.coordinator.client import Client
+from oncelog_broker.coordinator.group.config import GroupConfig
+from oncelog_broker.coordinator.group.machine import GroupMachine
+from oncelog_broker.coordinator.shard import Waiter
+from oncelog_broker.coordinator.transaction.config import TransactionConfig
+from oncelog_broker.coordinator.transaction.machine import TransactionMachine
+from oncelog_broker.metadata.model.image import Broker, ClusterImage, Endpoint, PartitionState, Topic
+from oncelog_broker.runtime.answers import settled
+from oncelog_broker.runtime.clock import ManualClock
+from oncelog_broker.runtime.slices import Slices
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.request.context import RequestContext
+from oncelog_protocol.acls import CLUSTER_NAME
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+M = TypeVar("M")
+
+LISTENER = "PLAINTEXT"
+CLIENT = Client("test", "/127.0.0.1")
+START_MS = 1_700_000_000_000
+
+
+class AskedContext(RequestContext[Any]):
+    """Who asks may do everything but what `refused` has: a rule, or a rule with the name of a resource."""
+
+    __slots__ = ("refused",)
+
+    refused: Collection[Any]
+
+    def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
+        return rule not in self.refused and (rule, name) not in self.refused
+
+
+def asked(
+    api: ApiKey, version: int, *, refused: Collection[Any] = (), gate: Any = None, **services: Any
+) -> AskedContext:
+    """The context of a request of client "test". `services`: what the handler may reach, beside clock and slices."""
+    clock, tasks = ManualClock(), Tasks()
+    parts: dict[str, Any] = {
+        "authorizer": object() if refused else None,
+        "clock": clock,
+        "tasks": tasks,
+        "slices": Slices(clock, tasks),
+        "at_work": asyncio.Semaphore(10),
+        "image": ClusterImage("cluster"),
+        "node_id": 1,
+        "is_clustered": False,
+    }
+    connection: Any = SimpleNamespace(listener=LISTENER, client_host="127.0.0.1", gate=gate)
+    context = AskedContext(SimpleNamespace(**parts | services), connection, api, version, 0, "test")
+    context.refused = refused
+    return context
+
+
+async def answered(handle: Callable[..., Any], request: Any, context: AskedContext) -> Any:
+    """What the handler answers, at once or later."""
+    async with asyncio.timeout(10):
+        return await settled(handle(request, context))
+
+
+def image_with(*topics: str, partitions: int = 2, leader: int = 1, **more: Any) -> ClusterImage:
+    """Brokers 1 and 2, and topics that `leader` leads; the id of a topic is made of its name."""
+    endpoints = {broker: Endpoint(LISTENER, f"host-{broker}", 9092) for broker in (1, 2)}
+    brokers = {broker: Broker(broker, 1, (endpoint,)) for broker, endpoint in endpoints.items()}
+    made = {
+        name: Topic(
+            name, topic_id(name), dict.fromkeys(range(partitions), PartitionState((1, 2), (1, 2), leader, 3, 0))
+        )
+        for name in topics
+    }
+    return ClusterImage(
+        "cluster", brokers, made, {topic.topic_id: name for name, topic in made.items()}, controller_id=1, **more
+    )
+
+
+def topic_id(name: str) -> bytes:
+    return name.encode().ljust(16, b".")
+
+
+class MachineRuntime(Generic[M]):
+    """What handlers ask of a `CoordinatorRuntime` of one partition. With `refusal` it coordinates nothing."""
+
+    def __init__(self, machine: M) -> None:
+        self.machine: Any = machine
+        self.is_loading = False
+        self.refusal: KafkaError | None = None
+        self.logged: list[Any] = []
+        self.ends: list[Any] = []
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.refusal = KafkaError(code)
+
+    def write(self, key: str, operation: Callable[[M, Any], Any], failed: Callable[[KafkaError], Any]) -> Any:
+        waiter: Waiter[Any] = Waiter(failed)
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            effects = operation(self.machine, waiter)
+        except KafkaError as error:
+            return failed(error)
+        self._carry_out(effects)
+        return waiter.outcome()
+
+    def read(self, key: str, query: Callable[[M], Any], failed: Callable[[KafkaError], Any]) -> Any:
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            return query(self.machine)
+        except KafkaError as error:
+            return failed(error)
+
+    def _carry_out(self, effects: Any) -> None:
+        for record in effects.records:
+            self.logged.append(record)
+            producer_id = -1 if effects.producer is None else effects.producer[0]
+            self.machine.replay(record, len(self.logged), producer_id)
+        for change in effects.changes:
+            change()
+        for waiter, response in effects.replies:
+            waiter.answer(response)
+        self.ends += effects.ends
+
+    def fire(self, timer: Any) -> None:
+        """A timer of the machine is due."""
+        self._carry_out(self.machine.on_timer(timer))
+
+    def machines(self) -> list[M]:
+        return [self.machine]
+
+    def partition_of(self, key: str) -> int | None:
+        return 0
+
+
+def group_coordinator(machine: GroupMachine | None = None) -> Any:
+    """`services.groups`: of `machine`, or of one without groups, whose members get the ids m-1, m-2 ..."""
+    ids = iter(range(1, 1000))
+    machine = machine or GroupMachine(GroupConfig(), lambda: START_MS, lambda: f"m-{next(ids)}")
+    return SimpleNamespace(runtime=MachineRuntime(machine))
+
+
+def transaction_machine() -> MachineRuntime[TransactionMachine]:
+    return MachineRuntime(TransactionMachine(TransactionConfig(), lambda: START_MS, lambda: 0.0))

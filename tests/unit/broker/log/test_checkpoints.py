@@ -1,0 +1,44 @@
+"""Kafka's text checkpoints: what is written is read, and what is damaged is told with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.log.checkpoints import CheckpointCorrupt, read_offset_checkpoint, write_offset_checkpoint
+from oncelog_broker.runtime.disk import RealDisk
+
+OFFSETS = {("orders", 1): 988, ("orders", 0): 1201, ("returns", 0): 0}
+
+
+def test_they_are_kafkas_text(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    write_offset_checkpoint(RealDisk(), str(path), OFFSETS)
+    assert path.read_text() == "0\n3\norders 0 1201\norders 1 988\nreturns 0 0\n"
+    assert read_offset_checkpoint(RealDisk(), str(path)) == OFFSETS
+
+
+def test_without_a_file_there_are_none(tmp_path: Path) -> None:
+    assert read_offset_checkpoint(RealDisk(), str(tmp_path / "checkpoint")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", 1),
+        ("0\n", 1),
+        ("1\n0\n", 1),
+        ("0\n2\norders 0 1\n", 2),  # fewer than announced
+        ("0\n1\norders 0 1", 3),  # cut off
+        ("0\n1\norders 0\n", 3),
+        ("0\n1\norders 0 x\n", 3),
+        ("0\n2\norders 0 1\norders -1 1\n", 4),
+        ("0\n1\norders 0 -1\n", 3),
+    ],
+)
+def test_damage_is_told_with_file_and_line(tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_text(text)
+    with pytest.raises(CheckpointCorrupt, match=f"{path}, line {line}: "):
+        read_offset_checkpoint(RealDisk(), str(path))

@@ -1,0 +1,33 @@
+"""What a leader knows of a follower: how far it is, and since when it lags."""
+
+from __future__ import annotations
+
+from oncelog_broker.replication.follower_progress import FollowerProgress
+
+
+def test_nobody_lags_when_an_epoch_begins() -> None:
+    follower = FollowerProgress(7.0)
+    assert (follower.log_end_offset, follower.last_caught_up) == (None, 7.0)
+
+
+def test_who_has_all_that_the_leader_had_has_caught_up_now() -> None:
+    follower = FollowerProgress(0.0)
+    follower.on_fetch(10, leader_end=10, now=5.0)
+    assert follower.last_caught_up == 5.0
+
+
+def test_who_is_a_round_trip_behind_has_caught_up_when_it_asked_before() -> None:
+    """Else a follower of a leader that is written to all the time would always lag."""
+    follower = FollowerProgress(0.0)
+    follower.on_fetch(8, leader_end=10, now=5.0)
+    follower.on_fetch(10, leader_end=14, now=6.0)
+    assert follower.last_caught_up == 5.0
+    follower.on_fetch(13, leader_end=20, now=7.0)
+    assert follower.last_caught_up == 5.0, "the leader had 14 then"
+
+
+def test_what_an_older_incarnation_says_does_not_count() -> None:
+    follower = FollowerProgress(0.0)
+    assert follower.on_fetch(10, leader_end=10, now=1.0, broker_epoch=8, log_start_offset=2)
+    assert not follower.on_fetch(20, leader_end=20, now=2.0, broker_epoch=7, log_start_offset=9)
+    assert (follower.log_end_offset, follower.log_start_offset, follower.last_caught_up) == (10, 2, 1.0)

@@ -1,0 +1,75 @@
+"""ApiVersions: what clients and brokers are told, in which form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.handlers import asked, image_with
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.server.cluster import api_versions
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.api_versions import ApiVersionsRequest
+
+FEATURES = {"group.version", "transaction.version"}
+FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE)}
+
+
+def ask(version: int = 4, name: str = "client", software_version: str = "1.0", *, is_clustered: bool = False) -> Any:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+    context = asked(
+        ApiKey.API_VERSIONS, version, config=BrokerConfig.of({}), is_clustered=is_clustered, image=image_with()
+    )
+    return api_versions.handle(request, context)
+
+
+def test_it_is_the_list_of_what_is_served_without_what_only_brokers_ask() -> None:
+    keys = {each.api_key: (each.min_version, each.max_version) for each in ask().api_keys}
+    assert set(keys) == set(SERVED) - FOR_BROKERS
+    highest = {key: SERVED[key].versions.high for key in keys} | {int(ApiKey.INIT_PRODUCER_ID): 5}
+    assert keys == {key: (SERVED[key].advertised_low, highest[key]) for key in keys}, "two-phase commit is not enabled"
+
+
+def test_versions_of_produce_are_advertised_that_are_refused() -> None:
+    produce = next(each for each in ask().api_keys if each.api_key == ApiKey.PRODUCE)
+    assert (produce.min_version, SERVED[ApiKey.PRODUCE].versions.low) == (0, 3)
+
+
+def test_brokers_of_a_cluster_are_told_of_theirs_and_of_their_level() -> None:
+    answer = ask(is_clustered=True)
+    assert {each.api_key for each in answer.api_keys} >= FOR_BROKERS
+    names = {each.name for each in answer.finalized_features}
+    assert names == {"transaction.version", "oncelog.version"}, "no broker is known to have the level of group.version"
+    assert {each.name for each in ask().finalized_features} == FEATURES
+
+
+@pytest.mark.parametrize(("version", "names"), [(3, set()), (4, FEATURES)])
+def test_features_whose_lowest_level_is_0_are_for_those_who_can_read_them(version: int, names: set[str]) -> None:
+    assert {each.name for each in ask(version).supported_features} == names
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "software_version", "code"),
+    [
+        (3, "", "1", ErrorCode.INVALID_REQUEST),
+        (3, "client", "", ErrorCode.INVALID_REQUEST),
+        (3, "-client", "1", ErrorCode.INVALID_REQUEST),
+        (3, "client name", "1", ErrorCode.INVALID_REQUEST),
+        (3, "client\n", "1", ErrorCode.INVALID_REQUEST),
+        (3, "apache-kafka-java", "4.1.0-rc1", ErrorCode.NONE),
+        (2, "", "", ErrorCode.NONE),  # nobody said so before v3
+    ],
+)
+def test_what_a_client_may_call_itself(version: int, name: str, software_version: str, code: ErrorCode) -> None:
+    answer = ask(version, name, software_version)
+    assert answer.error_code == code
+    assert bool(answer.api_keys) is (code is ErrorCode.NONE)
+
+
+def test_a_version_from_the_future_is_told_which_ones_there_are() -> None:
+    answer = api_versions.unsupported_version()
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.min_version, each.max_version) for each in answer.api_keys] == [(18, 0, 4)]

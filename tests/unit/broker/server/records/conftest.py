@@ -1,0 +1,19 @@
+"""Partitions that this broker leads, for handlers of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.served import LEADER, Served
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Two partitions of one replica each, led in epoch 0. Tests with others have a fixture of this name."""
+    made = Served(tmp_path, partitions=2)
+    for partition in made.partitions:
+        partition.lead(0, (LEADER,))
+    yield made
+    made.leave()
