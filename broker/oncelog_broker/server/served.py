@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog_broker.metadata.membership import feature_levels
-from oncelog_broker.server.net.lane import MakeLane
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.versions import VersionRange
 
@@ -38,11 +37,11 @@ class Served:
         handler: Callable[..., Any] = importlib.import_module(f"{__package__}.{self.module}").handle
         return handler
 
-    def load_lane(self) -> MakeLane | None:
+    def load_lane(self) -> Callable[..., Any] | None:
         """What makes the fast lane of this API for a connection; None where it has none."""
         if not self.has_lane:
             return None
-        make: MakeLane = importlib.import_module(f"{__package__}.lanes.{self.key.name.lower()}").make_lane
+        make: Callable[..., Any] = importlib.import_module(f"{__package__}.lanes.{self.key.name.lower()}").make_lane
         return make
 
 
