@@ -56,13 +56,13 @@ class Calls(NamedTuple):
 
 
 BUDGETS: Final = {
-    "produce": Calls(41, 36),
+    "produce": Calls(40, 36),
     "produce, pipelined": Calls(28, 30),
-    "produce, idempotent": Calls(43, 40),
-    "produce, in the usual way": Calls(98, 88),
+    "produce, idempotent": Calls(42, 40),
+    "produce, in the usual way": Calls(97, 88),
     "fetch": Calls(122, 117),
-    "transaction of 1 partition": Calls(606, 436),
-    "transaction of 10 partitions": Calls(1542, 1464),
+    "transaction of 1 partition": Calls(576, 432),
+    "transaction of 10 partitions": Calls(1504, 1456),
 }
 """Of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
 
