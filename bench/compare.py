@@ -22,13 +22,16 @@ for folder in (ROOT, ROOT / "bench", *(ROOT / "tests" / "integration" / each for
 
 import broker_cost as cost  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
+from kept import keep  # noqa: E402
 from raw import RawClient  # noqa: E402
+from table import Row  # noqa: E402
 from transaction_load import GROUP, ONE_RECORD, RawProducer, find_coordinator, one_after_another  # noqa: E402
 
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 TURNS: Final = 12
-TRANSACTIONS: Final = 300
 TOPIC: Final = "load"
+WIDE: Final = "wide"
+"""A topic of ten partitions."""
 
 
 @dataclass(slots=True)
@@ -57,15 +60,42 @@ def fetch(build: Build) -> cost.Cost:
     return cost.fetch_cost(build.client, build.broker.pid, requests, 0, 60)
 
 
-def transactions(build: Build) -> cost.Cost:
-    producer = RawProducer(build.client, TOPIC, [0], ONE_RECORD, 2, "compared")
-    requests = [producer.transaction() for _ in range(TRANSACTIONS)]
+def connections(count: int, rounds: int) -> Load:
+    """One record from each of `count` connections at a time."""
+    request = cost.produce_request(TOPIC, cost.batch(100, 100))
 
-    def work() -> tuple[int, int]:
-        one_after_another(build.client, requests)
-        return TRANSACTIONS, 0
+    def run(build: Build) -> cost.Cost:
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(contextlib.closing(RawClient(build.broker.port))) for _ in range(count)]
 
-    return cost.measured(build.broker.pid, work)
+            def work() -> tuple[int, int]:
+                for _ in range(rounds):
+                    for client in clients:
+                        client.socket.sendall(request)
+                    for client in clients:
+                        cost.check_produced(client.read_frame())
+                return count * rounds, 0
+
+            return cost.measured(build.broker.pid, work)
+
+    return run
+
+
+def transactions(version: int, partitions: int, count: int) -> Load:
+    """One record to each of some partitions, over one connection."""
+
+    def run(build: Build) -> cost.Cost:
+        name = f"compared-{version}-{partitions}"
+        producer = RawProducer(build.client, WIDE, range(partitions), ONE_RECORD, version, name)
+        requests = [producer.transaction() for _ in range(count)]
+
+        def work() -> tuple[int, int]:
+            one_after_another(build.client, requests)
+            return count, 0
+
+        return cost.measured(build.broker.pid, work)
+
+    return run
 
 
 LOADS: Final[dict[str, Load]] = {
@@ -74,7 +104,10 @@ LOADS: Final[dict[str, Load]] = {
     "produce 64 KB of 1 KB records": produce(64 << 10, 1000, 300, 4),
     "produce 64 KB of 100 B records": produce(64 << 10, 100, 300, 4),
     "fetch 64 KB": fetch,
-    "transaction of one record (V2)": transactions,
+    "produce 1 x 100 B, 50 connections": connections(50, 40),
+    "transaction of one record (V2)": transactions(2, 1, 300),
+    "transaction of one record (V1)": transactions(1, 1, 300),
+    "transaction over 10 partitions (V1)": transactions(1, 10, 100),
 }
 
 
@@ -84,6 +117,7 @@ def opened(stack: contextlib.ExitStack, command: str | None) -> Build:
     client = stack.enter_context(contextlib.closing(RawClient(broker.port)))
     cost.recycled_topic(client, TOPIC)
     cost.create_topic(client, "read")
+    cost.create_topic(client, WIDE, 10)
     for frame in client.pipeline(cost.produce_request("read", cost.batch(1 << 10, 1000)), 700, 16):
         cost.check_produced(frame)
     find_coordinator(client, "any", GROUP)
@@ -95,13 +129,16 @@ def main() -> None:
     arguments.add_argument("--before", required=True, help="the `oncelog` command of the build to compare with")
     arguments.add_argument("--after", default=None, help="by default the one of this environment")
     arguments.add_argument("--only", choices=list(LOADS))
+    arguments.add_argument("--turns", type=int, default=TURNS)
+    arguments.add_argument("--keep", action="store_true", help="keep the figures as the part `compared`")
     options = arguments.parse_args()
+    rows: list[Row] = []
     with contextlib.ExitStack() as stack:
         builds = [opened(stack, options.before), opened(stack, options.after)]
         for name, load in LOADS.items():
             if options.only not in (None, name):
                 continue
-            for turn in range(TURNS + 1):
+            for turn in range(options.turns + 1):
                 for build in builds if turn % 2 else reversed(builds):
                     with cost.pinned(build.broker.pid, together=True):
                         spent = load(build).cpu_us_per_request
@@ -109,7 +146,19 @@ def main() -> None:
                         build.spent.setdefault(name, []).append(spent)
             before, after = (build.spent[name] for build in builds)
             ratio = statistics.median(a / b for a, b in zip(after, before, strict=True))
-            print(f"{name:34} {statistics.median(before):8.2f} -> {statistics.median(after):8.2f} us   {ratio:.3f}")
+            ratios = sorted(a / b for a, b in zip(after, before, strict=True))
+            print(
+                f"{name:36} {statistics.median(before):8.2f} -> {statistics.median(after):8.2f} us   {ratio:.3f} "
+                f"({ratios[0]:.2f}-{ratios[-1]:.2f})",
+                flush=True,
+            )
+            rows.append(Row(f"{name}: before", statistics.median(before), "CPU us/request"))
+            rows.append(Row(f"{name}: after", statistics.median(after), "CPU us/request"))
+            rows.append(Row(f"{name}: median of {len(ratios)} turns, after to before", ratio, "ratio"))
+            rows.append(Row(f"{name}: lowest turn", ratios[0], "ratio"))
+            rows.append(Row(f"{name}: highest turn", ratios[-1], "ratio"))
+    if options.keep:
+        keep({"compared": rows})
 
 
 if __name__ == "__main__":

@@ -43,6 +43,19 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             ("resident memory", "resident memory"),
         )
     ],
+    "The last comparison of two builds: `bench/compare.py --keep` (CPU of the broker, in turns, loaded machine)": [
+        Line(what, f"{what}: after", "before", f"{what}: before")
+        for what in (
+            "produce 1 x 100 B, 1 in flight",
+            "produce 1 x 100 B, 64 in flight",
+            "produce 1 x 100 B, 50 connections",
+            "produce 64 KB of 1 KB records",
+            "fetch 64 KB",
+            "transaction of one record (V1)",
+            "transaction of one record (V2)",
+            "transaction over 10 partitions (V1)",
+        )
+    ],
     "The broker alone": [
         Line("start to the first acknowledged record", "start to first acknowledged record (median)"),
         Line("resident memory then", "resident memory then (median)"),

@@ -15,6 +15,7 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 
 _ONE_BYTE: Final = tuple(bytes((i,)) for i in range(256))
+"""Varints below 0x80, which nearly all are: those who write them look here before they call `uvarint`."""
 
 
 def uvarint(value: int) -> bytes:
@@ -58,9 +59,10 @@ def put_compact_string(out: list[Buffer], value: str) -> None:
     if value is None:
         raise _not_nullable("string")
     data = value.encode()
-    if len(data) > MAX_STRING_BYTES:
+    size = len(data) + 1
+    if size > MAX_STRING_BYTES + 1:
         raise UnencodableMessage(f"string of {len(data)} bytes: at most {MAX_STRING_BYTES}")
-    out.append(uvarint(len(data) + 1) + data)
+    out.append((_ONE_BYTE[size] if size < 0x80 else uvarint(size)) + data)
 
 
 def put_nullable_records(out: list[Buffer], value: Buffer | None) -> None:
@@ -82,7 +84,8 @@ def put_compact_nullable_records(out: list[Buffer], value: Buffer | None) -> Non
     if value is None:
         out.append(b"\0")
     else:
-        out.append(uvarint(len(value) + 1))
+        size = len(value) + 1
+        out.append(_ONE_BYTE[size] if size < 0x80 else uvarint(size))
         out.append(value)
 
 
@@ -108,11 +111,13 @@ def put_compact_array_length(out: list[Buffer], items: Any, nullable: bool) -> N
             raise _not_nullable("array")
         out.append(b"\0")
     else:
-        out.append(uvarint(len(items) + 1))
+        count = len(items) + 1
+        out.append(_ONE_BYTE[count] if count < 0x80 else uvarint(count))
 
 
 def put_tagged(out: list[Buffer], fields: list[tuple[int, bytes]]) -> None:
     """The tag buffer of a flexible struct: count, then tag, size, bytes of each, in order of the tags."""
-    out.append(uvarint(len(fields)))
+    count = len(fields)
+    out.append(_ONE_BYTE[count] if count < 0x80 else uvarint(count))
     for tag, data in fields:
         out.append(uvarint(tag) + uvarint(len(data)) + data)

@@ -22,6 +22,7 @@ from oncelog_broker.config.broker_keys import (
     TRANSACTION_TWO_PHASE_COMMIT_ENABLE,
 )
 from oncelog_broker.config.security_keys import SECURITY_INTER_BROKER_PROTOCOL
+from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import DelayedFetch, NewsPace
@@ -95,6 +96,28 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         self.aborted = True
+
+
+class Coordinator:
+    """In the place of a transaction coordinator: it says at once that a transaction is open, or what `code` says."""
+
+    verifies = True
+
+    def __init__(self) -> None:
+        self.refused_sequences = RefusedSequences()
+        self.code = ErrorCode.NONE
+
+    def elsewhere(self, transactional_id: str) -> None:
+        return None
+
+    def epoch_of(self, transactional_id: str) -> int:
+        return 0
+
+    def verify(self, transactional_id: str, asking: Any, partitions: Any) -> Any:
+        return dict.fromkeys(partitions, self.code)
+
+    def add_partitions(self, transactional_id: str, asking: Any, partitions: Any, version: int) -> Any:
+        return self.code
 
 
 class Client:

@@ -10,9 +10,8 @@ from oncelog_broker.log.validation import AppendOrigin
 from oncelog_broker.replication.partition import Partition
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.batch import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.builder import MAX_BATCH_SIZE, RecordBatchBuilder
 from oncelog_protocol.records.compression import Compression
-from oncelog_protocol.records.record import Record
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +38,12 @@ def append_records(
     """Append one batch of what a step logs; its base offset. Raises KafkaError, in the words of the API: nothing has
     changed."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    batch = build_batch(
-        (Record(0, now_ms, key, value, []) for key, value in encoded),
-        compression=compression,
+    builder = RecordBatchBuilder(MAX_BATCH_SIZE)
+    for key, value in encoded:
+        if builder.append(now_ms, key, value) is None:
+            raise ValueError(f"more than {MAX_BATCH_SIZE} bytes of records do not fit a batch")
+    builder.close(compression)
+    batch = builder.build(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=producer_id != NO_PRODUCER_ID,

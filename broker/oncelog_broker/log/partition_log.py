@@ -363,7 +363,8 @@ class PartitionLog:
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. Raises KAFKA_STORAGE_ERROR.
         """
-        self.state.check_online()
+        if self.state.offline_reason is not None:
+            raise self.state.offline_error()
         now_ms = self._clock.now_ms()
         batch = memoryview(
             marker_batch(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)

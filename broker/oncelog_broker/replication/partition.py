@@ -350,7 +350,8 @@ class Partition(Replica):
         NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """
-        self._check_may_append()
+        if self.is_resigned or self._may_lead is not None:
+            self._check_may_append()
         if required_acks == -1 and not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -380,8 +381,9 @@ class Partition(Replica):
         Raises what PartitionLog.append_marker raises, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS: markers are
         acks=all.
         """
-        self._check_may_append()
-        if not self.has_enough_in_sync:
+        if self.is_resigned or self._may_lead is not None:
+            self._check_may_append()
+        if not (self._is_whole or self.has_enough_in_sync):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas in sync")
         offset = self.log.append_marker(
             marker,
@@ -414,7 +416,7 @@ class Partition(Replica):
         if not self.is_alone:
             self._advance_with_followers(new_bytes, end)
         elif end != self.high_watermark:
-            self._move_high_watermark(end, new_bytes + self._hidden_bytes)
+            self._move_high_watermark(end, new_bytes + self._hidden_bytes, is_log_end=True)
 
     def _advance_with_followers(self, new_bytes: int, end: int) -> None:
         self._hidden_bytes += new_bytes

@@ -92,11 +92,13 @@ class Replica:
 
     # --- the high watermark
 
-    def _move_high_watermark(self, offset: int, new_bytes: int) -> None:
-        """Advance the high watermark to `offset`; `new_bytes` became readable."""
+    def _move_high_watermark(self, offset: int, new_bytes: int, *, is_log_end: bool = False) -> None:
+        """Advance the high watermark to `offset`; `new_bytes` became readable. `is_log_end`: the caller knows that the
+        log ends there."""
         before = self.high_watermark
         self.high_watermark = offset
-        self._hidden_bytes = 0 if offset == self.log.log_end_offset else self._hidden_bytes
+        if is_log_end or offset == self.log.log_end_offset:
+            self._hidden_bytes = 0
         stable_bytes = new_bytes
         if self._unstable_bytes or self._producers.first_unstable_offset != NOTHING_UNSTABLE:
             stable_bytes = self._advance_last_stable_offset(new_bytes, before)
@@ -108,8 +110,13 @@ class Replica:
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
         """Bytes that became stable: 0, or all unstable bytes (too many only ends a waiting fetch early)."""
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
-        self._producers.on_high_watermark(self.high_watermark)
-        self._stable_offset = self.log.reader.last_stable_offset(self.high_watermark)
+        producers, high_watermark = self._producers, self.high_watermark
+        if producers.unreplicated:
+            producers.on_high_watermark(high_watermark)
+        if producers.first_unstable_offset >= high_watermark:
+            self._stable_offset = high_watermark
+        else:
+            self._stable_offset = self.log.reader.last_stable_offset(high_watermark)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
         return unstable_bytes if self._stable_offset > before else 0

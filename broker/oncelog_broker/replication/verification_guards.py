@@ -40,11 +40,14 @@ class VerificationGuards:
     Epochs are separate: a fenced producer may still verify, and must not affect its successor's guard.
     """
 
-    __slots__ = ("_guards",)
+    __slots__ = ("_guards", "ends")
 
     def __init__(self) -> None:
         self._guards: dict[int, list[Guard]] = {}
         """By producer id; rarely more than one epoch each."""
+        self.ends = 0
+        """How many markers and new leader epochs there were. While it stays the same, a verification without a guard
+        stays valid."""
 
     def __len__(self) -> int:
         return sum(map(len, self._guards.values()))
@@ -96,12 +99,14 @@ class VerificationGuards:
 
     def on_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         """Invalidate guards of this producer: one of its transactions has ended here."""
+        self.ends += 1
         if producer_id in self._guards:
             is_v2 = transaction_version >= TRANSACTIONS_V2
             self._keep(producer_id, lambda guard: is_v2 and guard.producer_epoch >= producer_epoch)
 
     def on_new_leader_epoch(self) -> None:
         """Invalidate all guards: another broker may have led in between and appended markers."""
+        self.ends += 1
         for guards in self._guards.values():
             for guard in guards:
                 guard.is_of_former_leader = True

@@ -67,9 +67,14 @@ class Pauses:
         self._next_slice = next_slice
         self._began = monotonic()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the slice is used up, so that `here` pauses."""
+        return self._monotonic() - self._began >= self._allowed
+
     async def here(self) -> None:
         """Return at once while the slice lasts, else when the next slice begins."""
-        if self._monotonic() - self._began >= self._allowed:
+        if self.is_due:
             await self._next_slice()
             self._began, self._allowed = self._monotonic(), self._seconds
 

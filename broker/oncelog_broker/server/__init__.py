@@ -1,8 +1,9 @@
 """The server: sockets in, requests dispatched to their handlers, responses out in order.
 
 `net/` has the connections, with all limits of what a client may take. `dispatch/` goes from the header of a request to
-its handler, and from the handler's answer to bytes. `request/` has what the handlers of several rooms share, first of
-all the context of a request. `kept/` has what outlives a request: fetch sessions and refused batches.
+its handler, and from the handler's answer to bytes; `lanes/` serves requests that come again and again without either.
+`request/` has what the handlers of several rooms share, first of all the context of a request. `kept/` has what
+outlives a request: fetch sessions and refused batches.
 
 The handlers stand in rooms by subject, one file for each API: `records/`, `groups/`, `transactions/`, `topics/`,
 `replicas/`, `access/` and `cluster/`; Envelope alone is in `dispatch/`. In each file `handle(request, context)` returns

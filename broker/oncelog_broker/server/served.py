@@ -29,11 +29,20 @@ class Served:
     """Advertised to the brokers of a cluster alone: a client has no use for it."""
     first_level: int = 1
     """Advertised where this level of `oncelog.version` is in force."""
+    has_lane: bool = False
+    """Whether `lanes/` has a file of the same name, with the fast lane of this API."""
 
     def load(self) -> Callable[..., Any]:
         """Import the handler: `handle(request, context)`."""
         handler: Callable[..., Any] = importlib.import_module(f"{__package__}.{self.module}").handle
         return handler
+
+    def load_lane(self) -> Callable[..., Any] | None:
+        """What makes the fast lane of this API for a connection; None where it has none."""
+        if not self.has_lane:
+            return None
+        make: Callable[..., Any] = importlib.import_module(f"{__package__}.lanes.{self.key.name.lower()}").make_lane
+        return make
 
 
 def _served(
@@ -43,18 +52,20 @@ def _served(
     high: int,
     *,
     advertised_low: int | None = None,
+    has_lane: bool = False,
     is_for_brokers: bool = False,
     first_level: int = 1,
 ) -> Served:
     lowest = low if advertised_low is None else advertised_low
-    return Served(key, f"{room}.{key.name.lower()}", VersionRange(low, high), lowest, is_for_brokers, first_level)
+    module, versions = f"{room}.{key.name.lower()}", VersionRange(low, high)
+    return Served(key, module, versions, lowest, is_for_brokers, first_level, has_lane)
 
 
 SERVED: Final[dict[int, Served]] = {
     int(served.key): served
     for served in (
         # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
-        _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0),
+        _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
         _served("records", ApiKey.FETCH, 4, 18),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
         _served("topics", ApiKey.METADATA, 0, 13),

@@ -10,7 +10,7 @@ from oncelog_broker.metrics.family import Family
 from oncelog_broker.metrics.scraping import LARGEST_SHARE
 from oncelog_broker.observability.loop_watch import PROBE_SECONDS, STALL_SECONDS
 from oncelog_broker.observability.request_times import SAMPLES
-from oncelog_broker.server.dispatch.dispatcher import TIMED_MASK
+from oncelog_broker.server.dispatch.routes import TIMED_MASK
 from oncelog_broker.web.bounded import EXCHANGE_SECONDS, MAX_CONNECTIONS
 
 INTRODUCTION: Final = f"""\

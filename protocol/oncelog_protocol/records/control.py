@@ -11,13 +11,17 @@ EndTransactionMarker.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
 from oncelog_protocol.records.batch import (
+    BASE_OFFSET,
     CONTROL_BIT,
     CRC_AT,
     HEADER,
+    LEADER_EPOCH,
+    LEADER_EPOCH_AT,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
@@ -38,6 +42,8 @@ MAX_CONTROL_BATCH_BYTES: Final = 4096
 MARKER_BATCH: Final = Struct(HEADER.format + "4B B4s B6s B")
 """A batch with one marker, whole: every transaction writes one to each of its partitions. Behind the header: length,
 attributes, timestamp delta and offset delta of the record, its key and its value with their lengths, no headers."""
+MARKERS_KEPT: Final = 64
+"""Batches of markers that are kept for the other partitions of their transactions, 78 bytes each."""
 RECORD_LENGTH: Final = 0x20
 KEY_LENGTH: Final = 0x08
 VALUE_LENGTH: Final = 0x0C
@@ -112,13 +118,24 @@ def marker_batch(
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
     """The control batch with `marker` for the producer whose transaction it ends; `timestamp` in ms."""
+    batch = bytearray(_marker_bytes(marker, producer_id, producer_epoch, timestamp))
+    if base_offset:
+        BASE_OFFSET.pack_into(batch, 0, base_offset)
+    if partition_leader_epoch != NO_PARTITION_LEADER_EPOCH:
+        LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_AT, partition_leader_epoch)
+    return batch
+
+
+@lru_cache(maxsize=MARKERS_KEPT)
+def _marker_bytes(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
+    """The batch as all partitions of a transaction get it, up to what lies outside of its CRC."""
     batch = bytearray(
         MARKER_BATCH.pack(
-            base_offset, MARKER_BATCH.size - LOG_OVERHEAD, partition_leader_epoch, MAGIC_V2, 0,
+            0, MARKER_BATCH.size - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,
             TRANSACTIONAL_BIT | CONTROL_BIT, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1,
             RECORD_LENGTH, 0, 0, 0,
             KEY_LENGTH, marker.key(), VALUE_LENGTH, marker.value(), 0,
         )
     )  # fmt: skip
     batch[CRC_AT : CRC_AT + 4] = batch_crc(batch).to_bytes(4, "big")
-    return batch
+    return bytes(batch)

@@ -20,7 +20,7 @@ STEPS = {
     "drain": ("oncelog.producer.accumulator", "Accumulator.drain"),
     "send": ("oncelog.producer.sender", "Sender._start"),
     "register-partitions": (f"{TRANSACTION}.coordinator", "TransactionCoordinator.add_partitions"),
-    "append": ("oncelog_broker.server.records.produce", "_append_in_transaction"),
+    "append": ("oncelog_broker.server.records.transactional_append", "append_in_transaction"),
     "replicate": ("oncelog_broker.replication.replica", "Replica.append_as_follower"),
     "acknowledge": ("oncelog_broker.server.dispatch.dispatcher", "Dispatcher._respond"),
     "offsets-written": ("oncelog_broker.server.transactions.txn_offset_commit", "_write"),

@@ -107,12 +107,24 @@ class MarkerQueue:
         self._numbers = count()
 
     def __len__(self) -> int:
-        """Waiting markers, without those that were taken."""
+        """How many wait; those that are taken, or were left to the caller of `add`, are not counted."""
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
-    def add(self, decision: Decision) -> None:
-        """Add the markers of all partitions of a decision."""
-        self._put([WaitingMarker(decision, where) for where in sorted(decision.end.partitions)])
+    def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
+        """Have the markers of a decision wait for their brokers. Returns the partitions that `broker_id` leads, in
+        order: their markers do not wait here, and one that cannot be written comes back by `answered` or `again`."""
+        image = self._metadata.image
+        led: list[TopicPartition] = []
+        others: list[WaitingMarker] = []
+        is_there = broker_id in image.brokers
+        for where in sorted(decision.end.partitions):
+            partition = image.partition(*where)
+            if is_there and partition is not None and partition.leader == broker_id:
+                led.append(where)
+            else:
+                others.append(WaitingMarker(decision, where))
+        self._put(others)
+        return led
 
     def _put(self, markers: Iterable[WaitingMarker]) -> None:
         image = self._metadata.image

@@ -1,8 +1,9 @@
 """Writes the markers of decided transactions on this and other brokers, until the last one is written (S39, E7).
 
-Each broker for which markers wait has a task: for another broker it sends one WriteTxnMarkers after the other, for this
-broker it appends the markers to the logs. The tasks take markers from `MarkerQueue`, and give back those without a
-response, whatever is raised: otherwise their transactions would never end.
+One task for each broker for which markers wait: to another broker it sends one WriteTxnMarkers after the other. What
+this broker leads it appends by itself, all partitions of a decision in one walk; only what could not be written there
+at once comes into the queue. Both give back to the queue what they took and have no answer about, whatever was raised
+meanwhile: else its transaction would never end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.stores.store import StoreUnavailable
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
 from oncelog_broker.replication.purgatory import no_longer_than
+from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.host import Host
 from oncelog_broker.runtime.slices import SLICE_SECONDS, Pauses
 from oncelog_protocol.errors import ErrorCode
@@ -64,6 +66,8 @@ class MarkerSender:
         self._slices = host.slices
         self._deadlines = host.deadlines
         self._queue = MarkerQueue(metadata)
+        self._walks: deque[tuple[Decision, list[TopicPartition]]] = deque()
+        """New decisions, each with its partitions that this broker leads."""
         self._decisions: WeakSet[Decision] = WeakSet()
         """The decisions whose markers are queued or in flight."""
         self._at_work: set[int | None] = set()
@@ -71,10 +75,12 @@ class MarkerSender:
         self._woken_at = float("inf")
 
     def write(self, decision: Decision) -> None:
-        """Start to write the markers of `decision` in the next turn of the loop. The response to EndTxn leaves in this
-        turn (S38; to a first EndTxn, which is decoded in slices, in the next), and the transaction is complete before
-        the producer's next request is read."""
-        self._queue.add(decision)
+        """Have the markers of `decision` written, from the next turn of the loop on: the answer to EndTxn leaves in
+        this one (S38; that to a first EndTxn, which was decoded in slices, in the next), and before a producer that
+        comes back at once is read, its transaction is complete."""
+        led = self._queue.add(decision, self._node_id)
+        if led:
+            self._walks.append((decision, led))
         self._decisions.add(decision)
         self._go_on()
 
@@ -89,8 +95,11 @@ class MarkerSender:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Start a sender task for every destination broker that has queued markers and no running task."""
-        for broker_id in self._queue.brokers():
+        """A task for everything that waits and has none."""
+        brokers = self._queue.brokers()
+        if self._walks and self._node_id not in brokers:
+            brokers.append(self._node_id)
+        for broker_id in brokers:
             if broker_id not in self._at_work:
                 self._at_work.add(broker_id)
                 self._tasks.supervise(f"markers for broker {broker_id}", partial(self._work_for, broker_id))
@@ -111,6 +120,10 @@ class MarkerSender:
 
     async def _work_for(self, broker_id: int) -> None:
         pauses = self._slices.pauses(MARKERS_SECONDS, FIRST_MARKERS_SECONDS)
+        if broker_id == self._node_id:
+            while self._walks:
+                decision, led = self._walks.popleft()
+                await self._walk(decision, deque(led), pauses)
         while markers := deque(self._queue.take(broker_id)):
             with self._giving_back(markers):
                 if broker_id == self._node_id:
@@ -130,6 +143,29 @@ class MarkerSender:
             for waiting in markers:
                 self._queue.again(waiting, self._clock.monotonic())
 
+    async def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> None:
+        """Append the markers of a decision to the partitions of this broker that are `left`, as `_append`."""
+        try:
+            marker = None
+            while left:
+                if pauses.is_due or marker is None or marker.coordinator_epoch != decision.coordinator_epoch:
+                    await pauses.here()
+                    if not decision.is_live:
+                        return
+                    marker = _marker(decision)
+                answer = self._appender.append(marker, left[0])
+                where = left.popleft()
+                if answer is not ErrorCode.NONE:
+                    self._take_in(WaitingMarker(decision, where), answer)
+                elif (code := _acknowledged(answer)) is not ErrorCode.NONE:
+                    self._settle(WaitingMarker(decision, where), code)
+                elif decision.mark_written(where) and decision.is_live:
+                    decision.on_answer(decision, Outcome.COMPLETE)
+        except Exception:
+            logger.exception("markers not written", extra={"markers": len(left)})
+            for where in left:
+                self._queue.again(WaitingMarker(decision, where), self._clock.monotonic())
+
     async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
         """Append the markers of partitions that this broker leads. Other work has its turn after each slice, however
         few markers it wrote, as one may roll a segment, which opens files. Does not wait for late acknowledgements."""
@@ -141,11 +177,15 @@ class MarkerSender:
                 continue
             answer = self._appender.append(_marker(waiting.decision), waiting.where)
             markers.popleft()
-            if isinstance(answer, asyncio.Future):
-                no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
-                answer.add_done_callback(partial(self._came, waiting))
-            else:
-                self._answered(waiting, answer)
+            self._take_in(waiting, answer)
+
+    def _take_in(self, waiting: WaitingMarker, answer: Answer[ErrorCode]) -> None:
+        """The answer of this broker's own log, which may come later."""
+        if isinstance(answer, asyncio.Future):
+            no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
+            answer.add_done_callback(partial(self._came, waiting))
+        else:
+            self._answered(waiting, answer)
 
     def _came(self, waiting: WaitingMarker, answer: asyncio.Future[ErrorCode]) -> None:
         self._answered(waiting, ErrorCode.REQUEST_TIMED_OUT if answer.cancelled() else answer.result())
@@ -170,7 +210,10 @@ class MarkerSender:
     # --- the answers
 
     def _answered(self, waiting: WaitingMarker, code: ErrorCode) -> None:
-        outcome = self._queue.answered(waiting, _acknowledged(code), self._clock.monotonic())
+        self._settle(waiting, _acknowledged(code))
+
+    def _settle(self, waiting: WaitingMarker, code: ErrorCode) -> None:
+        outcome = self._queue.answered(waiting, code, self._clock.monotonic())
         self._end(waiting.decision, outcome)
 
     @staticmethod

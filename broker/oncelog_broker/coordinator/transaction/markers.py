@@ -18,7 +18,7 @@ from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.group.machine import GroupMachine
 from oncelog_broker.coordinator.runtime import CoordinatorRuntime
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.metadata.model.image import ImageView, Topic
+from oncelog_broker.metadata.model.image import ClusterImage, ImageView, Topic
 from oncelog_broker.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
@@ -46,24 +46,30 @@ class MarkerAppender:
         self._replicas = replicas
         self._groups = groups
         self._metadata = metadata
+        self._image: ClusterImage | None = None
         self._log_of_transactions: Topic | None = None
         self._newest_epoch = 0
-        """The largest leader epoch in `__transaction_state`: no coordinator has a larger one."""
+        """The largest leader epoch of its partitions, by `_image`: no coordinator has a larger one."""
+        self._last = Marker(ProducerIdAndEpoch(-1, -1), False, -1, 0), EndTransactionMarker(ControlType.ABORT, -1)
+        """The last marker that was appended, and what it is in a log: it goes to several."""
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
         """Answers with NONE when the marker is on all in-sync replicas, else with the error. INVALID_PRODUCER_EPOCH
         when a later epoch of this producer is on all in-sync replicas: then the log needs no marker."""
         if where.topic == TRANSACTION_STATE:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction writes there
-        control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nobody writes there in a transaction, so none ends there
+        if marker is not self._last[0]:
+            control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
+            self._last = marker, EndTransactionMarker(control_type, marker.coordinator_epoch)
         producer_id, epoch = marker.producer
         partition = None
         try:
             partition = self._replicas.led_by_name(where.topic, where.partition)
-            self._check_is_from_a_coordinator(marker, partition)
+            if self._metadata.image is not self._image or marker.coordinator_epoch > max(0, self._newest_epoch):
+                self._check_is_from_a_coordinator(marker, partition)
             offset = partition.append_marker(
-                EndTransactionMarker(control_type, marker.coordinator_epoch),
+                self._last[1],
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 transaction_version=marker.transaction_version,
@@ -82,9 +88,10 @@ class MarkerAppender:
         return partition.committed(offset + 1)
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
-        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again, if no known coordinator has that epoch. An
-        epoch that the log has already is accepted: it does no new harm, and tools send it to end a transaction."""
-        topic = self._metadata.image.topic(TRANSACTION_STATE)
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again: no coordinator has that epoch, as far as is
+        known here. One that the log knows already does no new harm, and is what a tool sends to end a transaction."""
+        self._image = self._metadata.image
+        topic = self._image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:
             self._log_of_transactions = topic
             epochs = [] if topic is None else [state.leader_epoch for state in topic.partitions.values()]

@@ -102,9 +102,9 @@ class TransactionMetadata(NamedTuple):
     @property
     def client(self) -> ProducerIdAndEpoch:
         """The owner's pair: the only one that may end the transaction, or begin one if none is open."""
-        if self.is_taken_over:
+        if self.next_producer_epoch != NO_EPOCH:  # `is_taken_over`, without the calls: asked with every request
             return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
-        return self.producer
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def has_timeout(self) -> bool:

@@ -14,13 +14,13 @@ coordinator epoch than the image, and the append is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from oncelog_broker.coordinator.transaction.coordinator import TransactionCoordinator
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.log.producers.entry import NO_COORDINATOR_EPOCH
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
 from oncelog_broker.runtime.answers import Answer, then
@@ -53,8 +53,8 @@ def check_in_transaction(
     if not not_open or not (registers or coordinator.verifies):
         return None
     epoch = coordinator.epoch_of(transactional_id)
-    if any(_last_coordinator(partition, producer) > epoch for partition in not_open):
-        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
+    if any(partition.log.producer_state.coordinator_epoch(producer.producer_id) > epoch for partition in not_open):
+        return _later_coordinator(producer)
     unknown = [TopicPartition(partition.topic, partition.index) for partition in not_open]
     answer = no_longer_than(
         ANSWER_SECONDS, _ask(coordinator, transactional_id, producer, unknown, registers), deadlines
@@ -62,10 +62,47 @@ def check_in_transaction(
     return then(answer, partial(_error_of, producer, unknown, registers))
 
 
-def _last_coordinator(partition: Partition, producer: ProducerIdAndEpoch) -> int:
-    """The epoch of the coordinator whose marker of this producer is the last in the log; -1 if there is none."""
-    known = partition.log.producer_state.get(producer.producer_id)
-    return NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
+def check_each_in_transaction(
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: Iterable[Partition],
+    deadlines: Deadlines,
+) -> Answer[Mapping[Partition, KafkaError | None]]:
+    """For each of `partitions`, in which `producer` has no open transaction, whether it may append there, as
+    `check_in_transaction` says without `registers`. Empty where another broker coordinates: questions to it are joined
+    anyway (`remote_coordinators`)."""
+    if not coordinator.verifies:
+        return dict.fromkeys(partitions)
+    if coordinator.elsewhere(transactional_id) is not None:
+        return {}
+    epoch = coordinator.epoch_of(transactional_id)
+    verdicts: dict[Partition, KafkaError | None] = {}
+    asked: dict[TopicPartition, Partition] = {}
+    for partition in partitions:
+        if partition.log.producer_state.coordinator_epoch(producer.producer_id) > epoch:
+            verdicts[partition] = _later_coordinator(producer)
+        else:
+            asked[TopicPartition(partition.topic, partition.index)] = partition
+    codes = coordinator.verify(transactional_id, producer, asked)
+    if isinstance(codes, asyncio.Future):
+        deadlines.unless_done(codes, ANSWER_SECONDS, partial(_give_up, codes, asked))
+
+    def told(codes: Mapping[TopicPartition, ErrorCode]) -> Mapping[Partition, KafkaError | None]:
+        for where, code in codes.items():
+            verdicts[asked[where]] = None if code is ErrorCode.NONE else _error_of(producer, [where], False, code)
+        return verdicts
+
+    return then(codes, told)
+
+
+def _give_up(answer: asyncio.Future[dict[TopicPartition, ErrorCode]], asked: Iterable[TopicPartition]) -> None:
+    if not answer.done():
+        answer.set_result(dict.fromkeys(asked, ErrorCode.REQUEST_TIMED_OUT))
+
+
+def _later_coordinator(producer: ProducerIdAndEpoch) -> KafkaError:
+    return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{producer} has a later coordinator than is known here")
 
 
 def _error_of(

@@ -47,7 +47,7 @@ from oncelog_protocol.records.batch import (
     CorruptBatch,
     RecordBatch,
 )
-from oncelog_protocol.records.control import EndTransactionMarker, read_marker
+from oncelog_protocol.records.control import ControlType, EndTransactionMarker, read_marker
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class LogProducers:
         """A marker is in the log, for which `ProducerState.prepare_marker` returned `entry`. Raises OSError if it is an
         abort whose index entry could not be written."""
         completed = self.state.complete(producer_id, entry, offset)
-        if completed is not None and not marker.is_commit:
+        if completed is not None and marker.control_type is not ControlType.COMMIT:
             self.aborted.append(segment_base, completed)
 
     def follow(self, whole: Iterable[RecordBatch], segment_base: int) -> None:

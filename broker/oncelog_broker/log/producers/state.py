@@ -89,17 +89,17 @@ class ProducerState:
         "_is_strict",
         "_open",
         "_streaks",
-        "_unreplicated",
         "counters",
         "first_unstable_offset",
+        "unreplicated",
     )
 
     def __init__(self, config: LogConfig) -> None:
         self._entries: dict[int, bytes] = {}
         self._streaks: dict[int, BatchStreak] = {}
         self._open: dict[int, int] = {}
-        self._unreplicated: list[tuple[int, int]] = []
-        """A heap of (first offset, offset of the marker)."""
+        self.unreplicated: list[tuple[int, int]] = []
+        """A heap of (first offset, offset of the marker): transactions that are complete and not replicated."""
         self.first_unstable_offset = NOTHING_UNSTABLE
         self.counters = ProducerCounters()
         self.update_config(config)
@@ -291,7 +291,8 @@ class ProducerState:
         Raises INVALID_PRODUCER_EPOCH (under transactions V2 also for the current epoch: the epoch of a marker is one
         higher), TRANSACTION_COORDINATOR_FENCED (S40).
         """
-        self._end_streak(producer_id)
+        if producer_id in self._streaks:
+            self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         if entry is not None:
             last_epoch, coordinator_epoch = (head := HEAD.unpack_from(entry))[1], head[6]
@@ -315,7 +316,7 @@ class ProducerState:
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
-        heappush(self._unreplicated, (first_offset, marker_offset))
+        heappush(self.unreplicated, (first_offset, marker_offset))
         self._find_first_unstable()
         last_stable_offset = next(iter(self._open.values()), marker_offset + 1)
         return EndedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
@@ -333,7 +334,7 @@ class ProducerState:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker is below `high_watermark` are replicated."""
-        unreplicated = self._unreplicated
+        unreplicated = self.unreplicated
         if unreplicated:
             # Transactions deeper in the heap have larger first offsets: whether they are replicated does not matter
             # yet.
@@ -350,8 +351,8 @@ class ProducerState:
 
     def _find_first_unstable(self) -> None:
         first = next(iter(self._open.values()), NOTHING_UNSTABLE)
-        if self._unreplicated:
-            first = min(first, self._unreplicated[0][0])
+        if self.unreplicated:
+            first = min(first, self.unreplicated[0][0])
         self.first_unstable_offset = first
 
     # --- all of them ---------------------------------------------------------------------------------------------
@@ -365,6 +366,11 @@ class ProducerState:
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         return None if entry is None else describe(entry)
+
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """The epoch of the coordinator that has ended a transaction of this producer here last; -1 where none has."""
+        entry = self._entries.get(producer_id)
+        return NO_COORDINATOR_EPOCH if entry is None else int(EXPECTED.unpack_from(entry)[2])
 
     def takes_any_sequence(self, producer_id: int) -> bool:
         """Whether the producer's batches are unknown: the producer is not known at all, or by a marker only."""
@@ -394,7 +400,7 @@ class ProducerState:
             if first_offset >= 0:
                 still_open.append((first_offset, producer_id))
         self._open = {producer_id: first_offset for first_offset, producer_id in sorted(still_open)}
-        self._unreplicated = []
+        self.unreplicated = []
         self._find_first_unstable()
 
     def end_transactions_before(self, offset: int, begun: Mapping[int, int]) -> None:

@@ -22,14 +22,14 @@ class SegmentIndex:
 
     ENTRY: ClassVar[Struct]
 
-    __slots__ = ("_disk", "_entries", "_loaded", "_persisted", "_unsynced", "base_offset", "path")
+    __slots__ = ("_disk", "_loaded", "_persisted", "_unsynced", "base_offset", "entries", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self._disk = disk
-        self._entries: bytearray | None = None
-        """The entries of an active segment; None once it is closed."""
+        self.entries: bytearray | None = None
+        """All entries, while the segment is active; None before and after. Others only look at their size."""
         self._loaded: bytes | memoryview | None = None
         """The entries of a closed segment, once read from its file."""
         self._persisted = -1
@@ -38,7 +38,7 @@ class SegmentIndex:
 
     def __len__(self) -> int:
         """The number of entries. Raises IndexCorrupt if the file cannot be read."""
-        entries = self._entries
+        entries = self.entries
         return len(self._data() if entries is None else entries) // self.ENTRY.size
 
     def exists(self) -> bool:
@@ -46,28 +46,28 @@ class SegmentIndex:
 
     @property
     def is_active(self) -> bool:
-        return self._entries is not None
+        return self.entries is not None
 
     def check(self, log_size: int) -> None:
         """Raises IndexCorrupt if the entries are not in order or point outside a log of `log_size` bytes."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Become the empty index of an active segment, whatever the file holds."""
-        self._entries, self._loaded = bytearray(), None
+        """Make it the empty index of an active segment, whatever the file says."""
+        self.entries, self._loaded = bytearray(), None
         self._persisted = -1
 
     def activate(self) -> None:
-        """Read the entries into memory, to be appended to. Raises IndexCorrupt."""
-        if self._entries is None:
+        """Take the entries into memory, to be appended to. Raises IndexCorrupt."""
+        if self.entries is None:
             data = self._data()
-            self._entries, self._loaded = bytearray(data), None
-            # The next persist removes zeros at the end of the file.
+            self.entries, self._loaded = bytearray(data), None
+            # Zeros in the file are to go with the next persist.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
     def persist(self) -> None:
-        """Write the missing entries to the file. Raises OSError."""
-        entries = self._entries
+        """Write to the file what it lacks. Raises OSError."""
+        entries = self.entries
         if entries is None or self._persisted == len(entries):
             return
         file = self._disk.open_briefly(self.path, create=True)
@@ -97,11 +97,11 @@ class SegmentIndex:
     def seal(self) -> None:
         """The segment is closed: write the remaining entries and free the memory. Raises OSError."""
         self.persist()
-        self._entries = None
+        self.entries = None
 
     def _cut(self, count: int) -> None:
         """Keep the first `count` entries of an active index."""
-        entries = self._entries
+        entries = self.entries
         assert entries is not None
         del entries[count * self.ENTRY.size :]
         if len(entries) < self._persisted:
@@ -109,8 +109,8 @@ class SegmentIndex:
             self._persisted = -1
 
     def _data(self) -> bytes | bytearray | memoryview:
-        if self._entries is not None:
-            return self._entries
+        if self.entries is not None:
+            return self.entries
         if self._loaded is None:
             self._loaded = self._load()
         return self._loaded

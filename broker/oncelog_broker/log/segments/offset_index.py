@@ -35,9 +35,9 @@ class OffsetIndex(SegmentIndex):
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
-        """`offset`: the last offset of the batch that starts at `position`."""
-        assert self._entries is not None, "a closed segment takes no entries"
-        self._entries += ENTRY.pack(offset - self.base_offset, position)
+        """`offset`: the last of the batch that starts at `position`."""
+        assert self.entries is not None, "a closed segment takes no entries"
+        self.entries += ENTRY.pack(offset - self.base_offset, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The greatest entry not above `offset`; the start of the file if there is none. Raises IndexCorrupt."""

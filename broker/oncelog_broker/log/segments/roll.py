@@ -35,6 +35,14 @@ class RollParams:
     max_time_entries: int
     max_offset: int
 
+    @property
+    def max_offset_index_bytes(self) -> int:
+        return self.max_offset_entries * OFFSET_ENTRY_SIZE
+
+    @property
+    def max_time_index_bytes(self) -> int:
+        return self.max_time_entries * TIME_ENTRY_SIZE
+
     @classmethod
     def of(cls, config: LogConfig, base_offset: int, salt: str) -> RollParams:
         """`salt` spreads the jitter over partitions, so that the logs of a broker that started together do not roll

@@ -204,7 +204,7 @@ class Segment:
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Add one whole batch at the end. Raises OSError, and then nothing has changed."""
-        position = self.file.append(batch)
+        position = (self._file or self.file).append(batch)
         self.size = position + len(batch)
         self.note_batch(position, len(batch), last_offset, max_timestamp)
 

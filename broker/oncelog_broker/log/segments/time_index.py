@@ -47,8 +47,8 @@ class TimeIndex(SegmentIndex):
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry; ignored unless `timestamp` is larger than the last one."""
         if timestamp > self._last_timestamp:
-            assert self._entries is not None, "a closed segment takes no entries"
-            self._entries += ENTRY.pack(timestamp, offset - self.base_offset)
+            assert self.entries is not None, "a closed segment takes no entries"
+            self.entries += ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
     def lookup(self, timestamp: int) -> TimestampOffset:

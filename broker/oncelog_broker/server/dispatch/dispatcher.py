@@ -23,7 +23,7 @@ from oncelog_broker.runtime.steps import Steps, run_steps
 from oncelog_broker.security.quotas.observed import Observed
 from oncelog_broker.server.cluster.api_versions import unsupported_version
 from oncelog_broker.server.dispatch.metered import MeteredContext
-from oncelog_broker.server.dispatch.routes import NewRoute, Route
+from oncelog_broker.server.dispatch.routes import TIMED_MASK, NewRoute, Route
 from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_broker.server.net.answer_queue import Slot, size_of
 from oncelog_broker.server.net.connection import BrokerConnection
@@ -44,8 +44,6 @@ RESPONSE_PREFIX: Final = Struct(">ii")
 JOINED_BYTES: Final = 256 * 1024
 """An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
-TIMED_MASK: Final = 7
-"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
 WARNED_HOSTS: Final = 100
 """Of so many hosts the log says, once each, that they ask for more than one request may: they would not learn why their
 connection is closed."""
@@ -75,7 +73,11 @@ class Dispatcher:
         if gate is not None and not gate.lets_in(connection, frame):
             return
         api_key, version, correlation_id = PREFIX.unpack_from(frame)
-        route = self._routes.get(api_key << 16 | version)
+        key = api_key << 16 | version
+        lane = connection.lanes.get(key)
+        if lane is not None and self.throttling is None and lane.serve(connection, frame, correlation_id):
+            return
+        route = self._routes.get(key)
         if route is None:
             if api_key == ApiKey.API_VERSIONS and not 0 <= version <= HIGHEST_API_VERSIONS:
                 self._refuse_api_versions(connection, correlation_id)  # from the future (T2)
@@ -97,6 +99,7 @@ class Dispatcher:
                 services, connection, api_key, version, correlation_id, client_id, len(frame) + SIZE.size
             )
         route.requests += 1
+        request: Any = None
         started = 0.0
         if route.times is not None and route.requests & TIMED_MASK == 1:
             started = self._monotonic()
@@ -114,6 +117,11 @@ class Dispatcher:
             self._wait(answer, route, context, started)
         elif answer is not None:
             self._respond(answer, route, context)
+            if route.make_lane is not None and throttling is None and request is not None:
+                if lane is None:
+                    lane = route.make_lane(route, version, services, self._respond, self._monotonic)
+                    connection.lanes[key] = lane
+                lane.learn(frame, request, answer, context)
         if throttling is not None and isinstance(context, MeteredContext):
             context.handled()
         if started and route.times is not None and not isinstance(answer, asyncio.Future):
@@ -158,22 +166,39 @@ class Dispatcher:
             waiting = self._monotonic()
         slot = context.wait_for(answer, reads_frame=route.reads_frame)
 
-        def respond(response: Any) -> Answer[None]:
+        def came(done: asyncio.Future[Any]) -> None:
             nonlocal answered
-            if started:
-                answered = self._monotonic()
-            return None if response is None else self._respond(response, route, context, slot)
+            if done.cancelled() or done.exception() is not None:
+                responded(done)
+            elif slot.waits_for is not None:  # else the connection has ended
+                if started:
+                    answered = self._monotonic()
+                try:
+                    late = None if done.result() is None else self._respond(done.result(), route, context, slot)
+                except Exception as error:
+                    failed(error)
+                    return
+                if isinstance(late, asyncio.Future):
+                    slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
+                    late.add_done_callback(responded)
+                else:
+                    finish()
 
-        def responded(done: asyncio.Future[None]) -> None:
+        def responded(done: asyncio.Future[Any]) -> None:
             if done.cancelled():
                 connection.cancelled(slot)
-                return
-            error = done.exception()
-            if error is None:
-                connection.finish(slot)
-                if times is not None and started:
-                    times.note_waited(started, waiting, answered, self._monotonic())
-            elif isinstance(error, MalformedMessage):
+            elif (error := done.exception()) is not None:
+                failed(error)
+            else:
+                finish()
+
+        def finish() -> None:
+            connection.finish(slot)
+            if times is not None and started:
+                times.note_waited(started, waiting, answered, self._monotonic())
+
+        def failed(error: BaseException) -> None:
+            if isinstance(error, MalformedMessage):
                 if isinstance(error, TooManyElements):
                     self._warn_of_limit(connection.client_host, f"{ApiKey(context.api_key).name}: {error}")
                 connection.close(f"malformed request: {error}")
@@ -182,10 +207,7 @@ class Dispatcher:
                 logger.error("request failed", exc_info=error, extra={"api": ApiKey(context.api_key).name})
                 connection.close("internal error")
 
-        late = then(answer, respond)
-        assert isinstance(late, asyncio.Future)
-        slot.waits_for = late  # so that a client that goes while its answer is encoded ends that as well
-        late.add_done_callback(responded)
+        answer.add_done_callback(came)
 
     @fail_point(
         *ANSWER_POINTS.values(),

@@ -9,6 +9,7 @@ from oncelog.fail_points import point
 from oncelog_broker.observability.request_times import ApiTimes
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.server.net.answer_queue import SCATTER_BYTES, coalesce
+from oncelog_broker.server.net.lane import MakeLane, are_open
 from oncelog_broker.server.served import SERVED, Served
 from oncelog_protocol.api import ApiKey, request_header_version, request_type, response_header_version, response_type
 from oncelog_protocol.codec import MessageCodec, codec
@@ -16,6 +17,8 @@ from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.headers import RequestHeader
 from oncelog_protocol.wire_writers import Buffer
 
+TIMED_MASK: Final = 7
+"""Every eighth request of an API is timed, the first one among them: what timing costs is felt where all are."""
 PARTS_PER_JOIN: Final = 1000
 """Parts of a large answer that are joined at a time."""
 
@@ -50,6 +53,7 @@ class Route:
         "handler",
         "has_records",
         "header",
+        "make_lane",
         "reads_frame",
         "requests",
         "times",
@@ -71,6 +75,8 @@ class Route:
         self.reads_frame = api_key == ApiKey.PRODUCE
         """Whether the decoded request holds slices of its frame, so that the frame must stay while it is worked on."""
         self.flexible_response = response_header_version(served.key, version) == 1
+        self.make_lane: MakeLane | None = None
+        """The fast lane of this API, if it has one and lanes are open."""
         self.requests = 0
         """How many have come, since the start."""
         self.times: ApiTimes | None = None
@@ -82,10 +88,12 @@ class Route:
         yield None
         handler = handler_of(self._served)
         yield None
+        make_lane = self._served.load_lane() if are_open() else None
+        yield None
         request_codec: MessageCodec[Any] = codec(request, self._version)
         yield None
         response_codec: MessageCodec[Any] = codec(response_type(self._served.key), self._version)
-        self.handler = handler
+        self.handler, self.make_lane = handler, make_lane
         self.decode = request_codec.decode
         self.decode_steps = request_codec.decode_steps
         self.encode = response_codec.encode_parts

@@ -29,6 +29,7 @@ from oncelog_broker.server.net.connection_state import HANDLING, LIFTED_IN_TIME,
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.server.net.frame_reader import FrameRefused, ReceiveBuffer
 from oncelog_broker.server.net.header_cache import NO_HEADER, CachedHeader
+from oncelog_broker.server.net.lane import Lane
 from oncelog_broker.server.net.limits import (
     ANSWER_ESTIMATE_BYTES,
     COPIED_ANSWER_BYTES,
@@ -100,6 +101,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "client_limits",
         "client_port",
         "gate",
+        "lanes",
         "last_active",
         "listener",
         "principal",
@@ -152,6 +154,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_encrypted = is_encrypted
         self.last_active = self._loop.time()
         self.cached_header: CachedHeader = NO_HEADER
+        self.lanes: dict[int, Lane] = {}
+        """The fast lanes that the client's requests have opened, by API key << 16 | version."""
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}

@@ -115,7 +115,10 @@ class _Fetch:
         if request.max_wait_ms <= 0 or read.is_urgent or missing_bytes <= 0 or not is_waiting:
             return self._answer(read)
         waited = self._wait(read, missing_bytes)
-        return then(then(waited, lambda _: self._context.in_slices(self._read())), self._answer)
+        return then(waited, self._read_and_answer)
+
+    def _read_and_answer(self, _: None) -> Answer[FetchResponse]:
+        return then(self._context.in_slices(self._read()), self._answer)
 
     def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
         """Until `missing_bytes` more are there or the time is up, whichever is first."""

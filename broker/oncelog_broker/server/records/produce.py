@@ -16,18 +16,13 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future
-from contextlib import suppress
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
-from oncelog.fail_points.point import fail_point
-from oncelog_broker.coordinator.transaction.metadata import TopicPartition
-from oncelog_broker.coordinator.transaction.verification import check_in_transaction
 from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.purgatory import no_longer_than
-from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.runtime.tasks import detached
@@ -35,9 +30,14 @@ from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.kept.refused_batches import Destination
 from oncelog_broker.server.records.leader_hints import FIRST_PRODUCE_VERSION, LeaderHints
 from oncelog_broker.server.records.services import RecordContext
+from oncelog_broker.server.records.transactional_append import (
+    FIRST_TRANSACTIONS_V2_VERSION,
+    Appended,
+    Verification,
+    append_in_transaction,
+)
 from oncelog_broker.server.request.transactional_errors import code_for
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import (
@@ -65,8 +65,6 @@ ACKS_ALL: Final = -1
 ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
-FIRST_TRANSACTIONS_V2_VERSION: Final = 12
-"""A transactional producer that sends this version has an epoch of its own for each transaction (KIP-890, T6)."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 """What the log, or the coordinator, says of a producer that another one has replaced."""
 RETRIABLE: Final = frozenset(
@@ -80,9 +78,6 @@ RETRIABLE: Final = frozenset(
 )
 """Why a batch is refused that its producer sends again soon: see `refused_batches`."""
 FIRST_WAS_REFUSED: Final = "a batch of the producer that comes before this one was refused so"
-
-Appended = tuple[int, int]
-"""Base offset, log append time in ms or -1."""
 
 
 def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceResponse | None]:
@@ -104,6 +99,15 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
     return answer
 
 
+def refused(
+    request: ProduceRequest, context: RecordContext, partition: Partition, error: KafkaError
+) -> ProduceResponse | None:
+    """The answer to a request of one batch that `partition` has refused to append."""
+    produce = _Produce(request, context)
+    produce.refuse_one(request.topic_data[0], request.topic_data[0].partition_data[0], partition, error)
+    return produce.answer()
+
+
 class _Produce:
     """One request on its way: what its partitions answer is put into the response as it comes."""
 
@@ -115,12 +119,15 @@ class _Produce:
         "_request",
         "_response",
         "_unreplicated",
+        "_verification",
     )
 
     def __init__(self, request: ProduceRequest, context: RecordContext) -> None:
         self._request = request
         self._context = context
         self._response = ProduceResponse(responses=[])
+        self._verification: Verification | None = None
+        """Of a transactional request of several batches."""
         self._failed: str | None = None
         """What is wrong with one of the batches, in words."""
         self._is_misplaced = False
@@ -132,7 +139,8 @@ class _Produce:
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
         """What is wrong with a transactional request of several batches as a whole: all belong to its one producer
-        (E28). Under transactions V2 its partitions become part of the transaction here, all at once (T7)."""
+        (E28). Its partitions are verified here, all at once; under transactions V2 they become part of the transaction
+        (T7)."""
         request, context = self._request, self._context
         transactional_id = request.transactional_id
         if transactional_id is None:
@@ -146,18 +154,21 @@ class _Produce:
                     if not batch[ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL_BIT:
                         return _not_transactional()
                     producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
-                with suppress(KafkaError):  # what is wrong with these, `append` says
-                    _check_may_write(topic, context)
-                    led[_leader(topic, data.index, context)] = None
+                try:
+                    if context.services.authorizer is not None:
+                        _check_may_write(topic, context)
+                    led[leader(topic, data.index, context)] = None
+                except KafkaError:  # `_append` says it, too
+                    pass
                 yield None
         if len(producers) > 1:
             return KafkaError(ErrorCode.INVALID_RECORD, "a transactional request with records of several producers")
-        if not producers or context.version < FIRST_TRANSACTIONS_V2_VERSION:
+        if not producers:
             return None
-        services, producer = context.services, ProducerIdAndEpoch(*producers.pop())
-        return check_in_transaction(
-            services.transactions, transactional_id, producer, led, services.deadlines, registers=True
-        )
+        self._verification = Verification()
+        registers = context.version >= FIRST_TRANSACTIONS_V2_VERSION
+        producer = ProducerIdAndEpoch(*producers.pop())
+        return self._verification.ask(context.services, transactional_id, producer, led, registers=registers)
 
     # --- appending
 
@@ -166,6 +177,12 @@ class _Produce:
         answer = _unanswered(data)
         self._answers_of(topic).append(answer)
         return self._append(topic, data, answer)
+
+    def refuse_one(self, topic: TopicData, data: PartitionData, partition: Partition, error: KafkaError) -> None:
+        """Note that the only batch of the request was not appended."""
+        answer = _unanswered(data)
+        self._answers_of(topic).append(answer)
+        self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, self._context))
 
     def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
         """Append nothing, and say why."""
@@ -191,8 +208,11 @@ class _Produce:
     def _append_in_order(self, topic: TopicData, data: PartitionData, answer: PartitionResponse) -> None:
         """Append a batch behind those before it in the request that are for the same partition."""
         where = (topic.name, topic.topic_id, data.index)
-        before = self._late.get(where) if self._late else None
-        late = then(before, lambda _: self._append(topic, data, answer))
+        late: Answer[None]
+        if self._late and where in self._late:
+            late = then(self._late[where], lambda _: self._append(topic, data, answer))
+        else:
+            late = self._append(topic, data, answer)
         if isinstance(late, Future):
             self._late = self._late or {}
             self._late[where] = late
@@ -214,7 +234,7 @@ class _Produce:
         try:
             if context.services.authorizer is not None:
                 _check_may_write(topic, context)
-            partition = _leader(topic, data.index, context)
+            partition = leader(topic, data.index, context)
             records = _checked(data.records, request, context)
             if partition.log.walks_records and not walked:
                 walk = context.in_slices(_wrong(partition.log.records_check(records)))
@@ -224,7 +244,9 @@ class _Produce:
             if request.transactional_id is None:
                 appended = partition.append(records, required_acks=request.acks, records_checked=True)
             else:
-                outcome = _append_in_transaction(partition, records, request, request.transactional_id, context)
+                outcome = append_in_transaction(
+                    partition, records, request.acks, request.transactional_id, context, self._verification
+                )
                 if isinstance(outcome, Future):
                     return then(outcome, partial(self._note, topic, data, answer, partition, records))
                 self._note(topic, data, answer, partition, records, outcome)
@@ -319,10 +341,10 @@ class _Produce:
             return self.answer()
         self._context.effects_are_done()
         deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
-        return then(
-            all_of([no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]),
-            self._answer_replicated,
-        )
+        codes = [no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]
+        if len(codes) == 1:  # nearly always: a turn of the loop less than with `all_of`
+            return then(codes[0], lambda code: self._answer_replicated([code]))
+        return then(all_of(codes), self._answer_replicated)
 
     def _answer_replicated(self, codes: list[ErrorCode]) -> ProduceResponse | None:
         for (answer, partition, _), code in zip(self._unreplicated or (), codes, strict=True):
@@ -381,7 +403,7 @@ def _not_transactional() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, "a request with a transactional id and records that are not")
 
 
-def _leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
+def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
     """The partition, also while the gate is shut: `Partition.append` asks that. Raises KafkaError also for an internal
     one, which clients may not write to, whoever leads it."""
     replicas = context.services.replicas
@@ -478,47 +500,3 @@ def _forget_refused(where: Destination, records: memoryview, context: RecordCont
     producer_id, _ = PRODUCER.unpack_from(records, PRODUCER_AT)
     services = context.services
     services.refused_batches.forget(where, producer_id, services.clock.monotonic())
-
-
-def _not_appended() -> NoReturn:
-    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-
-
-@fail_point("append", dropped=_not_appended)
-def _append_in_transaction(
-    partition: Partition, records: memoryview, request: ProduceRequest, transactional_id: str, context: RecordContext
-) -> Answer[Appended | KafkaError]:
-    """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
-    (T7). The guard sees to it that no marker comes between the question and the append: it would end what was just
-    found open (E3)."""
-    is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
-    producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
-    services = context.services
-    where, refused_sequences = TopicPartition(partition.topic, partition.index), services.transactions.refused_sequences
-
-    def append(guard: Guard | None, refused: KafkaError | None) -> Answer[Appended | KafkaError]:
-        if refused is not None:
-            return refused
-        version = TRANSACTIONS_V2 if is_v2 else 0
-        try:
-            appended = partition.append(
-                records, required_acks=request.acks, transaction_version=version, guard=guard, records_checked=True
-            )
-        except KafkaError as error:
-            return error.as_value()
-        if guard is not None:
-            refused_sequences.forget(where, producer.producer_id)
-        return appended
-
-    def ask(guard: Guard) -> Answer[Appended | KafkaError]:
-        verified: Answer[KafkaError | None] = check_in_transaction(
-            services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
-        )
-        if not is_v2 and partition.log.takes_any_sequence(producer.producer_id):
-            (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
-            verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
-        return then(verified, partial(append, guard))
-
-    if partition.log.has_open_transaction(*producer):
-        return append(None, None)
-    return partition.guards.during(*producer, ask)

@@ -19,6 +19,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 FENCED = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+NOBODY = -1
 
 
 class Cluster:
@@ -42,7 +43,7 @@ class Cluster:
         partitions = frozenset(TopicPartition("t", index) for index in indexes)
         end = TransactionEnd(name, ProducerIdAndEpoch(producer_id, 1), True, partitions, 2)
         decision = Decision(end, 5, lambda: self.is_current, lambda ended, outcome: None)
-        self.queue.add(decision)
+        assert self.queue.add(decision, NOBODY) == []
         return decision
 
     def take(self, broker_id: int, **options: int) -> list[WaitingMarker]:
@@ -51,6 +52,23 @@ class Cluster:
 
 def indexes(markers: list[WaitingMarker]) -> list[int]:
     return [marker.where.partition for marker in markers]
+
+
+def test_what_the_caller_leads_does_not_wait_here() -> None:
+    cluster = Cluster(2, 1, 2)
+    end = TransactionEnd("txn", ProducerIdAndEpoch(7, 1), True, frozenset(TopicPartition("t", n) for n in range(4)), 2)
+    decision = Decision(end, 5, lambda: True, lambda ended, outcome: None)
+    assert cluster.queue.add(decision, 2) == [TopicPartition("t", 0), TopicPartition("t", 2)]
+    assert len(cluster.queue) == 2, "partition 1, and 3, which nobody knows"
+    assert indexes(cluster.take(1)) == [1]
+    assert cluster.take(2) == []
+
+
+def test_who_is_not_registered_is_left_nothing() -> None:
+    cluster = Cluster(2)
+    cluster.image = cluster.image.without_broker(2)
+    end = TransactionEnd("txn", ProducerIdAndEpoch(7, 1), True, frozenset([TopicPartition("t", 0)]), 2)
+    assert cluster.queue.add(Decision(end, 5, lambda: True, lambda ended, outcome: None), 2) == []
 
 
 def test_s39_markers_go_to_the_leaders_of_their_partitions() -> None:

@@ -304,3 +304,52 @@ async def test_many_markers_let_other_work_in(cluster: Cluster, monkeypatch: pyt
         await asyncio.sleep(0)
         turns += 1
     assert turns >= 50
+
+
+async def test_of_the_own_partitions_of_a_decision_the_one_that_fails_is_tried_again_alone(cluster: Cluster) -> None:
+    cluster.lead(ME, ME, ME, OTHER)
+    cluster.leaders[ME].codes[1] = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
+    assert await cluster.write(0, 1, 2, 3) is Outcome.COMPLETE
+    assert cluster.leaders[ME].partitions == [0, 2, 1]
+    assert cluster.leaders[OTHER].partitions == [3]
+
+
+async def test_own_partitions_get_the_epoch_that_the_coordinator_has_by_then(cluster: Cluster) -> None:
+    cluster.lead(ME, ME, ME)
+    cluster.leaders[ME].codes[0] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_answer(decision: Decision, outcome: Outcome) -> None:
+        if outcome is Outcome.FENCED:
+            decision.coordinator_epoch += 1
+        else:
+            ended.set_result(None)
+
+    partitions = frozenset(TopicPartition("t", index) for index in range(3))
+    end = TransactionEnd("txn", ProducerIdAndEpoch(7, 1), True, partitions, 2)
+    cluster.sender.write(Decision(end, COORDINATOR_EPOCH, lambda: True, on_answer))
+    await ended
+    written = {index: marker.coordinator_epoch for marker, index in cluster.leaders[ME].written}
+    assert written == dict.fromkeys(range(3), COORDINATOR_EPOCH + 1)
+
+
+async def test_who_coordinates_no_more_writes_no_more_of_its_own_partitions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for slices in ("FIRST_MARKERS_SECONDS", "MARKERS_SECONDS"):
+        monkeypatch.setattr(module, slices, 0.0)
+    cluster.lead(*[ME] * 20)
+    partitions = frozenset(TopicPartition("t", index) for index in range(20))
+    end = TransactionEnd("txn", ProducerIdAndEpoch(7, 1), True, partitions, 2)
+    outcomes: list[Outcome] = []
+    decision = Decision(
+        end,
+        COORDINATOR_EPOCH,
+        lambda: len(cluster.leaders[ME].written) < 5,
+        lambda _, outcome: outcomes.append(outcome),
+    )
+    cluster.sender.write(decision)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert cluster.leaders[ME].partitions == [0, 1, 2, 3, 4]
+    assert outcomes == []

@@ -33,6 +33,7 @@ class WaitingConnection:
     def __init__(self) -> None:
         self.events: list[str] = []
         self.gate = None
+        self.lanes: dict[int, Any] = {}
         self.client_host = "10.0.0.1"
 
     def wait_for(

@@ -36,6 +36,7 @@ class Connection:
     def __init__(self) -> None:
         self.gate = None
         self.cached_header = NO_HEADER
+        self.lanes: dict[int, Any] = {}
         self.events: list[str] = []
         self.has_ended = asyncio.Event()
 

@@ -65,7 +65,7 @@ class Runtime:
             topic="__consumer_offsets", index=0, guards=VerificationGuards(), log=SimpleNamespace()
         )
         self.partition.log.has_open_transaction = lambda *_: False
-        self.partition.log.producer_state = {}
+        self.partition.log.producer_state = SimpleNamespace(coordinator_epoch=lambda _: -1)
         self.sizes: list[int] = []
         self.after_step: Any = lambda: None
         self.refusal: KafkaError | None = None

@@ -231,3 +231,39 @@ async def test_a_request_behind_a_long_poll_is_held_back(served: Served) -> None
     assert partition.log.log_end_offset == 0
     served.deadlines.fire()
     assert [number for number, _ in await client.answered(2)] == [0, 1]
+
+
+async def turns_until_answered(client: Client) -> int:
+    """Turns of the loop until the first answer has left; each is latency of every replicated record."""
+    for turns in range(20):
+        if client.has_answers(1):
+            return turns
+        await asyncio.sleep(0)
+    raise AssertionError("not answered")
+
+
+async def test_what_waited_for_a_replica_is_answered_in_the_second_turn_of_the_loop(served: Served) -> None:
+    client, (partition, _) = Client(served), served.partitions
+    for offset in range(3):  # the first one makes the route
+        client.send(plain())
+        await some_turns()
+        client.wire.bytes = b""
+        partition.on_follower_fetch(FOLLOWER, offset + 1)
+        turns = await turns_until_answered(client)
+    assert turns <= 2
+
+
+async def test_what_waited_for_records_is_answered_in_the_second_turn_of_the_loop(served: Served) -> None:
+    reader, writer, (partition, _) = Client(served), Client(served), served.partitions
+    partition.lead(1, (LEADER,))
+    for offset in range(3):
+        topic = FetchRequest.FetchTopic
+        wanted = topic.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
+        request = FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[topic(topic="orders", partitions=[wanted])])
+        reader.send(request, api=ApiKey.FETCH, version=12)
+        await some_turns()
+        assert not reader.wire.bytes
+        writer.send(plain(acks=1))
+        turns = await turns_until_answered(reader)
+        reader.wire.bytes = b""
+    assert turns <= 2

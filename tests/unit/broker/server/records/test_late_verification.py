@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.support.producers import ABORT, COMMIT, sequenced
-from tests.support.served import Client, Served, produce
+from tests.support.served import TOPIC, Client, Served, produce
 
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import EndTransactionMarker
 
@@ -249,3 +250,83 @@ async def test_an_abort_marker_of_another_producer_changes_nothing(served: Serve
     partition.append_marker(EndTransactionMarker(ABORT, 0), producer_id=8, producer_epoch=0)
     coordinator.answer(0, ErrorCode.NONE, V1)
     assert codes(await client.answered(1)) == [0]
+
+
+class CountingCoordinator(Coordinator):
+    """Answers for each partition that was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.about: list[list[Any]] = []
+
+    def verify(self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Any) -> Any:
+        self.about.append(list(partitions))
+        return self._question()
+
+    def answer_each(self, number: int, *codes: ErrorCode) -> None:
+        self.asked[number].set_result(dict(zip(self.about[number], codes, strict=True)))
+
+
+def write_to_both(sequence: int) -> Any:
+    data = ProduceRequest.TopicProduceData
+    partitions = [data.PartitionProduceData(index=index, records=batch(sequence)) for index in (0, 1)]
+    return ProduceRequest(
+        transactional_id="txn", acks=1, timeout_ms=1000, topic_data=[data(name=TOPIC, partition_data=partitions)]
+    )
+
+
+def codes_of_both(response: Any) -> list[int]:
+    return [answer.error_code for answer in response.responses[0].partition_responses]
+
+
+async def test_all_partitions_of_a_request_are_verified_with_one_question(served: Served) -> None:
+    coordinator = served.services.transactions = CountingCoordinator()
+    client, logs = Client(served), [partition.log for partition in served.partitions]
+    client.send(write_to_both(0), version=V1)
+    await asyncio.sleep(0)
+    assert [len(about) for about in coordinator.about] == [2]
+    assert [log.log_end_offset for log in logs] == [0, 0]
+    coordinator.answer_each(0, ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE)
+    ((_, response),) = await client.answered(1)
+    assert codes_of_both(response) == [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE], "each has its own answer"
+    assert [log.log_end_offset for log in logs] == [1, 0]
+    client.send(write_to_both(1), version=V1)
+    await asyncio.sleep(0)
+    assert [len(about) for about in coordinator.about] == [2, 1], "the first one has the transaction open"
+    coordinator.answer_each(1, ErrorCode.NONE)
+    await client.answered(2)
+
+
+@pytest.mark.parametrize("event", ["marker", "leader epoch"])
+async def test_e3_what_comes_between_the_one_question_and_the_append_makes_it_ask_anew(
+    served: Served, event: str
+) -> None:
+    coordinator = served.services.transactions = CountingCoordinator()
+    client, (first, second) = Client(served), served.partitions
+    client.send(write_to_both(0), version=V1)
+    await asyncio.sleep(0)
+    if event == "marker":
+        mark(served)
+    else:
+        first.lead(1, (1,))
+    end = first.log.log_end_offset
+    coordinator.answer_each(0, ErrorCode.NONE, ErrorCode.NONE)
+    async with asyncio.timeout(10):
+        while len(coordinator.about) < 2:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+    assert [where.partition for where in coordinator.about[1]] == [0], "partition 1 saw nothing of it"
+    assert (first.log.log_end_offset, second.log.log_end_offset) == (end, 1)
+    coordinator.answer_each(1, ErrorCode.TRANSACTION_ABORTABLE)
+    ((_, response),) = await client.answered(1)
+    assert codes_of_both(response) == [ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE]
+    assert first.log.log_end_offset == end
+
+
+async def test_a_coordinator_that_never_answers_the_one_question_is_given_up(served: Served) -> None:
+    served.services.transactions = CountingCoordinator()
+    client = Client(served)
+    client.send(write_to_both(0), version=V1)
+    await asyncio.sleep(0)
+    served.deadlines.fire()
+    ((_, response),) = await client.answered(1)
+    assert codes_of_both(response) == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2, "it helps to come again"

@@ -1,0 +1,129 @@
+"""Which Produce requests take the fast lane, and that none does where lanes are closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.producers import COMMIT, sequenced
+from tests.support.served import Client, Coordinator, Served, produce
+from tests.support.storage import make_batch
+
+from oncelog.fail_points import point
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MIN_VERSION, ProduceLane
+from oncelog_broker.server.net import lane
+from oncelog_broker.server.served import SERVED
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.records.control import EndTransactionMarker
+
+VERSIONS = SERVED[ApiKey.PRODUCE].versions
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path, partitions=3)
+    for partition in made.partitions:
+        partition.lead(0, (1,))
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request took the lane, of those that met one."""
+    found: list[bool] = []
+    serve = ProduceLane.serve
+
+    def noted(self: ProduceLane, *arguments: Any) -> bool:
+        found.append(serve(self, *arguments))
+        return found[-1]
+
+    monkeypatch.setattr(ProduceLane, "serve", noted)
+    return found
+
+
+def plain(**options: Any) -> Any:
+    return produce(bytes(make_batch()), **options)
+
+
+@pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
+async def test_what_came_twice_takes_the_lane_the_next_time(served: Served, taken: list[bool], version: int) -> None:
+    client = Client(served)
+    client.send(*(plain(acks=acks) for acks in (1, 1, 1, 1, -1, -1)), version=version)
+    found = [response.responses[0].partition_responses[0] for _, response in await client.answered(6)]
+    assert [(answer.error_code, answer.base_offset) for answer in found] == [(0, offset) for offset in range(6)]
+    in_lane = version >= MIN_VERSION
+    assert taken == [False, in_lane, False, in_lane], "the first request made the route, the second one the lane"
+
+
+async def test_a_connection_may_write_to_several_partitions_in_turn(served: Served, taken: list[bool]) -> None:
+    client = Client(served)
+    for _ in range(4):
+        client.send(*(plain(index=index) for index in range(3)))
+    assert taken == [False] * 3 + [True] * 7, "the third partition of the first round was the first to be remembered"
+    assert [partition.log.log_end_offset for partition in served.partitions] == [4, 4, 4]
+
+
+async def test_a_lane_remembers_so_many_destinations(served: Served) -> None:
+    client = Client(served)
+    for number in range(MAX_DESTINATIONS + 10):
+        batch = sequenced(number, 0, transactional=False)
+        request = produce(bytes(batch))
+        request.timeout_ms = number
+        client.send(request)
+    (found,) = client.connection.lanes.values()
+    assert isinstance(found, ProduceLane)
+    assert len(found._known) == MAX_DESTINATIONS
+
+
+async def test_a_transaction_takes_the_lane_once_it_is_open_in_the_partition(served: Served, taken: list[bool]) -> None:
+    served.services.transactions = Coordinator()
+    client, partition = Client(served), served.partitions[0]
+
+    def send(sequence: int) -> None:
+        client.send(produce(bytes(sequenced(7, sequence, transactional=True)), transactional_id="txn"))
+
+    for sequence in range(4):
+        send(sequence)
+    assert taken == [False, True]
+    partition.append_marker(EndTransactionMarker(COMMIT, 0), producer_id=7, producer_epoch=0)
+    send(4)
+    send(5)
+    assert taken[2:] == [False, True], "the next transaction is verified anew"
+
+
+async def test_a_partition_that_came_anew_under_the_same_name_is_written_to(
+    served: Served, taken: list[bool], tmp_path: Path
+) -> None:
+    client, old = Client(served), served.partitions[0]
+    for _ in range(4):
+        client.send(plain())
+    assert taken == [False, True]
+    old.resign()
+    served.partitions[0] = new = Served(tmp_path / "new").partitions[0]
+    new.lead(1, (1,))
+    for _ in range(3):
+        client.send(plain())
+    assert (old.log.log_end_offset, new.log.log_end_offset) == (4, 3)
+    assert taken[2:] == [False, True, True], "it is remembered at once"
+    old.log.close()
+
+
+def test_lanes_are_closed_by_the_environment_and_where_faults_are_armed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lane.are_open({})
+    assert lane.are_open({lane.VARIABLE: "on"})
+    assert not lane.are_open({lane.VARIABLE: "off"})
+    monkeypatch.setattr(point, "ACTIVE_FAULTS", object())
+    assert not lane.are_open({})
+
+
+async def test_a_closed_lane_is_never_made(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lane.VARIABLE, "off")
+    client = Client(served)
+    for _ in range(3):
+        client.send(plain())
+    assert client.connection.lanes == {}
+    assert isinstance(served.partitions[0], Partition)

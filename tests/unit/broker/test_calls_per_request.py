@@ -1,0 +1,266 @@
+"""How many Python and C functions the broker calls for a request of each kind: what costs CPU, counted without a clock.
+
+A broker serves in this process; its requests come in by a connection without a socket. Counted is what is called
+between the arrival of a request and its answer, and for a transaction until its markers are written; of several times
+the least, since now and then background work comes in between. BUDGETS are the counts as of the last change of them:
+one that is 5 % higher fails, and whoever makes a request cheaper writes the new count down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from tests.support.served import Client
+
+from oncelog_broker.broker import Broker
+from oncelog_broker.config.load import load_broker_config
+from oncelog_broker.metadata.stores.in_memory import MemoryTree
+from oncelog_broker.runtime.clock import SystemClock
+from oncelog_broker.runtime.loop_budget import LoopBudget
+from oncelog_broker.server.dispatch.dispatcher import Dispatcher
+from oncelog_broker.server.net.connections import Connections
+from oncelog_broker.server.net.limits import Limits
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from oncelog_protocol.messages.create_topics import CreateTopicsRequest
+from oncelog_protocol.messages.end_txn import EndTxnRequest
+from oncelog_protocol.messages.fetch import FetchRequest
+from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
+from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
+from oncelog_protocol.messages.produce import ProduceRequest
+from oncelog_protocol.records.builder import build_batch
+from oncelog_protocol.records.record import Record
+from oncelog_testing.broker import QUICK_SETTINGS
+from oncelog_testing.unsynced_disk import UnsyncedDisk
+
+TOPIC: Final = "counted"
+PARTITIONS: Final = 10
+REPEATS: Final = 10
+ALONE: Final = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+TOLERANCE: Final = 1.05
+ERROR: Final = re.compile(r"error_code=(-?\d+)")
+OURS: Final = ("oncelog_broker", "oncelog_protocol", "oncelog/", "<string>")
+"""What the names of files have whose functions are counted; the last are functions made of declarations."""
+
+
+class Calls(NamedTuple):
+    python: int
+    c: int
+
+
+BUDGETS: Final = {
+    "produce": Calls(40, 36),
+    "produce, pipelined": Calls(28, 30),
+    "produce, idempotent": Calls(42, 40),
+    "produce, in the usual way": Calls(97, 88),
+    "fetch": Calls(122, 117),
+    "transaction of 1 partition": Calls(576, 432),
+    "transaction of 10 partitions": Calls(1504, 1456),
+}
+"""Of one request, or of one transaction (AddPartitionsToTxn, Produce, EndTxn, markers), with CPython 3.11."""
+
+
+class StoppedClock(SystemClock):
+    """A clock that stands still while calls are counted: no slice of work is over then, however slow the machine."""
+
+    def __init__(self) -> None:
+        self.stopped_at: float | None = None
+
+    def monotonic(self) -> float:  # type: ignore[override]
+        return time.monotonic() if self.stopped_at is None else self.stopped_at
+
+
+class Counter:
+    """Counts what is called in the broker while it is active."""
+
+    def __init__(self, clock: StoppedClock) -> None:
+        self._clock = clock
+        self.python = self.c = 0
+
+    def __enter__(self) -> Counter:
+        self._clock.stopped_at = self._clock.monotonic()
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        self._clock.stopped_at = None
+
+    def _note(self, frame: Any, event: str, _: Any) -> None:
+        if event == "call" and _is_ours(frame):
+            self.python += 1
+        elif event == "c_call" and _is_ours(frame):
+            self.c += 1
+
+
+def _is_ours(frame: Any) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith("<") or any(part in name for part in OURS)
+
+
+class Requests:
+    """A client of the broker, whose requests are counted."""
+
+    def __init__(self, broker: Broker) -> None:
+        services: Any = broker.parts.serving._services
+        self._clock = services.clock
+        self.dispatcher = Dispatcher(services)
+        limits = Limits(100, 100, 1 << 20, -1, -1, 600.0)
+        self.connections = Connections(limits, LoopBudget(services.clock.monotonic, seconds=60.0))
+        self.client = Client(self)  # type: ignore[arg-type]
+        self._transactions = broker.parts.coordinators.transactions
+        self._answers = 0
+
+    async def ask(self, request: Any, api: ApiKey, version: int) -> Any:
+        """The answer, whenever it comes."""
+        self.client.send(request, api=api, version=version)
+        self._answers += 1
+        return (await self.client.answered(self._answers))[-1][1]
+
+    async def count(self, make: Callable[[], list[tuple[Any, ApiKey, int]]], *, turns: int = 0) -> Calls:
+        """For the requests that `make` makes, each sent when the one before is answered, and for what comes in so many
+        `turns` of the loop behind the last: the least of REPEATS times."""
+        found = []
+        for _ in range(REPEATS):
+            requests = make()
+            frames = [
+                b"".join(self.client._frame(each, api, version) for each in request)
+                for request, api, version in requests
+            ]
+            await asyncio.sleep(0)
+            with Counter(self._clock) as counter:
+                for frame in frames:
+                    self.client._receive(frame)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            before = self._answers
+            self._answers += sum(len(request) for request, _, _ in requests)
+            answers = await self.client.answered(self._answers)
+            assert set(ERROR.findall(repr(answers[before:]))) == {"0"}
+            while self._transactions.markers_outstanding:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0)
+            found.append(Calls(counter.python, counter.c))
+        return Calls(min(calls.python for calls in found), min(calls.c for calls in found))
+
+
+class Producer:
+    """Makes the requests of one producer."""
+
+    def __init__(self, producer_id: int = -1, epoch: int = -1, *, partitions: int = 1, acks: int = -1) -> None:
+        self.producer_id, self.epoch = producer_id, epoch
+        self.partitions, self.acks = range(partitions), acks
+        self.transactional_id: str | None = None
+        self.sequence = 0
+
+    def produce(self, *, timeout_ms: int = 1000) -> ProduceRequest:
+        numbered: dict[str, Any] = {}
+        if self.producer_id >= 0:
+            numbered = {
+                "producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": self.sequence
+            }  # fmt: skip
+        self.sequence += 1
+        records = [Record(0, int(time.time() * 1000), None, b"v" * 100, [])]
+        batch = build_batch(records, transactional=self.transactional_id is not None, **numbered)
+        topic = ProduceRequest.TopicProduceData
+        data = [topic.PartitionProduceData(index=index, records=bytes(batch)) for index in self.partitions]
+        return ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=self.acks,
+            timeout_ms=timeout_ms,
+            topic_data=[topic(name=TOPIC, partition_data=data)],
+        )
+
+    def transaction(self) -> list[tuple[Any, ApiKey, int]]:
+        ids = self.transactional_id, self.producer_id, self.epoch
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ids[0],
+            v3_and_below_producer_id=ids[1],
+            v3_and_below_producer_epoch=ids[2],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=list(self.partitions))],
+        )
+        end = EndTxnRequest(transactional_id=ids[0], producer_id=ids[1], producer_epoch=ids[2], committed=True)
+        return [
+            ([add], ApiKey.ADD_PARTITIONS_TO_TXN, 3),
+            ([self.produce()], ApiKey.PRODUCE, 9),
+            ([end], ApiKey.END_TXN, 3),
+        ]
+
+
+async def transactional(requests: Requests, partitions: int) -> Producer:
+    producer = Producer(partitions=partitions)
+    producer.transactional_id = f"counted-{partitions}"
+    find = FindCoordinatorRequest(key=producer.transactional_id, key_type=1)
+    async with asyncio.timeout(20):
+        while (await requests.ask(find, ApiKey.FIND_COORDINATOR, 3)).error_code:  # the internal topic is made
+            pass
+        init = InitProducerIdRequest(
+            transactional_id=producer.transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+        )
+        while (answer := await requests.ask(init, ApiKey.INIT_PRODUCER_ID, 4)).error_code:
+            pass
+    producer.producer_id, producer.epoch = answer.producer_id, answer.producer_epoch
+    return producer
+
+
+def fetch(partition: int, offset: int) -> FetchRequest:
+    topic = FetchRequest.FetchTopic
+    wanted = topic.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        topics=[topic(topic=TOPIC, partitions=[wanted])],
+        forgotten_topics_data=[],
+    )
+
+
+async def counted(broker: Broker) -> dict[str, Calls]:
+    requests = Requests(broker)
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=TOPIC, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
+    )
+    await requests.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), ApiKey.CREATE_TOPICS, 5)
+    found: dict[str, Calls] = {}
+    plain, timeout = Producer(), iter(range(1_000_000))
+    found["produce"] = await requests.count(lambda: [([plain.produce()], ApiKey.PRODUCE, 9)])
+    pipelined = await requests.count(lambda: [([plain.produce() for _ in range(20)], ApiKey.PRODUCE, 9)])
+    found["produce, pipelined"] = Calls(pipelined.python // 20, pipelined.c // 20)
+    idempotent = Producer(1000, 0)
+    found["produce, idempotent"] = await requests.count(lambda: [([idempotent.produce()], ApiKey.PRODUCE, 9)])
+    found["produce, in the usual way"] = await requests.count(
+        lambda: [([plain.produce(timeout_ms=next(timeout))], ApiKey.PRODUCE, 8)]
+    )
+    found["fetch"] = await requests.count(lambda: [([fetch(0, 3)], ApiKey.FETCH, 11)])
+    for partitions in (1, PARTITIONS):
+        producer = await transactional(requests, partitions)
+        name = f"transaction of {partitions} partition{'s' * (partitions > 1)}"
+        found[name] = await requests.count(producer.transaction, turns=5)
+    return found
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    settings = {**QUICK_SETTINGS, **ALONE, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
+    config = load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()])
+    made = Broker(config, clock=StoppedClock(), disk=UnsyncedDisk(), store=MemoryTree())
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_no_request_takes_more_calls_than_it_did(broker: Broker) -> None:
+    found = await counted(broker)
+    dearer = [
+        f"{what}: {calls.python} Python and {calls.c} C calls, the budget is {BUDGETS[what]}"
+        for what, calls in found.items()
+        if calls.python > BUDGETS[what].python * TOLERANCE or calls.c > BUDGETS[what].c * TOLERANCE
+    ]
+    assert dearer == []
+    assert found.keys() == BUDGETS.keys()

@@ -1,0 +1,73 @@
+"""Templates are found in what a declaration encodes: heads and tails of records, places of numbers, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog_protocol.codec import codec
+from oncelog_protocol.messages.fetch import FetchResponse
+from oncelog_protocol.messages.heartbeat import HeartbeatRequest
+from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
+from oncelog_protocol.templates import NoTemplate, around_int64s, around_records, records_reader
+from oncelog_protocol.wire_readers import read_compact_nullable_records, read_nullable_records
+
+RECORDS = memoryview(b"records")
+VERSIONS = range(3, 14)
+
+
+def request() -> ProduceRequest:
+    data = ProduceRequest.TopicProduceData.PartitionProduceData(index=5, records=RECORDS)
+    topic = ProduceRequest.TopicProduceData(name="orders", topic_id=bytes(16), partition_data=[data])
+    return ProduceRequest(transactional_id="txn", acks=-1, timeout_ms=7, topic_data=[topic])
+
+
+def response() -> ProduceResponse:
+    topic = ProduceResponse.TopicProduceResponse
+    answer = topic.PartitionProduceResponse(index=5, error_code=0, base_offset=1)
+    return ProduceResponse(responses=[topic(name="orders", topic_id=bytes(16), partition_responses=[answer])])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_head_records_and_tail_are_the_whole_message(version: int) -> None:
+    found = codec(ProduceRequest, version)
+    head, tail = around_records(found, request(), request().topic_data[0].partition_data[0].records)
+    whole = memoryview(found.encode(request()))
+    read, position = records_reader(ProduceRequest, version)(whole, len(head), len(whole))
+    assert whole[: len(head)] == head
+    assert read == RECORDS
+    assert whole[position:] == tail
+
+
+def test_the_reader_is_the_one_of_the_declared_field() -> None:
+    assert records_reader(ProduceRequest, 8) is read_nullable_records
+    assert records_reader(ProduceRequest, 9) is read_compact_nullable_records
+
+
+@pytest.mark.parametrize("version", range(5, 14))
+def test_what_surrounds_numbers_that_lie_side_by_side(version: int) -> None:
+    message, found = response(), codec(ProduceResponse, version)
+    answer = message.responses[0].partition_responses[0]
+    names = ("base_offset", "log_append_time_ms", "log_start_offset")
+    head, tail = around_int64s(found, message, answer, names)
+    assert message == response(), "it is as it was"
+    answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = -2, 1 << 60, 300
+    numbers = b"".join(number.to_bytes(8, "big", signed=True) for number in (-2, 1 << 60, 300))
+    assert found.encode(message) == head + numbers + tail
+
+
+def test_there_is_none_where_a_version_lacks_a_field_or_has_others_between() -> None:
+    message = response()
+    answer = message.responses[0].partition_responses[0]
+    with pytest.raises(NoTemplate, match="log_start_offset is no int64"):
+        around_int64s(codec(ProduceResponse, 4), message, answer, ("base_offset", "log_start_offset"))
+    with pytest.raises(NoTemplate, match="not right behind"):
+        around_int64s(codec(ProduceResponse, 9), message, answer, ("base_offset", "log_start_offset"))
+    with pytest.raises(NoTemplate, match="index is no int64"):
+        around_int64s(codec(ProduceResponse, 9), message, answer, ("index",))
+
+
+def test_there_is_none_without_records() -> None:
+    with pytest.raises(NoTemplate, match="0 fields"):
+        records_reader(HeartbeatRequest, 4)
+    with pytest.raises(NoTemplate, match="not in the message"):
+        around_records(codec(FetchResponse, 12), FetchResponse(responses=[]), RECORDS)
