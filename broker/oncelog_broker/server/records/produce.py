@@ -1,7 +1,7 @@
 """Produce (0), v3-13: append one batch per partition.
 
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
-are appended before the answer. With acks=all the answer waits in the partition's purgatory (`replication/purgatory.py`)
+are appended before the answer. Where acks=all waits: in the partition's purgatory (`replication/purgatory.py`),
 until the replicas in sync have the records: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND if too
 few replicas stay in sync. The next request of the connection is handled meanwhile. acks=0 has no answer; an error then
 closes the connection (T17), the only sign of it for the client. Clients may not write to internal topics.
