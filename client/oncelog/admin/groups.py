@@ -1,7 +1,7 @@
 """Administration of consumer groups: `admin.groups`.
 
-Each group is asked of its coordinator, again where that has moved or still loads. As in `admin`: one item raises its
-error, several raise PartialFailure.
+Each group is requested from its coordinator, again if that has moved or is loading. As in `admin`: a single item raises
+its error, several raise PartialFailure.
 """
 
 from __future__ import annotations
@@ -14,42 +14,54 @@ from oncelog.admin.calls import Calls
 from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.items import the_one
 from oncelog.cluster import NO_NODE, TopicPartition
-from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.errors import ErrorCode, KafkaError, UnsupportedVersion, error_for
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 NO_OFFSET: Final = -1
+DEAD: Final = "Dead"
+"""The state of a group that there is not, from brokers before DescribeGroups 6."""
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers."""
+    """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
+    `group_type`: which protocol the group speaks, "classic" or "consumer" (KIP-848); "" from old brokers."""
 
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; `assignment` is empty while the group rebalances, and for members that are no consumers."""
+    """One member; `assignment` is empty while a classic group rebalances, and for members that are no consumers. In a
+    group of the consumer protocol it is what the member has, and `target` what it is to have; `epoch` is the member's.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
     assignment: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
     """A consumer group as its coordinator describes it.
 
-    `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead. `protocol` is the assignor that the
-    group chose. `coordinator_id` is the id of the broker that answered.
+    `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; of a group of the consumer protocol
+    Assigning, Reconciling, Stable or Empty. `protocol` is the assignor that the group chose, or that the broker uses.
+    `coordinator_id` is the id of the broker that answered. `group_type` is "classic" or "consumer"; of a group of the
+    consumer protocol `epoch` says how often something has changed that its assignment depends on.
     """
 
     group_id: str
@@ -58,6 +70,8 @@ class DescribedGroup:
     protocol: str
     members: tuple[GroupMember, ...]
     coordinator_id: int = NO_NODE
+    group_type: str = CLASSIC
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,7 @@ class GroupAdmin:
             return response
 
         found = {
-            group.group_id: ListedGroup(group.group_id, group.protocol_type, group.group_state)
+            group.group_id: ListedGroup(group.group_id, group.protocol_type, group.group_state, group.group_type)
             for response in (await self._coordinators.of_all_brokers(ask)).values()
             for group in response.groups
         }
@@ -100,6 +114,10 @@ class GroupAdmin:
         async def ask(group_id: str, node_id: int) -> DescribedGroup:
             response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
             group = the_one(response.groups, group_id)
+            if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD:
+                found = await self._of_consumer_protocol(group_id, node_id)
+                if found is not None:
+                    return found
             if group.error_code:
                 raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
             members = tuple(
@@ -118,6 +136,43 @@ class GroupAdmin:
 
         return await self._coordinators.each(group_ids, ask)
 
+    async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """None where the broker knows no such group, or no such protocol. Raises KafkaError."""
+        from oncelog_protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+        try:
+            response = await self._calls.send_to(node_id, request)
+        except UnsupportedVersion:
+            return None
+        group = the_one(response.groups, group_id)
+        if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return None
+        if group.error_code:
+            raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                _partitions(member.assignment),
+                _partitions(member.target_assignment),
+                member.member_epoch,
+            )
+            for member in group.members
+        )
+        return DescribedGroup(
+            group_id,
+            group.group_state,
+            CONSUMER_PROTOCOL,
+            group.assignor_name,
+            members,
+            node_id,
+            CONSUMER,
+            group.group_epoch,
+        )
+
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups without members, and their offsets. Raises KafkaError (NON_EMPTY_GROUP), PartialFailure."""
         from oncelog_protocol.messages.delete_groups import DeleteGroupsRequest
@@ -129,8 +184,8 @@ class GroupAdmin:
         await self._coordinators.each(group_ids, ask)
 
     async def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
-        """All offsets that the group has committed. `require_stable`: not before transactions that hold any have ended
-        (KIP-447, S37). Raises KafkaError; UNSTABLE_OFFSET_COMMIT where they have not within default.api.timeout.ms."""
+        """All committed offsets of the group. `require_stable`: wait for transactions with pending offsets to end
+        (KIP-447, S37). Raises KafkaError; UNSTABLE_OFFSET_COMMIT if they do not end within default.api.timeout.ms."""
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         async def ask(group_id: str, node_id: int) -> dict[TopicPartition, CommittedOffset]:
@@ -153,8 +208,8 @@ class GroupAdmin:
         return (await self._coordinators.each([group_id], ask, UNSTABLE))[group_id]
 
     async def unstable_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of the partitions whose offset an open transaction holds: members that ask for it wait (KIP-447, S37).
-        `admin.pending_offsets` says which transaction. None from brokers older than Kafka 2.5. Raises KafkaError."""
+        """The partitions with a pending offset of an open transaction: members that fetch it wait (KIP-447, S37).
+        `admin.pending_offsets` finds the transaction. Empty with brokers before Kafka 2.5. Raises KafkaError."""
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         group_type = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -216,7 +271,7 @@ class GroupAdmin:
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise
-                # Who commits without being a member is told so, and nothing of the members that are there.
+                # A commit without membership gets this error, which does not mention the group's members.
                 why = "the group has members, and its offsets can only be set while it has none"
                 raise error_for(error.code, f"{group_id}: {why}") from error
 
@@ -255,8 +310,15 @@ def _check_partitions(response: Any) -> None:
             _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
 
 
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions
+    )
+
+
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a member's assignment says: a version, then the partitions. Empty where there is none, or no such thing."""
+    """The partitions of a member's assignment (version, then partitions). Empty if there is none, or it is
+    unreadable."""
     try:
         assigned = decode_versioned(ConsumerProtocolAssignment, data)
     except MalformedMessage:

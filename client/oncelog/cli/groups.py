@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oncelog.cli.offsets import Position
     from oncelog.cluster import TopicPartition
 
-LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State", "Type")))
+LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State", "Type", "Protocol")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Committed", "New offset")))
 
 
@@ -46,13 +46,20 @@ def groups() -> None:
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the groups. Plain output: group, state, protocol type on each line."""
+    """List the groups. Plain output: group, state, protocol type and protocol on each line.
 
-    async def command() -> list[tuple[str, str, str]]:
+    The type says what the members are: "consumer", or nothing for a group that only commits offsets. The protocol is
+    "classic", where a member assigns the partitions, or "consumer", where the broker does (KIP-848).
+    """
+
+    async def command() -> list[tuple[str, ...]]:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            return [(group.group_id, group.state, group.protocol_type) for group in await admin.groups.list()]
+            return [
+                (group.group_id, group.state, group.protocol_type, group.group_type)
+                for group in await admin.groups.list()
+            ]
 
     show_rows(LIST_COLUMNS, run(command, bootstrap), output)
 
@@ -62,15 +69,15 @@ def list_(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @output_option
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
-    """Show what the groups have committed, how far behind they are, their members, and who reads what.
+    """Show the committed offsets of groups, their lag, their members, and the assignment.
 
-    Where an open transaction holds an offset of the group, whoever is assigned that partition waits for its end: whose
-    transaction it is, since when and until when is said below the tables.
+    If an open transaction has a pending offset of the group, the member with that partition waits for its end: the
+    transaction, its start and its latest end are shown below the tables.
 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
     member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
     ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
-    is a line with "-" in place of what there is not.
+    is a line with "-" for missing values.
     """
 
     async def command() -> list[GroupPositions]:
@@ -141,7 +148,7 @@ def reset(
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
             if not committed and not topics and from_file is None:
-                await admin.groups.describe([group_id])  # raises where there is no such group
+                await admin.groups.describe([group_id])  # raises if there is no such group
             if from_file is not None:
                 plan = _plan_from(from_file)
             else:
@@ -171,7 +178,7 @@ def reset(
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Delete groups without members, and what they have committed."""
+    """Delete groups without members, and their committed offsets."""
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("will not delete without asking, and there is nobody to ask: use --yes")

@@ -129,7 +129,7 @@ class GroupCoordinator:
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        """Commit these offsets, or the positions, for the application. Raises like `Commits.commit`."""
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
@@ -214,8 +214,8 @@ class GroupCoordinator:
         return self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
-        """Make a new assignment ours."""
-        # Those that are not given up yet: it is not begun again with what a callback has failed for.
+        """Hand a new assignment to the application."""
+        # Those not revoked yet: the callback is not repeated after a failure.
         await self._holdings.give_up(
             self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked
         )
@@ -299,7 +299,7 @@ class GroupCoordinator:
                 await self._connection.send(request)
         except (KafkaError, TimeoutError) as error:
             # The group then notices when this member's session times out: the rebalance is late, nothing is lost.
-            logger.info("group %s: leaving without being heard: %r", config.group_id, error)
+            logger.info("group %s: the request to leave the group failed: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:
         """Leave the group, as the application does not poll, so that others get the partitions."""
