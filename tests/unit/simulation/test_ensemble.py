@@ -4,7 +4,7 @@ import asyncio
 import inspect
 
 import pytest
-from tests.unit.broker.metadata import test_store_contract as contract
+from tests.unit.broker.metadata.stores import test_store_contract as contract
 from tests.unit.simulation.worlds import play
 
 from oncelog_broker.metadata.stores.store import ConnectionLost, NodeExists, SessionState, StoreUnavailable

@@ -3,8 +3,9 @@
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
 are appended before the answer. With acks=all the answer waits until the replicas in sync have the records, and the next
 request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
-when too few are left in sync. Where acks=all waits: in the purgatory of the partition (`replication/purgatory.py`). acks=0 has no answer at all, and an error then closes the connection (T17), which is all
-that such a client can notice. Internal topics are not for clients to write.
+when too few are left in sync. Where acks=all waits: in the purgatory of the partition (`replication/purgatory.py`).
+acks=0 has no answer at all, and an error then closes the connection (T17), which is all that such a client can notice.
+Internal topics are not for clients to write.
 Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v10 who leads beside
 NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->

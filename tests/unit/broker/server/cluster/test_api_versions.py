@@ -14,6 +14,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
+FEATURES = {"group.version", "transaction.version"}
 FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE)}
 
 
@@ -28,7 +29,8 @@ def ask(version: int = 4, name: str = "client", software_version: str = "1.0", *
 def test_it_is_the_list_of_what_is_served_without_what_only_brokers_ask() -> None:
     keys = {each.api_key: (each.min_version, each.max_version) for each in ask().api_keys}
     assert set(keys) == set(SERVED) - FOR_BROKERS
-    assert keys == {key: (SERVED[key].advertised_low, SERVED[key].versions.high) for key in keys}
+    highest = {key: SERVED[key].versions.high for key in keys} | {int(ApiKey.INIT_PRODUCER_ID): 5}
+    assert keys == {key: (SERVED[key].advertised_low, highest[key]) for key in keys}, "two-phase commit is not enabled"
 
 
 def test_versions_of_produce_are_advertised_that_are_refused() -> None:
@@ -39,11 +41,12 @@ def test_versions_of_produce_are_advertised_that_are_refused() -> None:
 def test_brokers_of_a_cluster_are_told_of_theirs_and_of_their_level() -> None:
     answer = ask(is_clustered=True)
     assert {each.api_key for each in answer.api_keys} >= FOR_BROKERS
-    assert {"transaction.version", "oncelog.version"} == {each.name for each in answer.finalized_features}
-    assert {each.name for each in ask().finalized_features} == {"transaction.version"}
+    names = {each.name for each in answer.finalized_features}
+    assert names == {"transaction.version", "oncelog.version"}, "no broker is known to have the level of group.version"
+    assert {each.name for each in ask().finalized_features} == FEATURES
 
 
-@pytest.mark.parametrize(("version", "names"), [(3, set()), (4, {"transaction.version"})])
+@pytest.mark.parametrize(("version", "names"), [(3, set()), (4, FEATURES)])
 def test_features_whose_lowest_level_is_0_are_for_those_who_can_read_them(version: int, names: set[str]) -> None:
     assert {each.name for each in ask(version).supported_features} == names
 

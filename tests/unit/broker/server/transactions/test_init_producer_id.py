@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.handlers import answered, asked
 
+from oncelog_broker.coordinator.transaction.machine import Granted
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdsExhausted
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.transactions import init_producer_id
@@ -25,9 +26,11 @@ class Coordinator:
         self.asked: list[tuple[Any, ...]] = []
         self.last_clients = SimpleNamespace(note=lambda *_: None)
 
-    def init_producer_id(self, *of: Any) -> Any:
+    def init_producer_id(self, *of: Any, two_phase: bool, keeps_open: bool) -> Any:
+        assert not two_phase
+        assert not keeps_open
         self.asked.append(of)
-        return ProducerIdAndEpoch(7, 1) if self.error is None else KafkaError(self.error)
+        return Granted(ProducerIdAndEpoch(7, 1)) if self.error is None else KafkaError(self.error)
 
 
 async def init(
