@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
+from oncelog_broker.config.alter import Changes, ConfigChange, add_change
 from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.request.duplicate_names import counted
 from oncelog_broker.server.request.wait_for_metadata import wait_until_shown
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -51,6 +55,53 @@ def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name:
         context.require(of_topic, name)
     else:
         context.require(of_cluster)
+
+
+class AlteredResource(Protocol):
+    """A topic or broker, as both requests name it."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=AlteredResource)
+
+
+async def alter_each(
+    resources: Sequence[R],
+    rules: tuple[Rule, Rule],
+    changes_of: Callable[[R], Iterable[ConfigChange]],
+    to_overrides: Callable[[Changes], tuple[Change, Change]],
+    validate_only: bool,
+    context: TopicContext,
+) -> list[tuple[R, KafkaError | None]]:
+    """Alter the settings of each resource, and return the error of each, or None.
+
+    `rules`: what a client needs for topics, and for brokers. `changes_of`: the changes that a resource of the request
+    asks for. `to_overrides`: functions that make them to the overrides of a topic, and of a broker.
+    """
+    outcomes: list[tuple[R, KafkaError | None]] = []
+    pauses = context.services.slices.pauses()
+    mentions = await with_pauses(counted((r.resource_type, r.resource_name) for r in resources), pauses.here)
+    for resource in resources:
+        await pauses.here()
+        kind, name = resource.resource_type, resource.resource_name
+        changes = dict[str, ConfigChange]()
+        try:
+            check_named_once(kind, name, mentions)
+            check_may_change(*rules, kind, name, context)
+            for change in changes_of(resource):
+                await pauses.here()
+                add_change(changes, change)
+            await change_configs(kind, name, *to_overrides(changes), validate_only, context)
+        except KafkaError as error:
+            outcomes.append((resource, error.as_value()))
+        else:
+            outcomes.append((resource, None))
+    return outcomes
 
 
 async def change_configs(

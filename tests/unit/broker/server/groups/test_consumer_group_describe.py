@@ -1,0 +1,65 @@
+"""ConsumerGroupDescribe: members with what they have and what they are to have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.consumer_groups import ConsumerDriver
+from tests.support.handlers import answered, asked, group_coordinator
+
+from oncelog_broker.security.authorizer import rules
+from oncelog_broker.server.groups import consumer_group_describe
+from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+
+async def describe(driver: ConsumerDriver, *names: str, refused: Any = ()) -> list[Any]:
+    groups = group_coordinator(driver.machine)
+    groups.config = driver.config
+    context = asked(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, refused=refused, groups=groups, image=driver.view._image)
+    request = ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
+    return (await answered(consumer_group_describe.handle, request, context)).groups
+
+
+def partitions(assignment: Any) -> dict[str, list[int]]:
+    return {topic.topic_name: topic.partitions for topic in assignment.topic_partitions}
+
+
+async def test_a_member_with_all_partitions() -> None:
+    driver = ConsumerDriver()
+    driver.joined()
+    (group,) = await describe(driver, "g")
+    assert (group.error_code, group.group_state, group.assignor_name) == (ErrorCode.NONE, "Stable", "uniform")
+    (member,) = group.members
+    assert (member.member_id, member.subscribed_topic_names) == ("m1", ["t"])
+    assert partitions(member.assignment) == partitions(member.target_assignment) == {"t": [0, 1, 2, 3]}
+
+
+async def test_what_a_member_is_to_give_up_it_has_still() -> None:
+    driver = ConsumerDriver()
+    first = driver.joined()
+    driver.advance(2)
+    driver.joined()
+    first.beat()
+    ((member, _),) = [group.members for group in await describe(driver, "g")]
+    assert partitions(member.assignment) == {"t": [0, 1, 2, 3]}
+    assert partitions(member.target_assignment) == {"t": [0, 1]}
+
+
+async def test_groups_that_are_not_known_or_not_to_be_seen() -> None:
+    driver = ConsumerDriver()
+    driver.joined()
+    groups = await describe(driver, "unknown", "", "secret", refused={(rules.DESCRIBE_CONSUMER_GROUP, "secret")})
+    assert [(group.group_id, group.error_code, group.members) for group in groups] == [
+        ("unknown", ErrorCode.GROUP_ID_NOT_FOUND, []),
+        ("", ErrorCode.INVALID_GROUP_ID, []),
+        ("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED, []),
+    ]
+
+
+async def test_a_group_with_a_topic_that_one_may_not_see() -> None:
+    driver = ConsumerDriver()
+    driver.joined()
+    (group,) = await describe(driver, "g", refused={(rules.TOPIC_OF_CONSUMER_GROUP, "t")})
+    assert (group.error_code, group.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
