@@ -208,6 +208,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
+            await _until_serving(world)  # the operator may be restarting one
     if not all(machine.is_serving for machine in world.brokers.values()):
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():

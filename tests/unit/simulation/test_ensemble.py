@@ -155,3 +155,21 @@ def test_nothing_is_served_without_a_quorum_and_sessions_live_on_with_the_next()
             await world.loop.spawn(process, store.create("/here"))
 
     play(scene)
+
+
+def test_servers_that_were_put_back_from_a_backup_refuse_whoever_has_seen_more():
+    async def scene(world):
+        store, process, _ = await with_store(world, "one", nothing)
+        backup = world.store.copied()
+
+        async def write():
+            for number in range(30):
+                await store.create(f"/n{number}")
+
+        await world.loop.spawn(process, write())
+        world.store.restore(backup)
+        await asyncio.sleep(TIMEOUT / 2)
+        with pytest.raises(StoreUnavailable):
+            await world.loop.spawn(process, store.get("/"))
+
+    play(scene)

@@ -1,0 +1,33 @@
+"""The commands `story` and `defects`, as somebody calls them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from oncelog_simulation.defects.report import BEGIN, END
+
+QUICK_SEED = "6"
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "oncelog_simulation", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_story_of_a_seed_in_which_all_is_well() -> None:
+    done = call("story", QUICK_SEED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"Seed {QUICK_SEED}: all is well\n")
+    assert f"replay {QUICK_SEED}" in done.stdout
+
+
+def test_a_defect_is_found_and_put_into_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}{END}")
+    done = call("defects", "any-sequence-is-next", "--out", str(page))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("1 of 1 found\n")
+    assert "| `any-sequence-is-next` |" in page.read_text()
