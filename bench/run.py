@@ -42,6 +42,7 @@ import spark_source  # noqa: E402
 import tls_cost  # noqa: E402
 import transactions  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
+from consumer_groups import consumer_groups_cost, longest_turn_ms  # noqa: E402
 from groups import groups_cost  # noqa: E402
 from raw import RawClient  # noqa: E402
 from table import Row, Table  # noqa: E402
@@ -184,6 +185,24 @@ def groups(table: Table, client: RawClient, pid: int, count: int, heartbeats: in
     table.add(f"offset commit, 1 partition, {count} groups", spent.commit_us, "CPU us/request")
 
 
+def consumer_groups(table: Table, scale: int) -> None:
+    members, topics = 1000 // scale, 100
+    partitions = 100 // scale
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        BrokerProcess(Path(directory) / "data") as broker,
+        cost.pinned(broker.pid, together=True),
+    ):
+        spent = consumer_groups_cost(broker.port, broker.pid, members, topics, partitions, 20_000 // scale)
+        broker.kill()  # to close 10,000 logs takes long, and is not measured
+    what = f"a group of {members:,} members and {topics * partitions:,} partitions (KIP-848)"
+    table.add(f"{what}: a member joins", spent.join_us, "CPU us/request")
+    table.add("heartbeat of a stable member", spent.heartbeat_us, "CPU us/request", at_most=30)
+    table.add("from the last join until all have their partitions", spent.assignment_seconds, "s")
+    turn_ms = longest_turn_ms(members, topics, partitions)
+    table.add("longest turn of the loop while the group is assigned", turn_ms, "ms", at_most=10)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the work, to see that it runs; not kept")
@@ -226,6 +245,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "transactions": lambda table, scale: transactions.measure(table.add, scale),
     "authorizer": lambda table, scale: authorizer.measure(table.add, scale),
     "tls": lambda table, scale: tls_cost.measure(table.add, scale),
+    "consumer-groups": consumer_groups,
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
     "spark": lambda table, scale: spark.measure(table.add, scale),
     "latency": lambda table, scale: spark_latency.measure(table.add, scale),

@@ -18,8 +18,7 @@ NOT_SERVED: Final = """\
 ## Not served
 
 APIs of Kafka 4.3 that no broker of oncelog answers or advertises. Clients that need one of them say so; the others do
-without: groups of the newer protocol (KIP-848) and share groups (KIP-932) are not there, consumer groups of the classic
-protocol are.
+without: share groups (KIP-932) are not there, consumer groups of both protocols are.
 """
 
 

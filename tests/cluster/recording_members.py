@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import confluent_kafka
 from recording_clients import PATIENCE_MS, PATIENCE_SECONDS, REFRESH_MS
@@ -110,6 +110,12 @@ class Forgets(oncelog.RebalanceListener):
 
 
 class OncelogMember(Member):
+    options: ClassVar[Mapping[str, Any]] = {
+        "partition_assignment_strategy": ("range",),
+        "session_timeout_ms": MEMBER_SESSION_MS,
+        "heartbeat_interval_ms": 500,
+    }
+
     def _work(self) -> None:
         asyncio.run(self._read_all())
 
@@ -121,12 +127,10 @@ class OncelogMember(Member):
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             enable_auto_commit=False,
-            partition_assignment_strategy=("range",),
-            session_timeout_ms=MEMBER_SESSION_MS,
-            heartbeat_interval_ms=500,
             request_timeout_ms=5000,
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
+            **self.options,
         ) as consumer:
             consumer.subscribe([self.topic], listener=Forgets(self))
             while not self.is_over:
@@ -148,22 +152,32 @@ class OncelogMember(Member):
                     self.committed(commits)
 
 
+class OncelogConsumerMember(OncelogMember):
+    """Of the consumer protocol (KIP-848): the broker assigns."""
+
+    options: ClassVar[Mapping[str, Any]] = {"group_protocol": "consumer"}
+
+
 class LibrdkafkaMember(Member):
+    options: ClassVar[Mapping[str, Any]] = {
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": MEMBER_SESSION_MS,
+        "heartbeat.interval.ms": 500,
+    }
+
     def _work(self) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": self.addresses,
             "group.id": self.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "partition.assignment.strategy": "range",
-            "session.timeout.ms": MEMBER_SESSION_MS,
-            "heartbeat.interval.ms": 500,
             "socket.timeout.ms": 5000,
             "fetch.wait.max.ms": 200,
             "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": REFRESH_MS,
             "log_level": SYSLOG_DEBUG,
             "debug": "cgrp,topic",
+            **self.options,
         }
         if self.instance is not None:
             settings["group.instance.id"] = self.instance
@@ -207,4 +221,15 @@ class LibrdkafkaMember(Member):
             self.committed(commits)
 
 
-MEMBERS: Mapping[str, type[Member]] = {"oncelog": OncelogMember, "librdkafka": LibrdkafkaMember}
+class LibrdkafkaConsumerMember(LibrdkafkaMember):
+    """Of the consumer protocol (KIP-848)."""
+
+    options: ClassVar[Mapping[str, Any]] = {"group.protocol": "consumer"}
+
+
+MEMBERS: Mapping[str, type[Member]] = {
+    "oncelog": OncelogMember,
+    "librdkafka": LibrdkafkaMember,
+    "oncelog-848": OncelogConsumerMember,
+    "librdkafka-848": LibrdkafkaConsumerMember,
+}

@@ -35,6 +35,8 @@ SESSION_MS = 2000
 """Of a broker with ZooKeeper. A broker that the machine lets wait for longer loses what it leads: tests bear that."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "500",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",

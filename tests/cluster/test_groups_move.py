@@ -16,7 +16,14 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 PARTITIONS = 3
-GROUPS = {"oncelog": ["oncelog"] * 3, "librdkafka": ["librdkafka"] * 3, "mixed": ["oncelog", "librdkafka", "oncelog"]}
+GROUPS = {
+    "oncelog": ["oncelog"] * 3,
+    "librdkafka": ["librdkafka"] * 3,
+    "mixed": ["oncelog", "librdkafka", "oncelog"],
+    "oncelog-848": ["oncelog-848"] * 3,
+    "librdkafka-848": ["librdkafka-848"] * 3,
+    "both protocols": ["oncelog", "librdkafka-848", "oncelog-848"],
+}
 
 
 INSTANCES = ("static", None, None)
@@ -37,7 +44,7 @@ def test_c29_the_coordinator_of_a_group_is_killed(
         for number, (library, instance) in enumerate(zip(libraries, INSTANCES, strict=True))
     ]
     with ExitStack() as stack:
-        producer = stack.enter_context(PRODUCERS[libraries[0]](cluster.addresses, history, "anna"))
+        producer = stack.enter_context(PRODUCERS[libraries[0].removesuffix("-848")](cluster.addresses, history, "anna"))
         with Writer(producer, *places) as writer:
             for member in members[:2]:
                 stack.enter_context(member)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from oncelog.cluster import TopicPartition
 from oncelog.consumer.group.subscription import encode_assignment
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog_protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog_protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from oncelog_protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from oncelog_protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -107,3 +113,64 @@ class Coordinator:
             for wanted in request.groups[0].topics
         ]
         return OffsetFetchResponse(groups=[group(group_id="g", topics=topics, error_code=self.error(request))])
+
+
+class ConsumerCoordinator(Coordinator):
+    """Of a group of one of the consumer protocol (KIP-848). It follows `assigned`: what the member is to give up it
+    must have given up before its epoch rises. `heartbeats` are the requests, `reads` are what it was told that is
+    owned."""
+
+    def __init__(self, broker: Any) -> None:
+        super().__init__(broker)
+        self.epoch = 0
+        self.heartbeats: list[ConsumerGroupHeartbeatRequest] = []
+        self.has: frozenset[TopicPartition] = frozenset()
+        self.has_left = asyncio.Event()
+        broker.handlers[ConsumerGroupHeartbeatRequest] = self.ConsumerGroupHeartbeatRequest
+        broker.handlers[MetadataRequest] = self.MetadataRequest
+
+    def MetadataRequest(self, request: Any) -> Any:
+        response = self.broker.on_metadata(request)
+        for topic in response.topics:
+            topic.topic_id = topic.name.encode().ljust(16, b"\0")
+        return response
+
+    def ConsumerGroupHeartbeatRequest(self, request: Any) -> Any:
+        self.heartbeats.append(request)
+        code = self.error(request)
+        if code:
+            return ConsumerGroupHeartbeatResponse(error_code=code, error_message="no")
+        if request.member_epoch < 0:
+            self.has_left.set()
+            return ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=request.member_epoch)
+        wanted, before = frozenset(self.assigned), self.has
+        owned = None if request.topic_partitions is None else places_in(request.topic_partitions)
+        joins = request.member_epoch == 0
+        if joins:
+            owned = self.has = before = frozenset()
+        gone = self.has - wanted
+        if gone and (owned is None or gone & owned):
+            shown = self.has & wanted
+        else:
+            self.has = shown = wanted
+            self.epoch += before != wanted or joins
+        self.generation = self.epoch
+        answer = ConsumerGroupHeartbeatResponse.Assignment
+        return ConsumerGroupHeartbeatResponse(
+            error_code=0,
+            member_id=request.member_id,
+            member_epoch=self.epoch,
+            heartbeat_interval_ms=5,
+            assignment=answer(
+                topic_partitions=[
+                    answer.TopicPartitions(topic_id=topic.encode().ljust(16, b"\0"), partitions=[index])
+                    for topic, index in sorted(shown)
+                ]
+            ),
+        )
+
+
+def places_in(topics: Any) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.topic_id.rstrip(b"\0").decode(), index) for topic in topics for index in topic.partitions
+    )

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
+from oncelog_broker.config.group_keys import GROUP_KEYS
 from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
@@ -94,6 +96,36 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
         if key.update_mode is UpdateMode.READ_ONLY:
             raise _only_at_a_start(name)
         _apply(altered, key, change)
+    return altered
+
+
+def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: BrokerConfig) -> dict[str, str]:
+    """The overrides of a group after `changes`. Raises KafkaError INVALID_CONFIG for an unknown key, and for a value
+    that is not between the bounds that the broker sets; a group must have more than one heartbeat in a session."""
+    altered = dict(current)
+    for name, change in changes.items():
+        if change.operation == AlterOperation.DELETE:
+            altered.pop(name, None)
+            continue
+        if name not in GROUP_KEYS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_key(name, GROUP_KEYS) + " (group configuration)")
+        group_key = GROUP_KEYS[name]
+        _apply(altered, group_key.key, change)
+        value, least, most = group_key.key.parse(altered[name]), broker[group_key.least], broker[group_key.most]
+        if not least <= value <= most:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name}={value}: must be from {least} to {most} ({group_key.least.name}, {group_key.most.name})",
+            )
+    session, heartbeat = (
+        int(altered.get(name, str(broker[GROUP_KEYS[name].broker])))
+        for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    )
+    if heartbeat >= session:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"consumer.heartbeat.interval.ms={heartbeat}: must be below consumer.session.timeout.ms={session}",
+        )
     return altered
 
 

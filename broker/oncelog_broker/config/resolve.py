@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
 from oncelog_broker.config.declared import ConfigKey, ConfigSource, UpdateMode
+from oncelog_broker.config.group_keys import GROUP_KEYS
 from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
@@ -57,6 +58,19 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
     """Every topic key, for DescribeConfigs."""
     overrides = readable_topic_overrides(overrides)
     return [_describe_topic_key(topic_key, overrides, broker) for topic_key in TOPIC_KEYS.values()]
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
+    """Every key of a group, for DescribeConfigs."""
+    described = []
+    for name, group_key in GROUP_KEYS.items():
+        synonyms = tuple(_given((group_key.broker,), broker))
+        value, source = group_key.key.format(broker[group_key.broker]), synonyms[0].source
+        if name in overrides:
+            value, source = overrides[name], ConfigSource.DYNAMIC_GROUP_CONFIG
+            synonyms = (ConfigSynonym(name, value, source), *synonyms)
+        described.append(DescribedConfig(group_key.key, value, source, synonyms, is_read_only=False))
+    return described
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:

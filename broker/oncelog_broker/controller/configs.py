@@ -67,6 +67,14 @@ class ConfigController:
         with translated(path):
             return await self._alter(path, change, validate_only)
 
+    async def alter_group_config(
+        self, group_id: str, change: ConfigChange, validate_only: bool = False
+    ) -> Mapping[str, str]:
+        """Change the overrides of a group, be there such a group or not; the new ones."""
+        path = paths.group_config(group_id)
+        with translated(path):
+            return await self._alter(path, change, validate_only, keeps_empty=False, makes_parents=True)
+
     async def alter_user_config(self, user: str, change: ConfigChange) -> Mapping[str, str]:
         """Change the settings of a user, SCRAM credentials among them; returns the new ones."""
         path = paths.user_config(user)

@@ -23,6 +23,8 @@ CLIENT_CONFIGS = "/config/clients"
 """Of client ids: quotas."""
 IP_CONFIGS = "/config/ips"
 """Of addresses: quotas."""
+GROUP_CONFIGS = "/config/groups"
+"""Of groups. Kafka has no such node: it has settings of groups without ZooKeeper alone."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -125,6 +127,7 @@ FIXED: Final = (
     *PERSISTENT,
     CLIENT_CONFIGS,
     IP_CONFIGS,
+    GROUP_CONFIGS,
     CONTROLLER_EPOCH,
     ADMIN,
     DELETE_TOPICS,
@@ -151,6 +154,10 @@ def parse_acl_path(path: str) -> ResourcePattern | None:
 def user_config(user: str | None) -> str:
     """None: the settings of every user."""
     return f"{USER_CONFIGS}/{DEFAULT_BROKER if user is None else sanitized(user)}"
+
+
+def group_config(group_id: str) -> str:
+    return f"{GROUP_CONFIGS}/{sanitized(group_id)}"
 
 
 def sanitized(name: str) -> str:

@@ -14,42 +14,54 @@ from oncelog.admin.calls import Calls
 from oncelog.admin.coordinators import MOVED, Coordinators
 from oncelog.admin.items import the_one
 from oncelog.cluster import NO_NODE, TopicPartition
-from oncelog.errors import ErrorCode, KafkaError, error_for
+from oncelog.errors import ErrorCode, KafkaError, UnsupportedVersion, error_for
 from oncelog.group_offsets import OffsetAndMetadata
 from oncelog_protocol.consumer_protocol import CONSUMER_PROTOCOL, ConsumerProtocolAssignment, decode_versioned
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
 
 NO_OFFSET: Final = -1
+DEAD: Final = "Dead"
+"""The state of a group that there is not, from brokers before DescribeGroups 6."""
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers."""
+    """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
+    `group_type`: which protocol the group speaks, "classic" or "consumer" (KIP-848); "" from old brokers."""
 
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; `assignment` is empty while the group rebalances, and for members that are no consumers."""
+    """One member; `assignment` is empty while a classic group rebalances, and for members that are no consumers. In a
+    group of the consumer protocol it is what the member has, and `target` what it is to have; `epoch` is the member's.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
     assignment: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
     """A consumer group as its coordinator describes it.
 
-    `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead. `protocol` is the assignor that the
-    group chose. `coordinator_id` is the id of the broker that answered.
+    `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; of a group of the consumer protocol
+    Assigning, Reconciling, Stable or Empty. `protocol` is the assignor that the group chose, or that the broker uses.
+    `coordinator_id` is the id of the broker that answered. `group_type` is "classic" or "consumer"; of a group of the
+    consumer protocol `epoch` says how often something has changed that its assignment depends on.
     """
 
     group_id: str
@@ -58,6 +70,8 @@ class DescribedGroup:
     protocol: str
     members: tuple[GroupMember, ...]
     coordinator_id: int = NO_NODE
+    group_type: str = CLASSIC
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,7 @@ class GroupAdmin:
             return response
 
         found = {
-            group.group_id: ListedGroup(group.group_id, group.protocol_type, group.group_state)
+            group.group_id: ListedGroup(group.group_id, group.protocol_type, group.group_state, group.group_type)
             for response in (await self._coordinators.of_all_brokers(ask)).values()
             for group in response.groups
         }
@@ -100,6 +114,10 @@ class GroupAdmin:
         async def ask(group_id: str, node_id: int) -> DescribedGroup:
             response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
             group = the_one(response.groups, group_id)
+            if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD:
+                found = await self._of_consumer_protocol(group_id, node_id)
+                if found is not None:
+                    return found
             if group.error_code:
                 raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
             members = tuple(
@@ -117,6 +135,43 @@ class GroupAdmin:
             )
 
         return await self._coordinators.each(group_ids, ask)
+
+    async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """None where the broker knows no such group, or no such protocol. Raises KafkaError."""
+        from oncelog_protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+        try:
+            response = await self._calls.send_to(node_id, request)
+        except UnsupportedVersion:
+            return None
+        group = the_one(response.groups, group_id)
+        if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return None
+        if group.error_code:
+            raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                _partitions(member.assignment),
+                _partitions(member.target_assignment),
+                member.member_epoch,
+            )
+            for member in group.members
+        )
+        return DescribedGroup(
+            group_id,
+            group.group_state,
+            CONSUMER_PROTOCOL,
+            group.assignor_name,
+            members,
+            node_id,
+            CONSUMER,
+            group.group_epoch,
+        )
 
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups without members, and their offsets. Raises KafkaError (NON_EMPTY_GROUP), PartialFailure."""
@@ -253,6 +308,12 @@ def _check_partitions(response: Any) -> None:
     for topic in response.topics:
         for partition in topic.partitions:
             _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions
+    )
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:

@@ -78,6 +78,11 @@ class ConfigResource(NamedTuple):
         """One broker; without a node id the default for all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
+    @classmethod
+    def group(cls, group_id: str) -> ConfigResource:
+        """Of a group of the consumer protocol, be there such a group or not."""
+        return cls(ResourceType.GROUP, group_id)
+
     def __str__(self) -> str:
         """As messages name it: "topic orders", "broker 1", "broker default"."""
         return f"{self.type.name.lower().replace('_', ' ')} {self.name or 'default'}"

@@ -25,6 +25,8 @@ def title(positions: GroupPositions) -> tuple[str, str]:
     """`billing: Stable`, and below it the protocol and the coordinator."""
     group = positions.group
     kind = f"protocol {group.protocol or '-'} of type {group.protocol_type or '-'}"
+    if group.epoch is not None:
+        kind = f"consumer protocol, epoch {group.epoch}, assignor {group.protocol}"
     return f"{group.group_id}: {group.state}", f"{kind}, coordinator broker {group.coordinator_id}"
 
 
@@ -65,6 +67,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
         "state": group.state,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
+        "group_type": group.group_type,
         "coordinator": group.coordinator_id,
         "members": [
             {

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oncelog.cli.offsets import Position
     from oncelog.cluster import TopicPartition
 
-LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State", "Type")))
+LIST_COLUMNS: Final = tuple(map(Column.headed, ("Group", "State", "Type", "Protocol")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Committed", "New offset")))
 
 
@@ -46,13 +46,20 @@ def groups() -> None:
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the groups. Plain output: group, state, protocol type on each line."""
+    """List the groups. Plain output: group, state, protocol type and protocol on each line.
 
-    async def command() -> list[tuple[str, str, str]]:
+    The type says what the members are: "consumer", or nothing for a group that only commits offsets. The protocol is
+    "classic", where a member assigns the partitions, or "consumer", where the broker does (KIP-848).
+    """
+
+    async def command() -> list[tuple[str, ...]]:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            return [(group.group_id, group.state, group.protocol_type) for group in await admin.groups.list()]
+            return [
+                (group.group_id, group.state, group.protocol_type, group.group_type)
+                for group in await admin.groups.list()
+            ]
 
     show_rows(LIST_COLUMNS, run(command, bootstrap), output)
 

@@ -25,6 +25,8 @@ COMMON: Final[Mapping[str, Any]] = {"request_timeout_ms": 5_000, "reconnect_back
 """Options of all clients: a broker that does not answer is given up after five seconds, not thirty."""
 STEPS_IN_CALM: Final = 3
 """How many steps each client still does when all faults are over."""
+CALM_PAUSE_SECONDS: Final = 0.3
+"""The longest rest between two steps when the faults are over."""
 RESTART_SECONDS: Final = 0.5
 """Before a client that was killed, or could not start, is started again, in virtual seconds."""
 
@@ -107,7 +109,8 @@ async def make_topic(
 
 async def pause(world: World, seconds: float) -> None:
     """Wait so long, by the pace of the plan, but only a little when the faults are over."""
-    await asyncio.sleep(min(seconds, 0.05) if world.calm.is_set() else seconds * world.plan.pace)
+    seconds *= world.plan.pace
+    await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS) if world.calm.is_set() else seconds)
 
 
 def producer_options(**options: Any) -> dict[str, Any]:

@@ -29,11 +29,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from oncelog import Admin
+from oncelog import errors as oncelog_errors
+from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
+
 PARTITIONS = 6
 TIMEOUT_SECONDS = 60.0
 QUICK = {"group.consumer.heartbeat.interval.ms": "100", "group.consumer.assignment.interval.ms": "100"}
 CLASSIC = {"heartbeat.interval.ms": 100, "session.timeout.ms": 30_000}
-MEMBER = Path(__file__).parent / "group_member.py"
+MEMBER = Path(__file__).parent.parent / "programs" / "group_member.py"
 
 
 @pytest.fixture(scope="module")
@@ -346,3 +350,37 @@ def test_the_partitions_of_a_member_that_was_killed_go_to_the_others(tmp_path: P
             process.kill()
             process.communicate()
             members.close()
+
+
+async def test_a_group_has_settings_of_its_own(broker: BrokerProcess, members: Group, topic: str) -> None:
+    async with Admin(broker.address) as admin:
+        resource = ConfigResource.group(members.name)
+        interval = "consumer.heartbeat.interval.ms"
+        await admin.incremental_alter_configs({resource: [AlterConfig(interval, "6000")]})
+        described = (await admin.describe_configs([resource]))[resource]
+        found = {name: entry for name, entry in described.items() if not entry.is_default}
+        assert found[interval].value == "6000"
+        member = members.join(topic)
+        members.shared(6)
+        with pytest.raises(oncelog_errors.KafkaError, match="must be from 5000 to 15000"):
+            await admin.incremental_alter_configs({resource: [AlterConfig(interval, "1")]})
+        await admin.incremental_alter_configs({resource: [AlterConfig(interval, None, AlterOperation.DELETE)]})
+        described = (await admin.describe_configs([resource]))[resource]
+        assert described[interval].value == QUICK["group.consumer.heartbeat.interval.ms"]
+        members.leave(member)
+
+
+async def test_our_admin_shows_what_each_member_has_and_is_to_have(
+    broker: BrokerProcess, members: Group, topic: str
+) -> None:
+    member = members.join(topic)
+    members.shared(6)
+    async with Admin(broker.address) as admin:
+        (listed,) = [group for group in await admin.groups.list() if group.group_id == members.name]
+        described = (await admin.groups.describe([members.name]))[members.name]
+    assert (listed.group_type, listed.protocol_type, listed.state) == ("consumer", "consumer", "Stable")
+    assert (described.group_type, described.state, described.protocol) == ("consumer", "Stable", "uniform")
+    assert described.epoch == described.members[0].epoch == 2
+    assert described.members[0].assignment == described.members[0].target
+    assert len(described.members[0].assignment) == PARTITIONS
+    members.leave(member)

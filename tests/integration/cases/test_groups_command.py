@@ -54,7 +54,8 @@ async def test_a_group_is_listed_described_and_its_lag_shown(broker: BrokerProce
     await fill(broker, topic)
     await commit(broker, group, topic, 4)
     listed = oncelog(broker, "groups", "list")
-    assert [line.split("\t") for line in listed.stdout.splitlines() if line.startswith(group)] == [[group, "Empty", ""]]
+    rows = [line.split("\t") for line in listed.stdout.splitlines() if line.startswith(group)]
+    assert rows == [[group, "Empty", "", "classic"]]
     described = json.loads(oncelog(broker, "groups", "describe", group, "--output", "json").stdout)
     assert described[0]["state"] == "Empty"
     rows = [(row["partition"], row["committed"], row["end offset"], row["lag"]) for row in described[0]["partitions"]]

@@ -55,14 +55,22 @@ class GroupCoordinator:
     ) -> None:
         settings = GroupConfig.of(config)
         self.config = settings
-        self._topics = TopicView(ClusterImage(""))
+        self._image = ClusterImage("")
+        self._topics = TopicView(self._image)
         self._check_seconds = config[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS] / 1000
         self._tasks = host.tasks
         self._slices = host.slices
         held = HeldBytes()
         self.runtime = CoordinatorRuntime(
             CONSUMER_OFFSETS,
-            lambda _: GroupMachine(settings, host.clock.now_ms, new_id, held, lambda: self._topics),
+            lambda _: GroupMachine(
+                settings,
+                host.clock.now_ms,
+                new_id,
+                held,
+                lambda: self._topics,
+                lambda group_id: self._image.config_of_group(group_id),
+            ),
             replicas,
             host,
             Compression(config[keys.OFFSETS_TOPIC_COMPRESSION_CODEC]),
@@ -71,7 +79,7 @@ class GroupCoordinator:
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         """To be called after `Replicas.on_image`."""
-        self._topics = self._topics.changed(new)
+        self._image, self._topics = new, self._topics.changed(new)
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:

@@ -59,6 +59,7 @@ class _Stale:
         self.broker_configs: set[str] = set()
         self.acls: set[ResourcePattern] = set()
         self.user_configs: set[str] = set()
+        self.group_configs: set[str] = set()
         self.quotas: set[QuotaEntity] = set()
 
     def add(self, path: str) -> None:
@@ -77,6 +78,8 @@ class _Stale:
             self.broker_configs.add(name)
         elif parent == paths.USER_CONFIGS:
             self.user_configs.add(name)
+        elif parent == paths.GROUP_CONFIGS:
+            self.group_configs.add(name)
         elif path == paths.CONTROLLER:
             self.controller = True
         elif (pattern := paths.parse_acl_path(path)) is not None:
@@ -293,6 +296,9 @@ class MetadataCache:
         if stale.user_configs:
             names = sorted(stale.user_configs)
             image = image.with_user_configs(await reader.read_user_configs(self._store, image, names, self._pause))
+        if stale.group_configs:
+            names = sorted(stale.group_configs)
+            image = image.with_group_configs(await reader.read_group_configs(self._store, image, names, self._pause))
         if stale.quotas:
             image = image.with_quotas(await reader.read_quotas(self._store, image, list(stale.quotas), self._pause))
         if stale.topics:

@@ -96,6 +96,8 @@ class ClusterImage:
     """Topics that exist, but whose nodes cannot be read. Their logs are kept."""
     acls: Mapping[ResourcePattern, frozenset[AclEntry]] = field(default_factory=dict)
     """ACL entries by resource pattern; a pattern without entries is one whose node cannot be read."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Overrides by group; a group without any is not in it."""
     quotas: Quotas = field(default_factory=dict)
     """Client quotas by user, client id and address. Those of users stand in `user_configs`, too."""
 
@@ -141,6 +143,13 @@ class ClusterImage:
 
     def config_of_user(self, user: str) -> Mapping[str, str]:
         return self.user_configs.get(user, _NOTHING)
+
+    def config_of_group(self, group_id: str) -> Mapping[str, str]:
+        return self.group_configs.get(group_id, _NOTHING)
+
+    def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
+        """With these groups' overrides in the place of those before; empty ones take them away."""
+        return replace(self, group_configs=_with_overrides(self.group_configs, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
         """With these users' settings in the place of those before; empty ones take them away. So with their quotas."""

@@ -80,6 +80,7 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         nodes.append(Node(paths.topic_config(name), encode_config(settings)))
         yield None
     nodes += [Node(paths.broker_config(id_), encode_config(found)) for id_, found in image.broker_configs.items()]
+    nodes += [Node(paths.group_config(group), encode_config(found)) for group, found in image.group_configs.items()]
     for path, settings in _entity_settings(image).items():
         nodes.append(Node(path, encode_config(settings)))
         yield None
@@ -197,7 +198,7 @@ class MetadataCopier:
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         if any(
             getattr(old, part) is not getattr(new, part)
-            for part in ("topics", "topic_configs", "broker_configs", "user_configs", "acls", "quotas")
+            for part in ("topics", "topic_configs", "broker_configs", "user_configs", "group_configs", "acls", "quotas")
         ):
             self._changed.set()
 

@@ -85,6 +85,8 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
     image = image.with_acls(await read_acls(store, known, await _patterns(store), pause))
     users = await _children(store, paths.USER_CONFIGS)
     image = image.with_user_configs(await read_user_configs(store, known, users, pause))
+    groups = await _children(store, paths.GROUP_CONFIGS)
+    image = image.with_group_configs(await read_group_configs(store, known, groups, pause))
     return image.with_quotas(await read_quotas(store, known, await _quota_entities(store, users, pause), pause))
 
 
@@ -265,6 +267,19 @@ async def read_user_configs(
         for user, path in zip(users, wanted, strict=True):
             _tell_bad_quotas(store, path, QuotaEntity(DEFAULT if user is None else user), found[user])
         read |= found
+        await pause()
+    return read
+
+
+async def read_group_configs(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> dict[str, Mapping[str, str]]:
+    """The settings of each group, by the names of their nodes."""
+    read: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        groups = [paths.unsanitized(name) for name in names[start : start + STATES_AT_A_TIME]]
+        wanted = [paths.group_config(group) for group in groups]
+        read |= await _read_configs(store, groups, wanted, before.config_of_group)
         await pause()
     return read
 

@@ -35,9 +35,9 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 def served_versions(
     level: int, shows_zero: bool = True, is_for_brokers: bool = False, two_phase_commit: bool = False
 ) -> ApiVersionsResponse:
-    """Returns the answer to every well-formed request. `level`: of `oncelog.version` (`feature_levels`). `shows_zero`:
-    the client can read features whose lowest level is 0. `is_for_brokers`: with that level, and with the APIs that only
-    brokers use. `two_phase_commit`: transaction.two.phase.commit.enable."""
+    """Returns the answer to every well-formed request. `level`: of `oncelog.version`, in force (`feature_levels`).
+    `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: with that level, and with the
+    APIs that only brokers use; `two_phase_commit`: transaction.two.phase.commit.enable."""
     features = [(name, low, high) for name, low, high, _ in FEATURES]
     in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
     if is_for_brokers:
@@ -89,6 +89,6 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
-    shows_zero = context.version >= FIRST_ZERO_FEATURE_VERSION
     two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
+    shows_zero = context.version >= FIRST_ZERO_FEATURE_VERSION
     return served_versions(level_in_force(context), shows_zero, is_in_cluster, two_phase_commit)

@@ -14,18 +14,20 @@ from oncelog_broker.config.alter import (
     Changes,
     ConfigChange,
     alter_broker_overrides,
+    alter_group_overrides,
     alter_topic_overrides,
 )
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.topics.config_resources import Change, alter_each
+from oncelog_broker.server.topics.config_resources import Change, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 Resource = AlterConfigsRequest.AlterConfigsResource
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
-RULES: Final = (rules.ALTER_CONFIGS_OF_TOPIC, rules.ALTER_CONFIGS_OF_CLUSTER)
+RULES: Final = Rules(rules.ALTER_CONFIGS_OF_TOPIC, rules.ALTER_CONFIGS_OF_GROUP, rules.ALTER_CONFIGS_OF_CLUSTER)
 
 
 def handle(request: AlterConfigsRequest, context: TopicContext) -> Answer[AlterConfigsResponse]:
@@ -51,12 +53,20 @@ def _changes_of(resource: Resource) -> Iterator[ConfigChange]:
     return (ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs)
 
 
-def _to_overrides(changes: Changes) -> tuple[Change, Change]:
-    return partial(_replace_topic, changes), partial(_replace_broker, changes)
+def _to_overrides(changes: Changes, config: BrokerConfig) -> tuple[Change, Change, Change]:
+    return (
+        partial(_replace_topic, changes),
+        partial(_replace_broker, changes),
+        partial(_replace_group, changes, config),
+    )
 
 
 def _replace_topic(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:
     return alter_topic_overrides({}, settings)
+
+
+def _replace_group(settings: Changes, config: BrokerConfig, _: dict[str, str]) -> Mapping[str, str]:
+    return alter_group_overrides({}, settings, config)
 
 
 def _replace_broker(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from oncelog_broker.config.alter import Changes, ConfigChange, add_change
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer.rules import Rule
@@ -18,6 +19,15 @@ from oncelog_protocol.messages.describe_configs import ResourceType
 
 TIMEOUT_MS = 30_000
 """These requests carry none."""
+
+
+class Rules(NamedTuple):
+    """Who may change the settings of what, by the rules of one API."""
+
+    topic: Rule
+    group: Rule
+    cluster: Rule
+
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides to new ones; raises KafkaError to refuse."""
@@ -38,6 +48,13 @@ def existing_topic(name: str, context: TopicContext) -> str:
     return name
 
 
+def named_group(name: str) -> str:
+    """A group need not exist to have settings. Raises KafkaError INVALID_REQUEST."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
+    return name
+
+
 def broker_of(name: str, context: TopicContext) -> int | None:
     """The id of this broker, or None for "": what holds for all brokers. Raises KafkaError INVALID_REQUEST."""
     if name == "":
@@ -49,16 +66,18 @@ def broker_of(name: str, context: TopicContext) -> int | None:
     return context.services.node_id
 
 
-def check_may_change(of_topic: Rule, of_cluster: Rule, resource_type: int, name: str, context: TopicContext) -> None:
+def check_may_change(rules: Rules, resource_type: int, name: str, context: TopicContext) -> None:
     """Raises the KafkaError that the rules of the API name, unless the client may change the resource."""
     if resource_type == ResourceType.TOPIC:
-        context.require(of_topic, name)
+        context.require(rules.topic, name)
+    elif resource_type == ResourceType.GROUP:
+        context.require(rules.group, name)
     else:
-        context.require(of_cluster)
+        context.require(rules.cluster)
 
 
 class AlteredResource(Protocol):
-    """A topic or broker, as both requests name it."""
+    """A topic, broker or group, as both requests name it."""
 
     @property
     def resource_type(self) -> int: ...
@@ -72,16 +91,16 @@ R = TypeVar("R", bound=AlteredResource)
 
 async def alter_each(
     resources: Sequence[R],
-    rules: tuple[Rule, Rule],
+    rules: Rules,
     changes_of: Callable[[R], Iterable[ConfigChange]],
-    to_overrides: Callable[[Changes], tuple[Change, Change]],
+    to_overrides: Callable[[Changes, BrokerConfig], tuple[Change, Change, Change]],
     validate_only: bool,
     context: TopicContext,
 ) -> list[tuple[R, KafkaError | None]]:
     """Alter the settings of each resource, and return the error of each, or None.
 
-    `rules`: what a client needs for topics, and for brokers. `changes_of`: the changes that a resource of the request
-    asks for. `to_overrides`: functions that make them to the overrides of a topic, and of a broker.
+    `changes_of`: the changes that a resource of the request asks for. `to_overrides`: functions that make them to the
+    overrides of a topic, of a broker, and of a group.
     """
     outcomes: list[tuple[R, KafkaError | None]] = []
     pauses = context.services.slices.pauses()
@@ -92,11 +111,11 @@ async def alter_each(
         changes = dict[str, ConfigChange]()
         try:
             check_named_once(kind, name, mentions)
-            check_may_change(*rules, kind, name, context)
+            check_may_change(rules, kind, name, context)
             for change in changes_of(resource):
                 await pauses.here()
                 add_change(changes, change)
-            await change_configs(kind, name, *to_overrides(changes), validate_only, context)
+            await change_configs(kind, name, *to_overrides(changes, context.services.config), validate_only, context)
         except KafkaError as error:
             outcomes.append((resource, error.as_value()))
         else:
@@ -109,10 +128,11 @@ async def change_configs(
     name: str,
     change_topic: Change,
     change_broker: Change,
+    change_group: Change,
     validate_only: bool,
     context: TopicContext,
 ) -> None:
-    """Change the settings of a topic or broker, and return when they hold here. Raises KafkaError."""
+    """Change the settings of a topic, broker or group, and return when they hold here. Raises KafkaError."""
     services = context.services
     if resource_type == ResourceType.TOPIC:
         if not name:
@@ -131,6 +151,13 @@ async def change_configs(
                 services.metadata,
                 lambda image: image.broker_configs.get(broker_id, {}) == broker_overrides,
                 TIMEOUT_MS,
+            )
+    elif resource_type == ResourceType.GROUP:
+        group_id = named_group(name)
+        group_overrides = await services.configs.alter_group_config(group_id, change_group, validate_only)
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata, lambda image: image.config_of_group(group_id) == group_overrides, TIMEOUT_MS
             )
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")

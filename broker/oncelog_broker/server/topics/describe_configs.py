@@ -1,20 +1,25 @@
 """DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
 
-Resources: topics; brokers, by id or "" for what holds for all of them. All keys are described where none is named. A
-secret has no value here. Keys of Kafka's that change nothing here are described where they are set.
-A resource that is named several times is answered once: the answer is a thousand times as large as the question.
-Versions: v1 sources and synonyms, v3 types and documentation.
-"""
+Resources: topics; groups; brokers, by id or "" for what holds for all of them. All keys are described where none is
+named. A secret has no value here. Keys of Kafka's that change nothing here are described where they are set. A resource
+that is named several times is answered once: the answer is a thousand times as large as the question. Versions: v1
+sources and synonyms, v3 types and documentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog_broker.config.resolve import DescribedConfig, describe_broker, describe_effectless, describe_topic
+from oncelog_broker.config.resolve import (
+    DescribedConfig,
+    describe_broker,
+    describe_effectless,
+    describe_group,
+    describe_topic,
+)
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.topics.config_resources import broker_of, existing_topic
+from oncelog_broker.server.topics.config_resources import broker_of, existing_topic, named_group
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import (
@@ -70,6 +75,9 @@ def _describe(resource_type: int, name: str, context: TopicContext) -> Iterable[
             return known + describe_effectless({}, defaults)
         own = services.image.broker_configs.get(services.node_id, {})
         return describe_broker(services.config) + describe_effectless(own, defaults)
+    if resource_type == ResourceType.GROUP:
+        context.require(rules.DESCRIBE_CONFIGS_OF_GROUP, name)
+        return describe_group(services.image.config_of_group(named_group(name)), services.config)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"configurations of resource type {resource_type} are not served")
 
 

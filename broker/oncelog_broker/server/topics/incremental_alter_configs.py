@@ -9,10 +9,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from oncelog_broker.config.alter import Changes, ConfigChange, alter_broker_overrides, alter_topic_overrides
+from oncelog_broker.config.alter import (
+    Changes,
+    ConfigChange,
+    alter_broker_overrides,
+    alter_group_overrides,
+    alter_topic_overrides,
+)
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.topics.config_resources import Change, alter_each
+from oncelog_broker.server.topics.config_resources import Change, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.incremental_alter_configs import (
@@ -22,7 +29,7 @@ from oncelog_protocol.messages.incremental_alter_configs import (
 
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 Response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-RULES: Final = (rules.CHANGE_CONFIGS_OF_TOPIC, rules.CHANGE_CONFIGS_OF_CLUSTER)
+RULES: Final = Rules(rules.CHANGE_CONFIGS_OF_TOPIC, rules.CHANGE_CONFIGS_OF_GROUP, rules.CHANGE_CONFIGS_OF_CLUSTER)
 
 
 def handle(request: IncrementalAlterConfigsRequest, context: TopicContext) -> Answer[IncrementalAlterConfigsResponse]:
@@ -48,5 +55,9 @@ def _changes_of(resource: Resource) -> Iterator[ConfigChange]:
     return (ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs)
 
 
-def _to_overrides(changes: Changes) -> tuple[Change, Change]:
-    return partial(alter_topic_overrides, changes=changes), partial(alter_broker_overrides, changes=changes)
+def _to_overrides(changes: Changes, config: BrokerConfig) -> tuple[Change, Change, Change]:
+    return (
+        partial(alter_topic_overrides, changes=changes),
+        partial(alter_broker_overrides, changes=changes),
+        partial(alter_group_overrides, changes=changes, broker=config),
+    )

@@ -8,12 +8,12 @@ commits.py         committed offsets: commit, fetch, auto-commit
 coordinator_connection.py  the connections to the coordinator
 heartbeat.py       the heartbeat task, which also checks max.poll.interval.ms
 joining.py         from JoinGroup to an assignment
-holdings.py        what a member has: giving up and taking partitions, with commits and callbacks
-coordinator.py     rebalances of the classic protocol, as poll drives them: callbacks, joining, leaving
+holdings.py        the partitions of a member: revoking and taking them, with commits and callbacks
+coordinator.py     rebalances of the classic protocol, driven by poll: callbacks, joining, leaving
 
 Of the consumer protocol (KIP-848):
 
-epoch_heartbeat.py (pure) what its heartbeats say
-broker_assigned.py the member, as poll drives it: the broker assigns
-members.py         which of the two a consumer is
+epoch_heartbeat.py (pure) the content of its heartbeats
+broker_assigned.py the member, driven by poll: the broker assigns
+members.py         chooses between the two by group_protocol
 """

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 UNANSWERED: Final = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""For a partition that an answer does not mention: asked again."""
+"""For a partition that a response does not mention: retried."""
 STALE: Final = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -306,8 +306,8 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 def fetch_request(
     config: ConsumerConfig, partitions: Iterable[TopicPartition], generation: Generation | None = None
 ) -> OffsetFetchRequest:
-    """Offsets that a transaction is about to move are waited for, whatever the isolation level (as in the Java client):
-    to begin before them could be to read again what that transaction commits (KIP-447)."""
+    """Waits for offsets of pending transactions, whatever the isolation level (as in the Java client): starting before
+    them could repeat what the transaction commits (KIP-447)."""
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",

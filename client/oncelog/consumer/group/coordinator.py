@@ -129,7 +129,7 @@ class GroupCoordinator:
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        """Commit these offsets, or the positions, for the application. Raises like `Commits.commit`."""
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
@@ -214,8 +214,8 @@ class GroupCoordinator:
         return self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
-        """Make a new assignment ours."""
-        # Those that are not given up yet: it is not begun again with what a callback has failed for.
+        """Hand a new assignment to the application."""
+        # Those not revoked yet: the callback is not repeated after a failure.
         await self._holdings.give_up(
             self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked
         )

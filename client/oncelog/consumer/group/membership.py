@@ -1,4 +1,4 @@
-"""Where a member of a group stands, and what an error of the coordinator means to it. Pure: no clock, no I/O.
+"""The state machine of a member of a group, and its reactions to errors. Pure: no clock, no I/O.
 
                  ┌───────────────────── UNJOINED ◄──────────────────────┐
                  ▼                                                      │ the generation is gone,

@@ -12,7 +12,7 @@ ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
     "AlterReplicaLogDirs",
-    *("DescribeQuorum", "UpdateFeatures", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "ListConfigResources"),
+    *("DescribeQuorum", "UpdateFeatures", "ListConfigResources"),
     *("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "DescribeShareGroupOffsets"),
     *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
 )
@@ -40,9 +40,7 @@ KNOWN: Final = (
     Known("keys-of-a-start", "configs.altering_others", ERROR, 0, 42, label="all brokers, at a start"),
     Known("other-resources", "configs.describing", ERROR, 0, 42, label="logger"),
     Known("other-resources", "configs.describing", ERROR, 0, 42, label="client metrics"),
-    Known("other-resources", "configs.describing", ERROR, 0, 42, label="group"),
     Known("other-resources", "configs.altering_others", ERROR, 40, 42, label="logger"),
-    Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="group"),
     Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
     Known("named-twice", "configs.describing", "results", label="twice"),
     Known("own-keys", "configs.of_a_new_topic", "record.validation", ABSENT),

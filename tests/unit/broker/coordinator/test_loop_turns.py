@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.counters import TOPIC, Counters, failed, loaded, wait_for_ever
-from tests.support.loop_turns import turns
+from tests.support.loop_turns import Turns, turns
 
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.config import GroupConfig
@@ -29,21 +29,6 @@ from oncelog_protocol.errors import ErrorCode
 MAX_TURN_SECONDS = 0.01
 SESSION_SECONDS = 30
 GROUPS = [3000, pytest.param(10_000, marks=pytest.mark.soak)]
-
-
-class Turns:
-    """How long the event loop's thread computes in one turn, without the time in which it had no processor."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self.count = 0
-
-    async def until(self, condition: Any) -> None:
-        while not condition():
-            before = time.thread_time()
-            await asyncio.sleep(0)
-            self.longest = max(self.longest, time.thread_time() - before)
-            self.count += 1
 
 
 @pytest.fixture(autouse=True)

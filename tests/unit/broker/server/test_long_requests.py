@@ -183,7 +183,7 @@ async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(m
         return change({})
 
     image = SimpleNamespace(topic=lambda name: name)
-    services = {"image": image, "configs": SimpleNamespace(alter_topic_config=alter)}
+    services = {"image": image, "configs": SimpleNamespace(alter_topic_config=alter), "config": {}}
     context = context_of(ApiKey.ALTER_CONFIGS, 1, paused_slices, **services)
     response = await module._alter(request_type(resources=[resource], validate_only=False), context)
     assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
