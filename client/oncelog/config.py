@@ -198,8 +198,8 @@ class ProducerConfig(ClientConfig):
     transactional_id: str | None = None
     """Enables transactions; a new producer with the same id fences the previous one."""
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
-    """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
-    bounds it."""
+    """The coordinator aborts a transaction that is open for longer; limited by transaction.max.timeout.ms of the
+    broker."""
     two_phase_commit: bool = False
     """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
     broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the

@@ -1,8 +1,8 @@
-"""A transaction that its producer has handed over: a process that knows these four values can end it. Pure.
+"""A prepared transaction, which any process that knows these values can commit or abort. Pure.
 
-EndTxn carries a transactional id, a producer id and an epoch, and nothing of the connection that wrote the records. So
-one process may write and another, later or elsewhere, decide, on any Kafka. Where the broker has two-phase commit
-(KIP-939, S120, S121), the transaction has no timeout, and the next owner of its transactional id keeps it open.
+EndTxn carries a transactional id, a producer id and an epoch, and no reference to the connection that wrote the
+records. So one process may write and another one decide later, with any Kafka broker. Where the broker has two-phase
+commit (KIP-939, S120, S121), the transaction has no timeout, and the next owner of its transactional id keeps it open.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ LAST_END_TXN_BEFORE_V2: Final = 4
 
 
 class PreparedTransaction(NamedTuple):
-    """An open transaction whose records are all written. It stays open until a process ends it or its timeout is over.
+    """All its records are written, and it is open until it is committed, aborted or times out.
 
-    `is_v2`: it was begun under transactions V2 (KIP-890). `Producer.prepare_transaction` returns it;
+    `is_v2`: it began under transactions V2 (KIP-890). `Producer.prepare_transaction` returns it;
     `Producer.complete_transaction` and `admin.transactions.end` take it. Store it as JSON (a list of four values) or
     pickle it.
     """

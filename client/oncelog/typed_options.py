@@ -92,8 +92,8 @@ class ProducerOptions(ClientOptions, total=False):
     transactional_id: str | None
     """Enables transactions; a new producer with the same id fences the previous one."""
     transaction_timeout_ms: int
-    """After this time the coordinator aborts an open transaction by itself; transaction.max.timeout.ms of the broker
-    bounds it."""
+    """The coordinator aborts a transaction that is open for longer; limited by transaction.max.timeout.ms of the
+    broker."""
     two_phase_commit: bool
     """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
     broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the

@@ -1,10 +1,10 @@
-"""Patterns of clients in RE2's syntax, as in Kafka: of transactional ids (KIP-1152), and of topics (KIP-848).
+"""Matches names against patterns of clients: transactional ids (KIP-1152) and topics (KIP-848), with RE2 as Kafka does.
 
-RE2 takes time in proportion to pattern and text, whatever they say; but a pattern of a few dozen characters may stand
-for thousands of steps, each to be taken for every character of an id of up to 32 KB: that is a second. So names are
-matched in a thread, which RE2 lets run beside the loop; there is one for all who ask, or they would take all threads
-from others. Patterns are read there, too: with the first one RE2 is loaded, which takes some milliseconds, and memory
-that a broker whom nobody asks for this does not need.
+RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
+thousands of steps, each of which is tried for every character of an id of up to 32 KB: about a second. So names are
+matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that they do not use up
+the threads of others. Patterns are compiled there, too: the first one loads RE2, which takes some milliseconds, and
+memory that most brokers never need.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ MAX_PATTERN_CHARS: Final = 256
 MAX_TOPIC_PATTERN_CHARS: Final = 4096
 """Of a subscription: clients join several patterns into one."""
 MAX_PROGRAM_SIZE: Final = 2_000
-"""Steps of a compiled pattern: `x{1000}` has a thousand of them."""
+"""Limit on the steps of a compiled pattern: `x{1000}` has a thousand."""
 MAX_PATTERN_BYTES: Final = 256 * 1024
-"""What RE2 may take for a pattern, and for what it finds out on the way."""
+"""Limit on the memory of RE2 for a pattern and its caches."""
 MAX_TOPIC_PROGRAM_SIZE: Final = 10_000
 STEPS_PER_JOB: Final = 400_000
 """How many steps of a pattern, for each character, are taken for names of topics before others have the thread: as many
 for each of their 249 characters at most, some tenths of a second."""
 TURN_SECONDS: Final = 0.05
-"""So long ids are matched for one request, then it is the turn of the next."""
+"""Ids of one request are matched for this long before the next request has its turn."""
 _THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patterns")
 
 
 class InvalidPattern(Exception):
-    """This is no pattern, or more than we are willing to look for."""
+    """Not a pattern of RE2, or one that is too large."""
 
 
 class Compiled(Protocol):
-    """What RE2 makes of a pattern."""
+    """A compiled pattern of RE2."""
 
     @property
     def programsize(self) -> int: ...
@@ -51,7 +51,7 @@ class Compiled(Protocol):
 
 
 class IdPattern:
-    """One pattern."""
+    """A compiled pattern that matches ids in the thread."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
@@ -64,7 +64,7 @@ class IdPattern:
         return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
-        """Those of `ids` that match as a whole."""
+        """Returns those of `ids` that match as a whole."""
         found: list[str] = []
         done = 0
         while done < len(ids):
@@ -72,7 +72,7 @@ class IdPattern:
         return set(found)
 
     def _match_some(self, ids: Sequence[str], start: int, found: list[str], clock: Clock) -> int:
-        """Match for TURN_SECONDS, from the id number `start` on; the number of the next."""
+        """Match ids from index `start` on for TURN_SECONDS. Returns the index of the next one."""
         end = clock.monotonic() + TURN_SECONDS
         for number in range(start, len(ids)):
             if self._compiled.fullmatch(ids[number]) is not None:

@@ -61,7 +61,7 @@ def transactions_open(source: Source) -> Samples:
 
 @families.gauge(
     "oncelog_transactions_open_without_timeout",
-    "Of the open transactions, those of two-phase commit: only their application, or an operator, ends them.",
+    "Ongoing transactions of two-phase commit: only their application, or an operator, ends them.",
 )
 def open_without_timeout(source: Source) -> Samples:
     found = 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = (
     "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
-    "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens",
+    "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit",
 )  # fmt: skip
 COLUMNS: Final = tuple(
     map(Column.headed, ("Resource", "Name", "Pattern", "Principal", "Host", "Operation", "Permission"))

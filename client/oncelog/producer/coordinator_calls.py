@@ -54,7 +54,7 @@ class CoordinatorCalls:
 
     async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool, at_least: int = 0) -> R:
         """Send the request in version `at_least` or higher. Raises KafkaError: ProducerFenced, FatalError,
-        AbortableError, UnsupportedVersion, and what finding the coordinator raises."""
+        AbortableError, UnsupportedVersion, and errors of finding the coordinator."""
         name = type(request).__name__.removesuffix("Request")
         failures = 0
         while True:

@@ -88,8 +88,8 @@ def init_producer_id(
     two_phase: bool = False,
     keeps_open: bool = False,
 ) -> InitProducerIdRequest:
-    """`identity` is the producer's, to go on after an error; NO_IDENTITY to take over (S34). `two_phase`: without a
-    timeout; `keeps_open`: an open transaction is not aborted (S120)."""
+    """`identity` is the present one, to go on after an error; NO_IDENTITY to initialise the id (S34). `two_phase`:
+    transactions have no timeout; `keeps_open`: an open transaction is not aborted (S120)."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,

@@ -31,7 +31,7 @@ def filled(broker: BrokerProcess, topic: str) -> str:
     return topic
 
 
-def described(broker: BrokerProcess, request: DescribeLogDirsRequest, version: int = 4) -> DescribeLogDirsResponse:
+def described(broker: BrokerProcess, request: DescribeLogDirsRequest, version: int = 5) -> DescribeLogDirsResponse:
     with RawClient(broker.port) as client:
         response: DescribeLogDirsResponse = client.call(request, ApiKey.DESCRIBE_LOG_DIRS, version)
     return response
@@ -43,12 +43,13 @@ def test_a_directory_says_what_it_holds_and_how_much_room_there_is(broker: Broke
     assert (result.error_code, result.log_dir) == (0, str(broker.data))
     assert result.total_bytes == room.f_blocks * room.f_frsize
     assert 0 < result.usable_bytes <= result.total_bytes
+    assert result.is_cordoned is False
     (topic,) = (topic for topic in result.topics if topic.name == filled)
     assert {each.partition_index: each.partition_size for each in topic.partitions} == {0: 0, 1: len(RECORD), 2: 0}
     assert {(each.offset_lag, each.is_future_key) for each in topic.partitions} == {(0, False)}
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_of_some_partitions_only(broker: BrokerProcess, filled: str, version: int) -> None:
     asked = DescribeLogDirsRequest.DescribableLogDirTopic
     request = DescribeLogDirsRequest(

@@ -1,5 +1,5 @@
-"""The rim of transaction coordination: the runtime over `__transaction_state`, its clock, producer ids and background
-work, and the markers that it has written.
+"""Runs the transaction state machines of the partitions of `__transaction_state` that this broker leads: gives them
+time and producer ids, does their background work, and has their markers written.
 
 The epoch of a coordinator is the leader epoch of its partition of `__transaction_state` (S40).
 """
@@ -37,14 +37,15 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
-"""How soon a completion that could not be logged is tried again; twice as long each time, up to the next."""
+"""The first pause before a completion that could not be logged is tried again; it doubles each time, up to
+COMPLETE_MAX_RETRY_SECONDS."""
 COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Answer[ProducerIdAndEpoch | KafkaError]
 T = TypeVar("T")
 
 
 class TransactionCoordinator:
-    """The transactions of one broker: those whose partition of `__transaction_state` it leads."""
+    """The transactions whose partition of `__transaction_state` this broker leads."""
 
     def __init__(
         self,
@@ -77,12 +78,12 @@ class TransactionCoordinator:
         )
 
     def on_image(self, image: ClusterImage) -> None:
-        """To be called after `Replicas.on_image`."""
+        """Follow a new image. Call it after `Replicas.on_image`."""
         self.runtime.on_image(image)
         self._markers.on_image()
 
     def start(self) -> None:
-        """Begin the background work; it ends with the broker's tasks."""
+        """Start the background work, which ends with the broker's tasks."""
         self._tasks.every("timed out transactions", self._abort_seconds, self.abort_timed_out)
         self._tasks.every("expired transactional ids", self._expiry_seconds, self.remove_expired)
 
@@ -91,16 +92,16 @@ class TransactionCoordinator:
 
     @property
     def markers_outstanding(self) -> int:
-        """How many markers of decided transactions are not written, as far as is known."""
+        """Markers of decided transactions that are not known to be written."""
         return self._markers.outstanding
 
     def elsewhere(self, transactional_id: str) -> int | None:
-        """The other broker that coordinates a transactional id; None where this one does, or nobody is known to."""
+        """The id of the other broker that coordinates a transactional id; None if this one does, or none is known."""
         leader = self.runtime.leader_of(transactional_id)
         return None if leader in (NO_LEADER, self._node_id) else leader
 
     def epoch_of(self, transactional_id: str) -> int:
-        """The epoch of who coordinates a transactional id, as far as is known here; -1 where nobody is."""
+        """The coordinator epoch of a transactional id, as far as this broker knows; -1 if none is known."""
         return self.runtime.leader_epoch_of(transactional_id)
 
     # --- requests
@@ -129,7 +130,7 @@ class TransactionCoordinator:
     def end_txn(
         self, transactional_id: str, asking: ProducerIdAndEpoch, commits: bool, client_transaction_version: int
     ) -> ProducerAnswer:
-        """The producer id and epoch to go on with, once the decision is logged, or why not (S38)."""
+        """Answers with the owner's next producer id and epoch when the decision is logged, or the error (S38)."""
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
@@ -141,7 +142,7 @@ class TransactionCoordinator:
         )
 
     def _with_producer_id(self, request: Callable[[int | None], Answer[T | KafkaError]]) -> Answer[T | KafkaError]:
-        """Make a request, and if it needs a new producer id make it again with one."""
+        """Run a request; if it needs a new producer id, run it again with one."""
         try:
             return request(None)
         except NeedsProducerId:
@@ -164,7 +165,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_transaction_version: int,
     ) -> Answer[ErrorCode]:
-        """Have the open transaction of `asking` write to `partitions` too (S36): NONE or why not."""
+        """Add partitions to the transaction of `asking` (S36). Answers with NONE or the error."""
         return self.runtime.write(
             transactional_id,
             lambda machine, waiter: machine.add_partitions(
@@ -176,9 +177,9 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
-        """Which of `partitions` are in the open transaction of `asking`: as `TransactionMachine.verify`, or why that
-        cannot be said, for each. What was asked for last counts (E4), and it is committed when the answer comes: the
-        next coordinator must know every transaction that records are let into."""
+        """Answers for each of `partitions` whether it is in the open transaction of `asking`, as
+        `TransactionMachine.verify` does, or with the error. The answer waits until the last state is committed (E4):
+        the next coordinator must know every transaction that a log has let records into."""
         return self.runtime.read(
             transactional_id,
             lambda machine: machine.verify(transactional_id, asking, partitions),
@@ -188,7 +189,7 @@ class TransactionCoordinator:
     # --- the ends of transactions
 
     def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
-        """Have `end` written into the logs of its partitions, by the coordinator of leader epoch `epoch`."""
+        """Have the markers of `end` written with coordinator epoch `epoch`."""
         is_current = partial(self.runtime.is_current, shard)
         decision = Decision(end, epoch, is_current, partial(self._markers_ended, shard))
         if end.partitions:
@@ -211,7 +212,7 @@ class TransactionCoordinator:
             )
 
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        """An append that fails is tried again, or the transactional id were stuck."""
+        """Log the completion, again and again until it succeeds: otherwise the transactional id stays in Prepare*."""
         pause = COMPLETE_RETRY_SECONDS
         while not self._try_to_complete(shard, end):
             await asyncio.sleep(pause)
@@ -219,7 +220,8 @@ class TransactionCoordinator:
 
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
-        """Log that `end` is in all logs. Whether that is done, or no longer ours to do."""
+        """Log that all markers of `end` are written. Returns True if it is logged, or if this broker no longer
+        coordinates it."""
         if not self.runtime.is_current(shard):
             return True
         try:

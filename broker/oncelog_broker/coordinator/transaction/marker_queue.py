@@ -1,8 +1,8 @@
-"""Which markers wait for which broker, and what an answer about one means (S39, E7). Pure.
+"""The markers that wait for each broker, and what a response about a marker means (S39, E7). Pure.
 
-A decided transaction stays here until each of its partitions has its marker, however often leaders change meanwhile:
-where a marker goes is asked anew each time that one is taken. What fails comes again after a pause that grows. What
-gathers for a broker while a request is under way to it goes with the next.
+A decided transaction stays here until each of its partitions has its marker, however often leaders change: the leader
+is looked up each time that a marker is taken. A marker that fails is sent again after a pause that grows. Markers that
+are added for a broker while a request to it is in flight are sent with the next request.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from oncelog_broker.metadata.model.image import ImageView
 from oncelog_protocol.errors import ErrorCode
 
 MAX_MARKERS: Final = 1000
-"""Of one request: some tens of milliseconds of a leader's time, in slices."""
+"""Limit on the markers of one request: some tens of milliseconds of a leader's time, in slices."""
 RETRY_SECONDS: Final = 0.1
-"""How soon a partition is tried again; twice as long each time, up to the next."""
+"""The first pause before a marker is sent again; it doubles each time, up to MAX_RETRY_SECONDS."""
 MAX_RETRY_SECONDS: Final = 1.0
 MAX_DOUBLINGS: Final = 10
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
-        # The log has seen a later epoch, so a marker that ended this transaction: sent again after a restart (S39).
+        # The log has a later epoch, so it has a marker that ended this transaction: a repeat after a restart (S39).
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""The answers after which a partition is done with."""
+"""The codes after which a partition needs no further marker."""
 
 
 class Decision:
@@ -47,14 +47,14 @@ class Decision:
         is_current: Callable[[], bool],
         on_answer: Callable[[Decision, Outcome], None],
     ) -> None:
-        """`is_current` says whether this broker coordinates the transaction still; `on_answer` is for who asks for the
-        markers, and hears of each outcome but MORE_TO_COME, of COMPLETE once."""
+        """`is_current` returns whether this broker still coordinates the transaction. `on_answer` is called with each
+        outcome except MORE_TO_COME; with COMPLETE once."""
         self.end = end
         self.on_answer = on_answer
         self.coordinator_epoch = coordinator_epoch
-        """What its markers carry from now on."""
+        """The coordinator epoch of its next markers."""
         self.was_fenced = False
-        """Whether that was said."""
+        """Whether a log has refused a marker for a later coordinator, and the broker's log has said so."""
         self._is_current = is_current
         self._left = set(end.partitions)
 
@@ -64,11 +64,11 @@ class Decision:
 
     @property
     def outstanding(self) -> int:
-        """How many partitions have no marker yet, as far as is known."""
+        """Partitions whose marker is not known to be written."""
         return len(self._left)
 
     def mark_written(self, where: TopicPartition) -> bool:
-        """`where` is done with. Whether it was the last partition; that is said once (E8)."""
+        """Remove `where`. Returns whether it was the last partition: True once only (E8)."""
         if where not in self._left:
             return False
         self._left.remove(where)
@@ -76,7 +76,7 @@ class Decision:
 
 
 class WaitingMarker:
-    """One marker of a decision that is not written, as far as is known."""
+    """One marker of a decision that is not known to be written."""
 
     __slots__ = ("attempts", "decision", "where")
 
@@ -87,7 +87,7 @@ class WaitingMarker:
 
 
 class Outcome(Enum):
-    """What an answer means for the decision."""
+    """The meaning of a response for the decision."""
 
     MORE_TO_COME = "other partitions, or this one again"
     COMPLETE = "every partition has its marker"
@@ -102,16 +102,16 @@ class MarkerQueue:
         self._queues: dict[int, deque[WaitingMarker]] = {}
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
-        """Of partitions that are deleted, or not known everywhere yet."""
+        """Markers of partitions that are deleted, or not in every broker's image yet."""
         self._later: list[tuple[float, int, WaitingMarker]] = []
         self._numbers = count()
 
     def __len__(self) -> int:
-        """How many wait; those that are taken are not counted."""
+        """Waiting markers, without those that were taken."""
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
     def add(self, decision: Decision) -> None:
-        """A decision with partitions, whose markers are to be written."""
+        """Add the markers of all partitions of a decision."""
         self._put([WaitingMarker(decision, where) for where in sorted(decision.end.partitions)])
 
     def _put(self, markers: Iterable[WaitingMarker]) -> None:
@@ -126,13 +126,14 @@ class MarkerQueue:
                 self._leaderless.append(marker)
 
     def brokers(self) -> list[int]:
-        """Those for which markers wait."""
+        """The ids of brokers for which markers wait."""
         return list(self._queues)
 
     def take(self, broker_id: int, most: int = MAX_MARKERS) -> list[WaitingMarker]:
-        """The markers to send to a broker now; of each the answer is told by `answered`.
+        """Take the markers to send to a broker now; the caller reports the response of each with `answered`.
 
-        Those of decisions that are ours no more are forgotten; those whose partition is led by another broker go there.
+        Drops markers of transactions that this broker no longer coordinates, and moves those whose partition another
+        broker leads to that broker's queue.
         """
         image, queue = self._metadata.image, self._queues.get(broker_id)
         taken: list[WaitingMarker] = []
@@ -150,15 +151,15 @@ class MarkerQueue:
         return taken
 
     def answered(self, marker: WaitingMarker, code: ErrorCode, now: float) -> Outcome:
-        """What has become of a marker that was taken; unless that is an end it waits to be sent again."""
+        """Handle the response about a marker that was taken. If it is not written, it waits to be sent again."""
         decision = marker.decision
         if code in NEEDS_NO_MARKER:
             return self.gone(marker)
         if not decision.is_live:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # If there is another one, we shall hear of it, and the decision lives no longer. If there is none, and a
-            # log was told a wrong epoch, the other partitions must not wait for it.
+            # If there is a later coordinator, this broker will learn of it and drop the decision. If there is none, and
+            # the log was given a wrong epoch, the other partitions must still get their markers.
             self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -169,38 +170,38 @@ class MarkerQueue:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether `take_unknown` gives something."""
+        """Whether there are markers for `take_unknown`."""
         return bool(self._unknown)
 
     def take_unknown(self) -> list[WaitingMarker]:
-        """The markers of partitions that the image, or their leader, does not know. An image may be late: the caller
-        finds out for certain and says `gone` or `again` of each."""
+        """Take the markers of partitions that the image, or the leader, does not know. The image may be out of date:
+        the caller checks the metadata store and calls `gone` or `again` for each."""
         unknown, self._unknown = self._unknown, []
         return [marker for marker in unknown if marker.decision.is_live]
 
     def gone(self, marker: WaitingMarker) -> Outcome:
-        """The partition needs no marker (any more)."""
+        """The partition has its marker, or does not exist."""
         complete = marker.decision.mark_written(marker.where)
         return Outcome.COMPLETE if complete and marker.decision.is_live else Outcome.MORE_TO_COME
 
     def again(self, marker: WaitingMarker, now: float) -> None:
-        """To be sent once more, after a pause."""
+        """Send the marker again after a pause."""
         pause = min(RETRY_SECONDS * 2**marker.attempts, MAX_RETRY_SECONDS)
         marker.attempts = min(marker.attempts + 1, MAX_DOUBLINGS)
         heappush(self._later, (now + pause, next(self._numbers), marker))
 
     def next_due(self) -> float | None:
-        """When a pause ends next."""
+        """The time at which the next pause ends; None if no marker pauses."""
         return self._later[0][0] if self._later else None
 
     def wake(self, now: float) -> None:
-        """Those whose pause has ended wait for their broker again."""
+        """Queue the markers whose pause has ended for their leaders."""
         due = []
         while self._later and self._later[0][0] <= now:
             due.append(heappop(self._later)[2])
         self._put(marker for marker in due if marker.decision.is_live)
 
     def on_image(self) -> None:
-        """What had no leader may have one now."""
+        """Queue the markers whose partition has a leader now."""
         leaderless, self._leaderless = self._leaderless, []
         self._put(marker for marker in leaderless if marker.decision.is_live)

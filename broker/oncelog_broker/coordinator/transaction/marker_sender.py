@@ -1,8 +1,8 @@
-"""Has the markers of decided transactions written, here and on other brokers, until the last one is (S39, E7).
+"""Writes the markers of decided transactions on this and other brokers, until the last one is written (S39, E7).
 
-One task for each broker for which markers wait: to another broker it sends one WriteTxnMarkers after the other, what
-this broker leads it appends by itself. Both take from the same queue, which knows what to do next, and give back to it
-what they took and have no answer about, whatever was raised meanwhile: else its transaction would never end.
+Each broker for which markers wait has a task: for another broker it sends one WriteTxnMarkers after the other, for this
+broker it appends the markers to the logs. The tasks take markers from `MarkerQueue`, and give back those without a
+response, whatever is raised: otherwise their transactions would never end.
 """
 
 from __future__ import annotations
@@ -32,18 +32,16 @@ from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest, 
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 30.0
-"""When a marker is not acknowledged in this time its answer counts as lost: the marker is sent again, which does no
-harm where it was written (S39)."""
+"""Without a response in this time, a marker is sent again, which does no harm if it was written (S39)."""
 FIRST_MARKERS_SECONDS: Final = 0.008
-"""Markers are written for so long before other work gets its turn: some 200, or 15 that each roll a segment. So nearly
-every transaction is complete before the next request of its producer."""
+"""Markers are appended for this long before other work has its turn: some 200, or 15 that each roll a segment. So
+nearly every transaction is complete before the next request of its producer."""
 MARKERS_SECONDS: Final = SLICE_SECONDS
-"""And for so long from then on: who asks for thousands waits, not everybody else."""
+"""The same for the later slices: a transaction with thousands of partitions waits, not all other clients."""
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""Producer id and partition: what tells the answers of one request apart, as a producer ends one transaction at a
-time."""
+"""Producer id and partition. They identify a marker in a request, as a producer ends one transaction at a time."""
 
 
 class MarkerSender:
@@ -67,22 +65,22 @@ class MarkerSender:
         self._deadlines = host.deadlines
         self._queue = MarkerQueue(metadata)
         self._decisions: WeakSet[Decision] = WeakSet()
-        """Those that somebody still holds: the queue, or who writes their markers."""
+        """The decisions whose markers are queued or in flight."""
         self._at_work: set[int | None] = set()
-        """The brokers with a task; None stands for the one that looks into unknown partitions."""
+        """The ids of brokers with a running task; None for the task that checks unknown partitions."""
         self._woken_at = float("inf")
 
     def write(self, decision: Decision) -> None:
-        """Have the markers of `decision` written, from the next turn of the loop on: the answer to EndTxn leaves in
-        this one (S38; that to a first EndTxn, which was decoded in slices, in the next), and before a producer that
-        comes back at once is read, its transaction is complete."""
+        """Start to write the markers of `decision` in the next turn of the loop. The response to EndTxn leaves in this
+        turn (S38; to a first EndTxn, which is decoded in slices, in the next), and the transaction is complete before
+        the producer's next request is read."""
         self._queue.add(decision)
         self._decisions.add(decision)
         self._go_on()
 
     @property
     def outstanding(self) -> int:
-        """How many markers of decided transactions are not written, as far as is known."""
+        """Markers of decided transactions that are not known to be written."""
         return sum(decision.outstanding for decision in self._decisions if decision.is_live)
 
     def on_image(self) -> None:
@@ -91,7 +89,7 @@ class MarkerSender:
         self._go_on()
 
     def _go_on(self) -> None:
-        """A task for everything that waits and has none."""
+        """Start a sender task for every destination broker that has queued markers and no running task."""
         for broker_id in self._queue.brokers():
             if broker_id not in self._at_work:
                 self._at_work.add(broker_id)
@@ -119,12 +117,12 @@ class MarkerSender:
                     await self._append(markers, pauses)
                 else:
                     await self._send(broker_id, markers)
-        self._at_work.discard(broker_id)  # only now: the task that failed is the one that is started again
+        self._at_work.discard(broker_id)  # last: after an error, supervise starts this task again
         self._go_on()
 
     @contextmanager
     def _giving_back(self, markers: deque[WaitingMarker]) -> Iterator[None]:
-        """What is left of `markers` when something is raised comes again, after a pause."""
+        """If the block raises, the markers that are left in `markers` are sent again after a pause."""
         try:
             yield
         except Exception:
@@ -133,8 +131,8 @@ class MarkerSender:
                 self._queue.again(waiting, self._clock.monotonic())
 
     async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
-        """Others have their turn after each slice, however few markers that was: one may roll a segment, which opens
-        files. A late answer holds up nobody."""
+        """Append the markers of partitions that this broker leads. Other work has its turn after each slice, however
+        few markers it wrote, as one may roll a segment, which opens files. Does not wait for late acknowledgements."""
         while markers:
             await pauses.here()
             waiting = markers[0]
@@ -181,7 +179,8 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Partitions that this broker, or their leader, does not know: done with only if they do not exist."""
+        """Check whether partitions exist that this broker, or their leader, does not know; only those that do not exist
+        need no marker."""
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):
                 await self._see_what_exists(markers)
@@ -208,12 +207,12 @@ def _marker(decision: Decision) -> Marker:
 
 @fail_point("marker-acknowledged", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
 def _acknowledged(code: ErrorCode) -> ErrorCode:
-    """The answer about one marker, taken in."""
+    """The code of one marker's response; a fail point."""
     return code
 
 
 def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
-    """The markers of each decision together, those of a topic together."""
+    """The request, with markers grouped by decision and topic."""
     by_decision: dict[Decision, dict[str, list[int]]] = {}
     for waiting in markers:
         topics = by_decision.setdefault(waiting.decision, {})
@@ -237,7 +236,7 @@ def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
 
 
 def codes_of(response: WriteTxnMarkersResponse) -> dict[Key, ErrorCode]:
-    """A code that we do not know is UNKNOWN_SERVER_ERROR: the marker is sent again."""
+    """The code of each marker; an unknown code is UNKNOWN_SERVER_ERROR, and the marker is sent again."""
     return {
         (result.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
         for result in response.markers

@@ -1,12 +1,12 @@
-"""Writing the end of a transaction into the log of one partition that this broker leads (S39): what WriteTxnMarkers
-does for another broker's coordinator, and what our own coordinator does for itself.
+"""Appends the marker of a transaction to a partition that this broker leads (S39): for WriteTxnMarkers of another
+broker's coordinator, and for the coordinator of this broker.
 
-An answer by which a coordinator may be done with the partition waits until that is on all replicas in sync: the marker,
-and also what says that none is needed. Else the coordinator would forget a transaction whose end dies with a leader.
+A response after which the coordinator forgets the partition is sent only when its reason is on all in-sync replicas:
+the marker, or the later epoch by which none is needed. Otherwise the end of a transaction could be lost with a leader.
 
-A log takes no marker of an earlier coordinator than that of the last (S40). So a marker with an epoch that no
-coordinator has had would keep all real ones out, for ever: it is refused here, by what the image says of
-`__transaction_state`. An image that lags does not know a coordinator that was just elected: its markers come again.
+A log refuses markers with an older coordinator epoch than its last one (S40). A marker with an epoch that no
+coordinator has had would therefore block all real markers for ever. It is refused here, by the leader epochs of
+`__transaction_state` in the image. If the image does not know a new coordinator yet, its markers are sent again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Marker(NamedTuple):
-    """The end of one producer's transaction, for any partition."""
+    """The end of a producer's transaction, for any partition; `producer` is the pair that the marker carries."""
 
     producer: ProducerIdAndEpoch
     commits: bool
@@ -40,7 +40,7 @@ class Marker(NamedTuple):
 
 
 class MarkerAppender:
-    """Appends markers to the partitions that this broker leads; committed offsets become visible with theirs."""
+    """Appends markers to the partitions that this broker leads; in `__consumer_offsets` they decide offsets, too."""
 
     def __init__(self, replicas: Replicas, groups: CoordinatorRuntime[GroupMachine], metadata: ImageView) -> None:
         self._replicas = replicas
@@ -48,14 +48,14 @@ class MarkerAppender:
         self._metadata = metadata
         self._log_of_transactions: Topic | None = None
         self._newest_epoch = 0
-        """The largest leader epoch of its partitions: no coordinator has a larger one."""
+        """The largest leader epoch in `__transaction_state`: no coordinator has a larger one."""
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
-        """NONE when the marker is on all replicas in sync, or why it may not be. INVALID_PRODUCER_EPOCH when what the
-        log knows of this producer is on all replicas in sync: then it needs no marker."""
+        """Answers with NONE when the marker is on all in-sync replicas, else with the error. INVALID_PRODUCER_EPOCH
+        when a later epoch of this producer is on all in-sync replicas: then the log needs no marker."""
         if where.topic == TRANSACTION_STATE:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nobody writes there in a transaction, so none ends there
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction writes there
         control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
         producer_id, epoch = marker.producer
         partition = None
@@ -74,7 +74,7 @@ class MarkerAppender:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
             return error.code
-        except Exception:  # whatever it is, the other partitions get their markers, and this one is tried again
+        except Exception:  # the other partitions must get their markers; this one is tried again
             logger.exception("marker not written", extra={"partition": "-".join(map(str, where))})
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
@@ -82,8 +82,8 @@ class MarkerAppender:
         return partition.committed(offset + 1)
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
-        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again: no coordinator has that epoch, as far as is
-        known here. One that the log knows already does no new harm, and is what a tool sends to end a transaction."""
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which is tried again, if no known coordinator has that epoch. An
+        epoch that the log has already is accepted: it does no new harm, and tools send it to end a transaction."""
         topic = self._metadata.image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:
             self._log_of_transactions = topic
@@ -100,5 +100,5 @@ class MarkerAppender:
 
 
 def _unless_lost(code: ErrorCode) -> ErrorCode:
-    """A later epoch than that of the marker is in the log; `code` says whether that is known to stay so."""
+    """INVALID_PRODUCER_EPOCH, as the log has a later epoch than the marker, if `code` says that this is replicated."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.NONE else code

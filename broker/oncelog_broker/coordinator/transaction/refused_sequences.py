@@ -1,12 +1,13 @@
-"""The lowest sequences of batches that verification has refused and whose producers may send them again (KAFKA-14561).
+"""Remembers the lowest sequence that verification has refused, so that later batches do not overtake it (KAFKA-14561).
 
-A producer sends batch 0 and batch 1; the coordinator cannot be asked about the first one, and can about the second. Of
-a producer that a partition knows nothing about it takes any sequence, so it would take batch 1, and refuse batch 0 when
-that comes again: the transaction would have to abort. So until batch 0 is appended, what comes after it has to wait.
+A producer sends batch 0 and batch 1; the coordinator cannot be reached for the first one and can for the second. A
+partition accepts any first sequence of a producer that it does not know. It would append batch 1 and then refuse batch
+0 when that is sent again, and the transaction would have to abort. So until batch 0 is appended, later batches are
+refused, too.
 
-Asked only about producers of which the log knows nothing, or no more than that a transaction has ended: of others it
-knows which sequence comes next, and a late copy of an old batch, which is refused too, must hold up nobody. Kept for
-transactions V1 alone: under V2 the first batch in a partition has sequence 0, and that is checked. Pure.
+Used only for producers of which the log knows nothing, or only that a transaction has ended. For all others the log
+knows the next sequence, and a late copy of an old batch, which verification also refuses, must not hold up new ones.
+Used for transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
-"""The newest are remembered: two megabytes. What is forgotten costs a transaction that could have gone on, no more."""
+"""Entries kept, the newest ones: two megabytes. Without its entry a transaction may have to abort, no more."""
 
 
 class RefusedSequences:
-    """Partition and producer id -> epoch and sequence."""
+    """(Partition, producer id) -> (epoch, lowest refused sequence)."""
 
     def __init__(self) -> None:
         self._lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
@@ -32,7 +33,7 @@ class RefusedSequences:
         return len(self._lowest)
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
-        """Verification has refused a batch of `producer` that begins with `sequence`."""
+        """Remember that verification has refused a batch of `producer` that begins with `sequence`."""
         key = where, producer.producer_id
         epoch, lowest = self._lowest.get(key, (producer.epoch, sequence))
         if epoch <= producer.epoch:
@@ -42,7 +43,7 @@ class RefusedSequences:
             self._lowest.popitem(last=False)
 
     def check(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
-        """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that comes after one that was refused."""
+        """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that follows a refused one."""
         epoch, lowest = self._lowest.get((where, producer.producer_id), (-1, -1))
         if epoch == producer.epoch and sequence > lowest:
             raise KafkaError(
@@ -52,7 +53,7 @@ class RefusedSequences:
     def after_verification(
         self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, refused: KafkaError | None
     ) -> KafkaError | None:
-        """What verification says, and if that is nothing, whether another batch has to come first."""
+        """Returns the error of verification, else an error if another batch must be sent first, else None."""
         if refused is not None:
             self.note(where, producer, sequence)
             return refused
@@ -63,5 +64,5 @@ class RefusedSequences:
         return None
 
     def forget(self, where: TopicPartition, producer_id: int) -> None:
-        """A batch is appended: from now on the partition knows what comes next."""
+        """Forget the entry: a batch is appended, so the log knows the next sequence."""
         self._lowest.pop((where, producer_id), None)

@@ -1,8 +1,8 @@
-"""Asks coordinators on other brokers whether partitions are in a transaction, or has them become part of it (KIP-890).
+"""Asks coordinators on other brokers whether partitions are in a transaction, or adds them to it (KIP-890).
 
-To each broker one AddPartitionsToTxn is under way at a time; what is asked meanwhile goes with the next, and whoever
-asks about the same producer shares one question. Nobody joins a question that is under way already: a marker may have
-come in since it was asked, and its answer may be older than that (E3).
+One AddPartitionsToTxn is in flight to each broker at a time; later questions are sent with the next one, and callers
+that ask about the same producer share one question. A caller never joins a question that is in flight: a marker may
+have been written since, and the answer may be older than the marker (E3).
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 10.0
-"""When a coordinator has not answered in this time its answer counts as lost."""
+"""Without a response in this time, the answer counts as lost."""
 MAX_PARTITIONS: Final = 1000
-"""Of one request, unless a single question has more."""
+"""Limit on the partitions of one request, unless a single question has more."""
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class Subject(NamedTuple):
-    """What those who share a question have in common."""
+    """The key of a question: callers with an equal subject share it."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     registers: bool
-    """The partitions are added, not only looked for."""
+    """Whether the partitions are added, not only looked up."""
 
 
 class Question:
-    """One transaction of a request, and who waits for what it is answered about which partitions."""
+    """One transaction of a request, with the partitions and the future of each caller that waits for the answer."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -53,7 +53,7 @@ class Question:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """Whether any caller still waits for the answer."""
         return any(not answer.done() for _, answer in self._askers)
 
     def join(self, partitions: Collection[TopicPartition]) -> asyncio.Future[ErrorCode]:
@@ -63,7 +63,7 @@ class Question:
         return answer
 
     def answer(self, codes: Codes) -> None:
-        """To each the first error among its own partitions; what is missing is not known."""
+        """Give each caller the first error among its partitions; COORDINATOR_NOT_AVAILABLE if one is missing."""
         for partitions, answer in self._askers:
             if not answer.done():
                 answer.set_result(_first_error(partitions, codes))
@@ -96,9 +96,8 @@ class RemoteCoordinators:
         *,
         registers: bool,
     ) -> asyncio.Future[ErrorCode]:
-        """NONE if all `partitions` are in the open transaction of `producer`; with `registers` they are added to it.
-
-        COORDINATOR_NOT_AVAILABLE where that is not known.
+        """Answers with NONE if all `partitions` are in the open transaction of `producer`; with `registers` they are
+        added to it. COORDINATOR_NOT_AVAILABLE without an answer of the coordinator.
         """
         subject = Subject(transactional_id, producer, registers)
         waiting = self._waiting.setdefault(broker_id, {})
@@ -125,7 +124,7 @@ class RemoteCoordinators:
                         logger.error("coordinator refuses to answer", extra={"broker": broker_id, "reason": reason})
                 except PeerUnavailable as error:
                     logger.warning("coordinator not asked", extra={"broker": broker_id, "reason": error})
-                except Exception:  # whoever waits is answered all the same (S85)
+                except Exception:  # the callers must be answered all the same (S85)
                     logger.exception("coordinator not asked", extra={"broker": broker_id})
                 for question in questions:
                     question.answer(codes.get(question.subject.transactional_id, {}))
@@ -133,7 +132,7 @@ class RemoteCoordinators:
             self._at_work.discard(broker_id)
 
     def _take(self, broker_id: int) -> list[Question]:
-        """What goes with the next request: a transactional id once, for by that its answer is found."""
+        """Take the questions of the next request. Each transactional id is in it once, as answers are found by it."""
         waiting = self._waiting.pop(broker_id, {})
         taken: dict[str, Question] = {}
         room = MAX_PARTITIONS
@@ -167,7 +166,7 @@ def _transaction(question: Question) -> Asked:
 
 
 def codes_of(response: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:
-    """By transactional id."""
+    """Returns the codes by transactional id."""
     return {
         result.transactional_id: {
             TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)

@@ -1,4 +1,4 @@
-"""The states of a transactional id, and which may follow which: the one table that is asked (S33).
+"""The states of a transactional id and the table of legal transitions (S33).
 
                   +---- InitProducerId ----+
                   v                        |
@@ -18,9 +18,9 @@
                  |                       |     |
                  +----- expired ------> Dead <-+
 
-Transactions V2 allow to abort what was never begun (KIP-890): then PrepareAbort follows Empty, CompleteCommit or
-CompleteAbort. PrepareEpochFence is passed through and never logged: what is logged is PrepareAbort with the bumped
-epoch (S33). Dead is a tombstone in the log.
+Transactions V2 allow an abort before a transaction was begun (KIP-890): then PrepareAbort follows Empty, CompleteCommit
+or CompleteAbort. PrepareEpochFence is never logged: PrepareAbort is, with the next epoch (S33). Dead is a tombstone in
+the log. InitProducerId that keeps an open transaction stays in Ongoing (KIP-939, S120).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Final
 
 
 class TransactionState(IntEnum):
-    """The value is the one in the log, `shown` the name on the wire."""
+    """`value` is the number in the log, `shown` the name in responses."""
 
     shown: str
 
@@ -52,13 +52,13 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided, and not in all logs yet."""
+        """Whether the outcome is decided and some markers may not be written yet."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
 _S = TransactionState
 IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""No transaction: a new one may begin."""
+"""The states without a transaction: a new one may begin."""
 
 LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.EMPTY: IDLE,
@@ -74,7 +74,7 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
 
 
 class IllegalTransition(AssertionError):
-    """A bug: the machine was about to do what the table forbids."""
+    """A bug: a transition that the table does not allow."""
 
 
 def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:

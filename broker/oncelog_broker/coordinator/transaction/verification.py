@@ -1,14 +1,15 @@
-"""The guard before a transactional append: no record of a transaction that its coordinator knows nothing of (KIP-890).
+"""Checks before a transactional append that the coordinator knows the transaction in this partition (KIP-890).
 
-A record that comes when its transaction has ended (a late Produce, E2) would open one that nobody ends, and the last
-stable offset would stand still for ever. So before the first batch of a transaction in a partition, the coordinator is
-asked whether the partition is in the transaction; for producers that work by transactions V2 it is added (T7).
+A record that arrives after the end of its transaction (a late Produce, E2) would open a transaction that nobody ends,
+and the last stable offset would never advance again. So before the first batch of a transaction in a partition, the
+coordinator is asked whether the partition is in the transaction; for producers of transactions V2 it is added (T7).
 
-The coordinator may be another broker, and the answer may come late. Who appends by it takes a guard first
-(`replication/verification_guards.py`), so that a marker between question and append does not let the append in (E3).
+The coordinator may be another broker, and its answer may be late. The append takes a guard before the question
+(`replication/verification_guards.py`), so that a marker between question and append makes it fail (E3).
 
-It may also be the coordinator of the past, where the image here is late: what it takes for open a later one may have
-ended. Where the marker of that is in the log already, the log knows of a later coordinator than the image does.
+If the image of this broker is out of date, the broker that is asked may be a former coordinator: it may take a
+transaction for open that its successor has ended. If the successor's marker is in the log, the log has a later
+coordinator epoch than the image, and the append is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 ANSWER_SECONDS: Final = 10.0
-"""When the coordinator has not answered in this time its answer counts as lost, and the producer comes again."""
+"""Without an answer of the coordinator in this time, the producer is told to send the batch again."""
 
 
 def check_in_transaction(
@@ -41,10 +42,12 @@ def check_in_transaction(
     *,
     registers: bool,
 ) -> Answer[KafkaError | None]:
-    """None if `producer` may append to all of `partitions` in its open transaction; with `registers` they are added.
+    """Returns None if `producer` may append to all of `partitions` in its open transaction; with `registers` they are
+    added to it.
 
-    Else why not: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING;
-    CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS where it helps to come again.
+    Else the error: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING,
+    INVALID_TXN_STATE (the transaction was taken over, S120); CONCURRENT_TRANSACTIONS or NOT_ENOUGH_REPLICAS if sending
+    the batch again helps.
     """
     not_open = [partition for partition in partitions if not partition.log.has_open_transaction(*producer)]
     if not not_open or not (registers or coordinator.verifies):
@@ -60,7 +63,7 @@ def check_in_transaction(
 
 
 def _last_coordinator(partition: Partition, producer: ProducerIdAndEpoch) -> int:
-    """The epoch of the coordinator that has ended a transaction of this producer there last; -1 where none has."""
+    """The epoch of the coordinator whose marker of this producer is the last in the log; -1 if there is none."""
     known = partition.log.producer_state.get(producer.producer_id)
     return NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
 

@@ -63,6 +63,7 @@ KNOWN: Final = (
     Known("newer-versions", "cluster.versions", "1", 10, 11, label="ListOffsets"),
     Known("newer-versions", "cluster.versions", "1", 9, 10, label="Offset*"),
     Known("newer-versions", "cluster.versions", "1", 1, 2, label="WriteTxnMarkers"),
+    Known("newer-versions", "cluster.versions", "1", 4, 5, label="DescribeLogDirs"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas

@@ -219,6 +219,15 @@ def test_s120_transactions_of_before_v2_are_kept_too(driver: TransactionDriver) 
     assert driver.run(owner, version=V1) == owner
 
 
+def test_s120_a_transaction_of_before_v2_may_be_ended_under_v2(driver: TransactionDriver) -> None:
+    """What `admin.transactions.keep` and `commit` do, whichever client has begun it."""
+    _, owner = kept(driver, V1)
+    assert driver.end(owner, version=V2) == producer(2)
+    (end,) = driver.complete()
+    assert (end.producer, end.transaction_version) == (producer(1), V2)
+    assert driver.end(owner, version=V2) == producer(2)
+
+
 # --- what is logged
 
 
