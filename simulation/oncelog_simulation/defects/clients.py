@@ -60,15 +60,6 @@ DEFECTS: Final = (
         40,
     ),
     Defect(
-        "nobody-commits",
-        "offsets are committed without saying which member of the group has consumed the records",
-        "oncelog.consume_process_produce",
-        "                await producer.send_offsets(offsets, group)\n",
-        '                await producer.send_offsets(offsets, ConsumerGroupMetadata(group.group_id, -1, "", None))\n',
-        PIPES,
-        100,
-    ),
-    Defect(
         "commits-without-flush",
         "a transaction is committed before its records are acknowledged",
         "oncelog.producer.transactions",

@@ -87,16 +87,6 @@ DEFECTS: Final = (
         10,
     ),
     Defect(
-        "lso-passes-unreplicated-markers",
-        "a transaction counts as decided when its marker is on the leader alone",
-        "oncelog_broker.log.producers.state",
-        "        heappush(self.unreplicated, (first_offset, marker_offset))\n",
-        "",
-        ("payer-1", "payer-2", "ends-watcher"),
-        100,
-        ("kill", "pause", "isolation", "session ends"),
-    ),
-    Defect(
         "aborts-not-indexed",
         "an abort is not put into the transaction index of the leader",
         "oncelog_broker.log.producers.producers",
@@ -151,16 +141,6 @@ DEFECTS: Final = (
         WRITES,
         60,
         ("power cut", "kill at a write"),
-    ),
-    Defect(
-        "compaction-takes-aborted-for-last",
-        "the cleaner counts aborted records when it looks for the last one of each key",
-        "oncelog_broker.log.compaction.compaction",
-        "        if not transactions.is_aborted(batch):\n            data = yield",
-        "        if not transactions.is_aborted(batch) or True:\n            data = yield",
-        TABLES,
-        20,
-        ("kill", "stop"),
     ),
     Defect(
         "compaction-drops-newest",

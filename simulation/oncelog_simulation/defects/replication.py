@@ -50,16 +50,6 @@ DEFECTS: Final = (
         40,
     ),
     Defect(
-        "cut-to-high-watermark",
-        "a follower cuts its log to its own high watermark, as Kafka did before KIP-101",
-        "oncelog_broker.replication.fetch_response",
-        "        return TruncateTo(end)\n",
-        "        return TruncateTo(min(replica.high_watermark, log.log_end_offset))\n",
-        ("writer-1", "writer-2", "reader-committed"),
-        100,
-        ("isolation", "isolation from all", "pause", "partition"),
-    ),
-    Defect(
         "cut-by-number",
         "a follower cuts where the leader's epoch ends and not where its own does",
         "oncelog_broker.replication.truncation",
