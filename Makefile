@@ -13,6 +13,8 @@ BROKERS ?= 3
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SEEDS ?= 1 2 3
+SECONDS ?= 600
+FIRST_SEED ?= 1
 COMPOSE_FILES := docker-compose.yml docker-compose.single.yml docker-compose.spark.yml
 WORKFLOWS := $(wildcard .github/workflows/*.yml)
 
@@ -32,7 +34,7 @@ MEASURED = $(shell grep -rl --include='test_*.py' 'mark\.measured' tests)
 SPARK   := $(BIN)/pytest -q --durations=5 --timeout=600 -o faulthandler_timeout=700
 LONG    := --timeout=1800 -o faulthandler_timeout=1900
 
-.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster soak-spark kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
+.PHONY: run cluster browser-tests check test test-pythons test-sparks lint tests unit integration pipeline spark-tests zookeeper compose-test soak soak-tests soak-scenarios soak-cluster soak-spark simulate kill-matrix kill-matrix-cluster fuzz hostile bench interop docs reference dist release audit clean help
 
 help:                 ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*##/\t/'
@@ -128,6 +130,9 @@ soak-cluster: zookeeper ## three brokers and clients at work while faults strike
 soak-spark: pipeline zookeeper ## a query with windows while drivers, workers and brokers die; the tables are kept in docs/soak-spark.md (or SOAK_DEATHS=5 SOAK_SEEDS=7)
 	PYTHONPATH=.:tests/integration:tests/cluster:tests/spark $(BIN)/python -m spark_soak \
 		$(if $(SOAK_DEATHS),--deaths $(SOAK_DEATHS)) $(foreach seed,$(SOAK_SEEDS),--seed $(seed)) --out docs/soak-spark.md
+
+simulate: $(STAMP)    ## simulated clusters, seed after seed, for ten minutes (or SECONDS=3600 FIRST_SEED=201); docs/simulation.md
+	$(BIN)/python -m oncelog_simulation run --seeds $(FIRST_SEED)- --seconds $(SECONDS)
 
 kill-matrix: zookeeper ## every fault at every point of a transaction; the tables are kept in docs/kill-matrix.md
 	PYTHONPATH=.:tests/integration $(BIN)/python -m kill_matrix --out docs/kill-matrix.md

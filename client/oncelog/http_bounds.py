@@ -6,8 +6,8 @@ HTTP listener and the console add these; the rest of the client does not import 
 
 - A connection above the limit replaces the longest idle one without a complete request; only if all are being
   answered, the one with the oldest response. So half-sent requests keep nobody out.
-- A head has at most `MAX_HEAD_BYTES`, and one slice: h11 looks only at what is incomplete after a read, so what is read
-  is given to it in slices, and what is behind a whole request only when that is answered.
+- A head has at most `MAX_HEAD_BYTES`, plus one slice. h11 limits only a head that is incomplete after a read, so bytes
+  are passed to it in slices, and those behind a complete request only after its response.
 """
 
 from __future__ import annotations

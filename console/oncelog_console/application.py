@@ -1,4 +1,4 @@
-"""The ASGI application: which page is where, and what lives as long as it does."""
+"""The ASGI application: its routes, and the background work of its lifetime."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from oncelog_console.rendering import STATIC, Refused, error_page
 
 
 class Assets(StaticFiles):
-    """Ours, which a browser asks for again each time: an upgrade shows at once."""
+    """Static files that a browser revalidates each time, so that an upgrade shows at once."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -44,7 +44,7 @@ class Assets(StaticFiles):
 def application(
     link: Link, *, allows_changes: bool = False, hosts: Iterable[str] = (), queries_at: Iterable[str] = ()
 ) -> Starlette:
-    """`hosts`: names under which it is reached, beside those of the loopback. `queries_at`: URLs of metrics of Spark's
+    """`hosts`: host names of the console, beside those of the loopback. `queries_at`: URLs of the metrics of Spark
     queries."""
 
     @asynccontextmanager

@@ -59,7 +59,7 @@ def console(
 
     async def command() -> None:
         link = Link(bootstrap, connection_settings())
-        link.new_admin()  # a setting that makes no sense is said now
+        link.new_admin()  # report an invalid setting now
         try:
             listening = listening_socket(host, port)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What all pages share: the cluster, what was loaded a moment ago, and what may be done."""
+"""State shared by all pages: the cluster, recently loaded values, and whether changes are allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_NOTICES: Final = 32
 
 
 class Notices:
-    """What was done, said on the page that comes after it: under a name that nobody else can guess."""
+    """Messages about completed changes, shown on the next page: under an unguessable name."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[str, str] = OrderedDict()
@@ -47,7 +47,7 @@ class Console:
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))
     tails: int = 0
     query_addresses: tuple[str, ...] = ()
-    """Where drivers of Spark serve the metrics of their queries."""
+    """The addresses at which Spark drivers serve the metrics of their queries."""
     history: LagHistory = field(init=False)
     queries: QueryHistories = field(init=False)
 

@@ -1,8 +1,8 @@
-"""What stands before every page: who may ask, from where, and what a browser may do with the answer.
+"""Checks before every page: the request's host and origin, and response headers for the browser.
 
-A browser sends requests for whatever page is open in it. So a request must name us as its host (or a name that resolves
-to us today would be another site tomorrow), one from another site gets pages and nothing else, and one that changes
-something comes from a page of ours, with the token that only our pages know.
+A browser sends requests for any page that is open in it. So a request must name us as its host (a name that resolves to
+us today could be another site tomorrow), a request from another site only gets pages, and a change must come from a
+page of ours, with the token that only our pages have.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READING: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """ASGI middleware. `hosts`: names under which we are reached, without ports, beside those of the loopback."""
+    """ASGI middleware. `hosts`: our host names, without ports, beside those of the loopback."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = (), allows_changes: bool = False) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class Guard:
             await PlainTextResponse(f"{why}\n", status)(scope, receive, guarded)
 
     def refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
-        """Why not, with the status that says so; None for what may pass."""
+        """The status and reason of a refusal; None if the request is allowed."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self._hosts:
             return 421, "this is not the host you ask for: see --allow-host of oncelog console"
@@ -91,7 +91,7 @@ def host_name(host: str) -> str:
 
 
 class Token:
-    """What a form that changes something carries. New with each start."""
+    """The token in forms that change something. New with each start."""
 
     def __init__(self) -> None:
         self.value = secrets.token_urlsafe(32)

@@ -1,4 +1,4 @@
-"""The cluster, as the pages reach it: one admin client for all of them, made when it is needed and again after that."""
+"""The admin client shared by all pages, opened when needed and again after a failure."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Link:
         self._starting = asyncio.Lock()
 
     def new_admin(self) -> Admin:
-        """One with connections of its own, for who waits long: answers on a connection come in order. Raises
+        """An admin client with its own connections, for long waits: a connection is answered in order. Raises
         ConfigError."""
         return Admin(self.bootstrap, **self._settings)
 
     async def admin(self) -> Admin:
-        """The one that pages share. Raises KafkaError if no broker can be reached."""
+        """The shared admin client. Raises KafkaError if no broker can be reached."""
         async with self._starting:
             if self._admin is None:
                 admin = self.new_admin()
@@ -51,7 +51,7 @@ class Link:
 
 
 class Shared(Generic[T]):
-    """What many may ask for at once is loaded once, in PAGE_SECONDS or not at all, and good for SHARED_SECONDS."""
+    """Loads a value that many pages need once, within PAGE_SECONDS, and shares it for SHARED_SECONDS."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -59,7 +59,7 @@ class Shared(Generic[T]):
         self._running: set[asyncio.Task[T]] = set()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
-        """Raises what `load` raises, to all who wait for it; TimeoutError."""
+        """Raises what `load` raises, for all who wait; TimeoutError."""
         now = self._clock()
         self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
         if key not in self._loaded:
@@ -70,7 +70,7 @@ class Shared(Generic[T]):
         return await asyncio.shield(self._loaded[key][1])
 
     def forget(self) -> None:
-        """Something was changed: the next who asks sees it."""
+        """Drop the shared values after a change."""
         self._loaded = {}
 
     async def close(self) -> None:
@@ -82,10 +82,10 @@ class Shared(Generic[T]):
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # Nobody may be waiting any more; then what it raises is of no interest.
+            task.exception()  # Mark the error as retrieved: there may be no waiter left.
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
-    """Who asked may have left: then nobody else would end it."""
+    """Limits the load's time, as its caller may have left."""
     async with asyncio.timeout(PAGE_SECONDS):
         return await load()

@@ -1,4 +1,4 @@
-"""HTML: the templates, what every page has, and the pages for what went wrong."""
+"""HTML: templates, the common parts of pages, and error pages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOT_FOUND: Final = frozenset(
 
 
 class Refused(Exception):
-    """What was asked makes no sense, or may not be done. The message is for people."""
+    """The request is invalid or not allowed. The message is shown."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -52,13 +52,13 @@ class Refused(Exception):
 
 
 def url(path: str, **query: object) -> str:
-    """A link of ours: what is None is left out."""
+    """A URL of ours, without parameters that are None."""
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
 
 
 def moment(timestamp_ms: int | None) -> str | None:
-    """UTC; None where there is none."""
+    """UTC; None without a timestamp."""
     return None if timestamp_ms is None or timestamp_ms < 0 else format_timestamp(timestamp_ms).replace("T", " ")
 
 
@@ -70,7 +70,7 @@ def age(since_ms: int | None, now: int | None = None) -> str | None:
 
 
 def unchanged(text: str) -> Markup:
-    """For the value of a field, which comes back to us: escaped as HTML, and nothing else."""
+    """For the value of a form field, which is sent back: escaped as HTML only."""
     return escape(text)
 
 
@@ -98,7 +98,7 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page. What every one of them has is in the application's state."""
+    """Render a page. The common values are in the application's state."""
     state = request.app.state
     text = (
         environment()
@@ -113,7 +113,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
 
 
 def error_page(request: Request, error: Exception) -> HTMLResponse:
-    """What went wrong, and what to do."""
+    """The page for an error, with the remedy."""
     status, title, why, advice = explained(error, request.app.state.console.link.bootstrap)
     return render(request, "error.html", status, title=title, why=why, advice=advice, retries=status in (503, 504))
 

@@ -20,14 +20,14 @@ BACKLOG: Final = 64
 
 
 class FewConnections(BoundedConnection):
-    """A connection that ends where no request comes, and where its answer is not read."""
+    """A connection that ends without a request in time, and when its response is not read."""
 
     def exchange_seconds(self) -> float:
         return HEAD_SECONDS
 
     def on_late(self) -> None:
-        """While an answer is made there is no hurry. One that the guard has broken off is not taken: a connection that
-        closes when all of it is sent never would."""
+        """There is no limit while a response is being made, except after the guard has rejected a request: such a
+        connection would close only when all is sent."""
         if self.is_answering and not self.transport.is_closing():
             self.arm()
         else:
@@ -41,7 +41,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class Serving(Server):
-    """uvicorn's server, which says when it is ready."""
+    """uvicorn's server, which reports when it is ready."""
 
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
         config = Config(

@@ -18,7 +18,7 @@ from oncelog_console.limits import MAX_SHOWN_CHARACTERS, NAME_CHARACTERS
 
 KEPT: Final = frozenset(" \n\t")
 THOUSANDS: Final = "\u202f"
-"""A narrow space, which Python takes for unprintable. It is kept where `number` puts it, and written out elsewhere."""
+"""A narrow space, unprintable for Python. Kept where `number` inserts it, escaped elsewhere."""
 _WITHIN_NUMBER: Final = re.compile(rf"(?<=[0-9]){THOUSANDS}(?=[0-9]{{3}})")
 NOTHING: Final = "–"
 HEX_BYTES: Final = 1024
@@ -26,7 +26,7 @@ HEX_LINE: Final = 16
 MAX_JSON_BYTES: Final = 32 * 1024
 """Larger documents are not indented: to parse them costs more than it shows."""
 MAX_JSON_DEPTH: Final = 32
-"""Deeper ones neither: each line of one costs a step for each thing around it, and begins with as many spaces."""
+"""Deeper documents are not indented either: each line costs a step, and a space, per level."""
 
 
 def visible(text: str) -> str:
@@ -39,7 +39,7 @@ def visible(text: str) -> str:
 
 
 def finalized(value: Any) -> Any:
-    """What every expression in a template goes through."""
+    """Filters every expression in a template."""
     if value is None:
         return NOTHING
     if isinstance(value, Markup):
@@ -63,8 +63,8 @@ class Shown:
 
 
 def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: int | None = None) -> Shown:
-    """`limit` bytes of `data` as text where that is UTF-8, else as hexadecimal digits; `indents`: JSON in lines.
-    `size`: of all of it, where `data` is its beginning."""
+    """`limit` bytes of `data` as text if it is UTF-8, else in hexadecimal; `indents`: JSON in lines. `size`: the full
+    size, if `data` is only the beginning."""
     if data is None:
         return Shown("null", "null", 0, False)
     if not data:
@@ -81,7 +81,7 @@ def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: 
 
 
 def _as_text(part: bytes, *, is_cut: bool) -> str | None:
-    """None where it is not UTF-8, or more than a tenth of it would be escapes; the cut may be within a character."""
+    """None if it is not UTF-8, or more than a tenth would be escapes; the cut may split a character."""
     try:
         text = part.decode()
     except UnicodeDecodeError as error:
@@ -103,7 +103,7 @@ def _indented(text: str) -> str | None:
 
 
 def _is_flat(document: Any) -> bool:
-    """Whether nothing in it is within more than MAX_JSON_DEPTH others."""
+    """Whether nothing in it is nested more than MAX_JSON_DEPTH deep."""
     level = [document]
     for _ in range(MAX_JSON_DEPTH + 1):
         level = [

@@ -1,7 +1,7 @@
-"""Clients that wait for a broker which is away for a moment, also when they connect for the first time.
+"""Starts clients, and retries for a while if no broker can be reached.
 
-A client of ours fails at once where no broker can be reached. A task of a query connects anew for each batch, and Spark
-gives it one attempt or four within seconds: a broker that restarts would end the query.
+Our client's `start` fails at once if it reaches no broker. A task of a query connects anew for each batch, and Spark
+tries a task once, or four times within seconds: so a broker's restart would end the query.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ C = TypeVar("C", bound=Startable)
 
 
 async def opened(make: Callable[[], C], seconds: float) -> C:
-    """A client that has started, made anew for each try, in as many tries as `seconds` allow.
+    """Return a started client. Each try makes a new one, until `seconds` have passed.
 
-    Raises ConnectionFailed where no broker could be reached for so long, and at once whatever else `start` raises.
+    Raises ConnectionFailed if no broker was reached for so long, and at once whatever else `start` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def forked(python: str, arguments: list[str]) -> int | None:
-    """The exit code of the forked process; None where none was forked."""
+    """The exit code of the forked process; None if none was forked."""
     try:
         parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *map(os.fsencode, arguments)]
         parts += [name + b"=" + value for name, value in os.environb.items()]
@@ -66,7 +66,7 @@ def forked(python: str, arguments: list[str]) -> int | None:
 
 
 def terminate(process: int) -> None:
-    """End the process that this pidfd is of, where it has not ended."""
+    """End the process of this pidfd, if it is still running."""
     import signal
 
     try:
@@ -80,7 +80,8 @@ def connected(python: str) -> socket.socket | None:
     jvm = os.getppid()
     address = f"\0{NAME}-{os.getuid()}-{jvm}-{start_time(jvm)}"
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    control.setblocking(False)  # or whoever listens at this address and accepts nothing could hold Spark up for ever
+    # else a process that listens at this address and never accepts could block Spark for ever
+    control.setblocking(False)
     if control.connect_ex(address):
         start_template(python, address, jvm)
         control.connect(address)
@@ -116,8 +117,8 @@ def start_template(python: str, address: str, jvm: int) -> None:
 
 
 def without_zips(path: str, python: str) -> str:
-    """The path without PySpark's zip files that lie within the environment: their modules are installed there, too, and
-    compiled, while what is imported from a zip file is compiled each time."""
+    """Return the path without PySpark's zip files inside the environment: the same modules are installed there,
+    compiled, while a module from a zip file is compiled at each import."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(python))) + os.sep
     kept = [each for each in path.split(os.pathsep) if not (each.startswith(here) and in_pyspark(each))]
     return os.pathsep.join(kept)

@@ -36,8 +36,8 @@ Records = Buffer | None
 """Record data: batches as they are. Decoded as a memoryview of the frame, encoded without a copy."""
 
 OWN_TAGS: Final = 10_000
-"""Tagged fields from here on are ours. Kafka numbers its own from 0 up, and whoever does not know a tag passes over it
-(KIP-482), so they may be added to any flexible message without harm; our clients do without where a broker has none."""
+"""Tagged fields from here on are ours. Kafka numbers its own from 0 up, and a reader skips unknown tags (KIP-482), so
+they may be added to any flexible message; our clients do not depend on them."""
 
 _MISSING: Final = dataclasses.MISSING
 

@@ -21,6 +21,7 @@ import click
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.hunt import HUNT_SECONDS, hunt_all
 from oncelog_simulation.defects.report import line_of, write_into
+from oncelog_simulation.drawing import shortened
 from oncelog_simulation.faults import FAULTS
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.run import Outcome, run
@@ -49,21 +50,23 @@ def with_fixed_hashes() -> None:
 @main.command("run")
 @click.option("--seeds", default="1-", show_default=True, help="The first and the last seed; 17-: from 17 on.")
 @click.option("--seconds", type=float, help="Stop after so many seconds of this machine.")
+@click.option("--short", is_flag=True, help="A third of the time, and slow clients: many seeds in a minute.")
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option("--report", type=click.Path(dir_okay=False), help="Write what was seen, as JSON.")
-def run_seeds(seeds: str, seconds: float | None, twice: bool, report: str | None) -> None:
+def run_seeds(seeds: str, seconds: float | None, short: bool, twice: bool, report: str | None) -> None:
     """Run seed after seed; exit with 1 if any broke a rule."""
     first, _, last = seeds.partition("-")
     total = Totals()
     for seed in _seeds(int(first), int(last) if last else None, seconds):
-        outcome = run(draw_whole_plan(seed), WholeCluster())
+        plan = _plan_of(seed, short=short)
+        outcome = run(plan, WholeCluster())
         total.add(outcome)
-        if twice and run(draw_whole_plan(seed), WholeCluster()).digest != outcome.digest:
+        if twice and run(plan, WholeCluster()).digest != outcome.digest:
             total.failed.append(seed)
             click.echo(f"seed {seed}: two runs had different event logs")
         if outcome.violations:
             click.echo(f"seed {seed}: {len(outcome.violations)} violations, the first: {outcome.violations[0].what}")
-            click.echo(f"    python -m oncelog_simulation replay {seed}")
+            click.echo(f"    python -m oncelog_simulation replay {seed}{' --short' if short else ''}")
         total.tell_progress(seed)
     click.echo(total.table())
     if report is not None:
@@ -72,12 +75,18 @@ def run_seeds(seeds: str, seconds: float | None, twice: bool, report: str | None
     sys.exit(1 if total.failed else 0)
 
 
+def _plan_of(seed: int, *, short: bool) -> Plan:
+    plan = draw_whole_plan(seed)
+    return shortened(plan) if short else plan
+
+
 @main.command()
 @click.argument("seed", type=int)
+@click.option("--short", is_flag=True, help="As `run --short` runs it.")
 @click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print everything that happened.")
-def replay(seed: int, timeline: bool) -> None:
+def replay(seed: int, short: bool, timeline: bool) -> None:
     """Run one seed again, and print its story."""
-    plan = draw_whole_plan(seed)
+    plan = _plan_of(seed, short=short)
     click.echo(f"seed {seed}: {plan.seconds:g} s, workloads {', '.join(plan.workloads)}")
     for strike in plan.strikes:
         click.echo(f"  {strike}")

@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from heapq import heappop, heappush
@@ -382,6 +383,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
+                for task in sorted(asyncio.all_tasks(self), key=hash):
+                    with suppress(BaseException):  # of a `finally` that waits, or finds everything gone
+                        task.get_coro().close()
                 self._heap.clear()
                 for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
                     process.ready.clear()

@@ -104,6 +104,7 @@ def _ignore(unraisable: object) -> None:
 
 
 def _run(plan: Plan, scenario: Scenario) -> Outcome:
+    _freeze()
     world = World(plan)
     try:
         DISK_TROUBLES.begin_anew(HostClock(lambda: world.loop.here))  # the one thing that brokers of a process share
@@ -125,6 +126,13 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
     finally:
         if not world.loop.is_closed():
             world.end()
+
+
+def _freeze() -> None:
+    """Spare the collections at the end of runs whatever was there before the first one: all that is imported."""
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 async def _play(world: World, scenario: Scenario) -> None:

@@ -1,4 +1,4 @@
-"""The history of an application under test: what the test noted, and what is there in the end."""
+"""The history of an application under test: what the test recorded, and the final content of its topics."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ WRITER = "whoever wrote the inputs"
 
 
 class ApplicationHistory(History):
-    """A `History` that can look for itself. `bootstrap_servers` says where, when it is asked for the first time."""
+    """A `History` that reads topics itself. `bootstrap_servers` returns the addresses, when first needed."""
 
     def __init__(self, bootstrap_servers: Callable[[], str]) -> None:
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """What nobody noted, and `read_processed` found."""
+        """Records that were not recorded, found by `read_processed`."""
 
     def read(self, *topics: str) -> None:
-        """Take what is in these topics for what is there in the end. Raises StillOpen, KafkaError."""
+        """Read these topics as the final content. Raises StillOpen, KafkaError."""
         for place, records in content(self._bootstrap_servers(), topics).items():
             self.finally_holds(place, records)
 
@@ -39,11 +39,11 @@ class ApplicationHistory(History):
         group_id: str | None = None,
         application: str = "the application",
     ) -> None:
-        """Read both topics: of each record in `source` there is to be one in `into`, and in the same order.
+        """Read both topics: each record in `source` must have one in `into`, in the same order.
 
-        `made_of` gives, of the value of an output, the value of the input that it was made of; None: of none. Inputs
-        need values of their own. `group_id`: only inputs that this group has committed are due, else all.
-        Raises ValueError, StillOpen, KafkaError.
+        `made_of` returns the input value of an output value; None: it has no input. Input values must be unique.
+        `group_id`: only inputs that this group has committed are expected, else all. Raises ValueError, StillOpen,
+        KafkaError.
         """
         self._forget_found(source, into)
         self.read(source, into)
@@ -69,7 +69,7 @@ class ApplicationHistory(History):
             self.finally_processed(group_id or application, place, due)
 
     def verdict(self, *, apart_from: Collection[Kind] = ()) -> Verdict:
-        """`apart_from`: what the fault that the test makes may bring about. Raises ValueError."""
+        """`apart_from`: violations that the test's fault may cause. Raises ValueError."""
         return verdict(self, apart_from=apart_from)
 
     def check(self, *, apart_from: Collection[Kind] = ()) -> None:
@@ -82,7 +82,7 @@ class ApplicationHistory(History):
         return sorted(place for place in self.final if place.topic == topic)
 
     def _note_inputs(self, source: str) -> dict[bytes, tuple[Place, int]]:
-        """By value. Those that nobody noted were written by somebody else, of whom nothing is to be proven."""
+        """By value. Inputs that were not recorded came from another writer, and are not checked."""
         noted = {send.value for send in self.sends}
         found: dict[bytes, tuple[Place, int]] = {}
         for place in self._places(source):
@@ -99,7 +99,7 @@ class ApplicationHistory(History):
         self._found.append(send)
 
     def _forget_found(self, *topics: str) -> None:
-        """Of an earlier look at the same topics."""
+        """Drop the results of an earlier read of the same topics."""
         old = {id(send) for send in self._found if send.place.topic in topics}
         self.sends = [send for send in self.sends if id(send) not in old]
         self._found = [send for send in self._found if id(send) not in old]

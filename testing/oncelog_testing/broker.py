@@ -32,11 +32,11 @@ QUICK_SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-"""For tests: nobody waits for more members of a group, and little has to be made at the first commit."""
+"""Settings for tests: no rebalance delay, and small internal topics, which are created quickly."""
 
 
 class BrokerStartError(Exception):
-    """The broker does not start; the message has what it said."""
+    """The broker does not start; the message contains its output."""
 
 
 class Broker:
@@ -50,7 +50,7 @@ class Broker:
         self.port = 0
         self._own_port: OwnPort | None = None
         self.control_url = ""
-        """Of the HTTP control, of which `fail`, `pause` and `crash` are made."""
+        """The URL of the HTTP control used by `fail`, `pause` and `crash`."""
         self.ended_by_test: set[int | None] = set()
         """Processes that were killed or stopped, and did not crash."""
         self._process: subprocess.Popen[str] | None = None
@@ -69,12 +69,12 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """What it tells, warnings by default."""
+        """The log file, warnings by default."""
         return self.directory / f"{self.name}.log"
 
     @property
     def is_running(self) -> bool:
-        """Also while it is paused."""
+        """Also true while it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -104,7 +104,7 @@ class Broker:
         transactional_id: str | None = None,
         group_id: str | None = None,
     ) -> Fault:
-        """Have one thing go wrong at `point`, the next `times` that it is met (None: until it is taken back).
+        """Set a fault at `point`, for the next `times` hits (None: until it is removed).
 
         `crash`: kill -9; `drop`: the step, request or answer is lost; `delay`: milliseconds; `refuse`: the name of
         Kafka's error. `after`: after the step and not before it. The rest limits it to one topic, transaction or group.
@@ -119,7 +119,7 @@ class Broker:
         return Fault(self, self.ask("POST", "/faults", {**order, "times": times})["id"], order)
 
     def points(self) -> dict[str, dict[str, Any]]:
-        """Where a fault can strike, and what it can do there, by name."""
+        """Name -> the point at which a fault can strike, and the supported faults."""
         return {point["name"]: point for point in self.ask("GET", "/points")["points"]}
 
     def clear_faults(self) -> None:
@@ -127,14 +127,14 @@ class Broker:
         self.ask("DELETE", "/faults")
 
     def kill(self) -> None:
-        """kill -9; returns when it is gone. `start` has it back, on the same port and with the same data."""
+        """kill -9; returns when it is gone. `start` restarts it, with the same port and data."""
         self._is_touched = True
         self.ended_by_test.add(self.pid)
         self._send(signal.SIGKILL)
         self._reap()
 
     def stop(self) -> None:
-        """In an orderly way. Raises TimeoutExpired."""
+        """Stop it in an orderly way. Raises TimeoutExpired."""
         with suppress(BrokerGone):  # its control may hang
             self._see_whether_it_crashes()
         self._is_touched = True
@@ -142,7 +142,7 @@ class Broker:
         self._end()
 
     def restart(self) -> None:
-        """Start it again, on the same port; in an orderly way where it still runs. Faults are forgotten."""
+        """Restart it on the same port; in an orderly way if it runs. Faults are removed."""
         self.stop()
         self.start()
 
@@ -152,7 +152,7 @@ class Broker:
         self.ask("POST", "/pause")
 
     def resume(self) -> None:
-        """Harmless when it is not paused. Raises BrokerGone."""
+        """Does nothing if it is not paused. Raises BrokerGone."""
         self.ask("POST", "/resume")
 
     def wait_ended(self, seconds: float = STOP_SECONDS) -> bool:
@@ -167,7 +167,7 @@ class Broker:
         return True
 
     def mend(self) -> None:
-        """Undo what was done to it: it runs, serves, and has no fault set."""
+        """Restore it: it runs, serves, and has no fault set."""
         self._see_whether_it_crashes("POST /resume", "DELETE /faults")
         if self._process is None or not self.is_running:
             self.start()
@@ -175,8 +175,8 @@ class Broker:
         self._log_seen = self.log.stat().st_size
 
     def _see_whether_it_crashes(self, *questions: str) -> None:
-        """Ask what was touched, and where a fault is just crashing it, return when it is gone: its clients hear of that
-        before its parent does. Raises BrokerGone where it runs and does not answer."""
+        """If it was touched, check that it runs; if a fault is just crashing it, return when it is gone: its clients
+        notice before its parent. Raises BrokerGone if it runs and does not answer."""
         if not self._is_touched or not self.is_running:
             return
         try:
@@ -193,7 +193,7 @@ class Broker:
         return self.is_running and not self._is_touched
 
     def logged(self) -> list[tuple[str, str]]:
-        """What it has told since it was mended, for the report of a test."""
+        """Its log lines since `mend`, for the report of a test."""
         with self.log.open("rb") as log:
             log.seek(self._log_seen)
             text = log.read().decode(errors="replace")
@@ -259,7 +259,7 @@ class Broker:
             self.kill()
             if self._has_been_ready or attempt == PORT_ATTEMPTS or _is_free(self.port):
                 break
-            self.port = 0  # a process that chooses otherwise than we do took it before the broker had it
+            self.port = 0  # another process took it before the broker bound it
             self.launch()
         raise BrokerStartError(f"{self.name} does not start: {self._last_words()}")
 
@@ -268,7 +268,7 @@ class Broker:
         return bool(self.control_url)
 
     def _first_lines(self, count: int) -> list[str]:
-        """Fewer where it ends before, or takes too long."""
+        """Fewer lines if it ends before, or takes too long."""
         assert self._process is not None
         assert self._process.stdout is not None
         output, text = self._process.stdout.fileno(), b""

@@ -21,12 +21,12 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 120.0
-"""Until all brokers see each other, and until all replicas are in sync."""
+"""Time until all brokers see each other and all replicas are in sync."""
 POLL_SECONDS: Final = 0.1
 PORT_LATER: Final = 0
 SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
 SESSION_MS: Final = "6000"
-"""So long nobody takes over from a broker that was killed: a third of the default, and enough for a busy machine."""
+"""The time until another broker takes over from a killed one: a third of the default, and enough for a busy machine."""
 
 
 class NoZooKeeper(Exception):
@@ -46,14 +46,14 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all brokers, for any client."""
+        """The addresses of all brokers, for any client."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def __str__(self) -> str:
         return self.bootstrap_servers
 
     def __getitem__(self, number: int) -> Broker:
-        """What is done to one broker by its own methods is undone at the end of the test, too."""
+        """Changes made to one broker with its own methods are undone at the end of the test, too."""
         return self.brokers[number]
 
     def __iter__(self) -> Iterator[Broker]:
@@ -77,13 +77,15 @@ class Cluster:
         return run(ask)
 
     def fail(self, point: str, **what: Any) -> ClusterFault:
-        """As `Broker.fail`, in every broker: where a test does not know which of them is met. `times` counts for each,
-        so that a crash may strike one after another: `cluster[cluster.leader_of(topic)].fail(...)` is for one of them.
-        Raises ValueError, BrokerGone."""
+        """`Broker.fail` on every broker, if the test does not know which one is hit.
+
+        `times` counts for each broker, so that a crash may strike one after another;
+        `cluster[cluster.leader_of(topic)].fail(...)` sets it on one. Raises ValueError, BrokerGone.
+        """
         return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
 
     def mend(self) -> None:
-        """All run and have no fault set; where anything was done to one, all replicas are in sync again."""
+        """Restore all: they run without faults; if any was touched, all replicas are in sync again."""
         were_well = all(broker.is_well for broker in self)
         for broker in self:
             broker.mend()
@@ -95,7 +97,7 @@ class Cluster:
         return [section for broker in self for section in broker.logged()]
 
     def until_whole(self) -> None:
-        """Until all see each other, and all replicas are in sync. Raises TimeoutError."""
+        """Wait until all brokers see each other, and all replicas are in sync. Raises TimeoutError."""
         deadline = time.monotonic() + WHOLE_SECONDS
         for number, broker in self.brokers.items():
             member = Member(number, broker.port)
@@ -129,7 +131,7 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """The brokers first, at once: there is nobody to take over."""
+        """Stop the brokers first, all at once: there is nobody to take over."""
         for broker in self:
             broker.kill()
         zookeeper, self._zookeeper = self._zookeeper, None
@@ -165,14 +167,14 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker. As a context manager it is taken back at the end of the block."""
+    """One fault in each broker. As a context manager it is removed at the end of the block."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults
 
     @property
     def struck(self) -> int:
-        """How often it has happened so far, in all of them that have not ended since of something else."""
+        """The strikes so far, in all brokers that have not ended for another reason."""
         found = 0
         for fault in self.faults:
             with suppress(BrokerGone):
@@ -180,7 +182,7 @@ class ClusterFault:
         return found
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Until it has happened in one of them. Raises NotStruck."""
+        """Wait until the fault has struck in one of the brokers. Raises NotStruck."""
         deadline = time.monotonic() + seconds
         while not self.struck:
             if time.monotonic() > deadline:

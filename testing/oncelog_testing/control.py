@@ -1,4 +1,4 @@
-"""HttpService a broker what shall go wrong, and asking how often it did."""
+"""Client of a broker's fail control: sets faults and counts strikes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 ANSWER_SECONDS: Final = 60.0
 """For an answer of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
-"""For a fault to strike, by default."""
+"""Default time for a fault to strike."""
 CRASH_SECONDS: Final = 5.0
-"""From a kill -9 of itself, or an answer that breaks off, to its end."""
+"""From a kill -9 of the broker by itself, or a broken response, to the end of its process."""
 LONGEST_QUESTION_SECONDS: Final = 20.0
-"""Who waits longer asks again."""
+"""A longer wait is split into several requests."""
 
 
 class BrokerGone(Exception):
@@ -26,11 +26,11 @@ class BrokerGone(Exception):
 
 
 class NotStruck(AssertionError):
-    """What the test had ordered did not happen: it has not shown what it was to show."""
+    """The test's fault did not strike: the test has shown nothing."""
 
 
 def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
-    """The control's answer. Raises ValueError with what is wrong with the question, OSError."""
+    """The response of the control. Raises ValueError for an invalid request, OSError."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_SECONDS + more_seconds)
     try:
         headers = {"Content-Type": "application/json"}
@@ -59,7 +59,7 @@ class ControlledBroker(Protocol):
 
 
 class Fault:
-    """Something that is to go wrong in a broker. As a context manager it is taken back at the end of the block."""
+    """A fault in a broker. As a context manager it is removed at the end of the block."""
 
     def __init__(self, broker: ControlledBroker, number: int, order: dict[str, Any]) -> None:
         self._broker = broker
@@ -69,7 +69,7 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """How often it has happened so far. Raises BrokerGone where the broker has ended since, and not of this."""
+        """The strikes so far. Raises BrokerGone if the broker has ended for another reason."""
         if self._has_crashed_it:
             return 1
         try:
@@ -80,7 +80,8 @@ class Fault:
             return 1
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
-        """Until it has happened so often. Raises NotStruck. In a coroutine: `await asyncio.to_thread(fault.wait)`."""
+        """Wait until it has struck so many times. Raises NotStruck. In a coroutine: `await
+        asyncio.to_thread(fault.wait)`."""
         deadline = time.monotonic() + seconds
         while True:
             left = max(0.0, deadline - time.monotonic())
@@ -95,7 +96,7 @@ class Fault:
                 raise NotStruck(f"{self} has struck {struck} times within {seconds:g} s, not {times}")
 
     def remove(self) -> None:
-        """Take it back; nothing to do where the broker has ended since, and the fault with it."""
+        """Remove it; does nothing if the broker has ended, and the fault with it."""
         try:
             self._ask("DELETE")
         except (BrokerGone, ValueError):
@@ -109,13 +110,13 @@ class Fault:
 
     @property
     def _has_crashed_it(self) -> bool:
-        """Whether the process that it was set in is gone, and nobody else has ended it."""
+        """Whether the process with the fault is gone, and nobody else has ended it."""
         is_gone = self._broker.pid != self._process
         return "crash" in self._order and is_gone and self._process not in self._broker.ended_by_test
 
     @property
     def _is_crashing_it(self) -> bool:
-        """When it does not answer: whether it has just been crashed, of which its clients hear before we do."""
+        """If the broker does not answer: whether it is just being crashed, which its clients notice before we do."""
         if "crash" in self._order and self._broker.pid == self._process:
             self._broker.wait_ended(CRASH_SECONDS)
         return self._has_crashed_it

@@ -1,8 +1,8 @@
-"""Several brokers in this process, with their metadata in memory: a cluster in a moment, without ZooKeeper and Java.
+"""Several brokers in this process, with metadata in memory: a cluster within a moment, without ZooKeeper and Java.
 
-`MemoryCluster` runs in the event loop of whoever awaits it; `InProcessCluster` runs one in a thread of its own, so that
-any client may talk to it. Nothing is synced to the disk (`unsynced_disk`). Nobody can kill -9 a part of a process, and
-the points of `fail` are those of a process: for both there is `cluster.Cluster`.
+`MemoryCluster` runs in the event loop of its caller; `InProcessCluster` runs one in its own thread, so that any client
+may use it. Nothing is synced to the disk (`unsynced_disk`). A part of a process cannot be killed, and the points of
+`fail` belong to a whole process: both need `cluster.Cluster`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ T = TypeVar("T")
 
 BROKERS: Final = 3
 WHOLE_SECONDS: Final = 60.0
-"""Until all brokers see each other, and all replicas are in sync."""
+"""Time until all brokers see each other and all replicas are in sync."""
 CALL_SECONDS: Final = 120.0
 """How long a call waits for the brokers' thread to finish a start, a stop or a fault, in seconds. TimeoutError then."""
 MAX_CONNECTIONS: Final = "200"
-"""Of each broker: file descriptors are shared with the test."""
+"""For each broker: file descriptors are shared with the test."""
 
 
 class MemoryBroker:
-    """One broker of a `MemoryCluster`. It keeps its port and its data when it is stopped and started again."""
+    """One broker of a `MemoryCluster`. It keeps its port and its data over stop and start."""
 
     def __init__(self, tree: MemoryTree, number: int, settings: Mapping[str, str]) -> None:
         self._tree = tree
@@ -68,7 +68,7 @@ class MemoryBroker:
         self._broker, self.port = broker, broker.advertised[0].port
 
     async def stop(self, *, leaves: bool = True) -> None:
-        """Stop it, when others lead what it leads. `leaves` False: at once."""
+        """Stop it after a controlled shutdown. `leaves` False: at once."""
         broker, self._broker = self._broker, None
         if broker is not None:
             if leaves:
@@ -107,7 +107,7 @@ class MemoryCluster:
         return [each.broker for each in self.brokers.values() if each.is_running]
 
     async def start(self) -> None:
-        """Start all that do not run. Where one does not start, those that it has started are stopped."""
+        """Start all that do not run. If one fails to start, those just started are stopped."""
         begun: list[MemoryBroker] = []
         try:
             for each in self.brokers.values():
@@ -140,7 +140,7 @@ class MemoryCluster:
                 )
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The number of the broker that leads it; -1: none does now, or nobody has heard of it."""
+        """The broker number of its leader; -1: none, or not known yet."""
         for broker in self.running:
             state = broker.parts.membership.metadata.image.partition(topic, partition)
             if state is not None and broker.parts.replication.replicas.led_partition(topic, partition) is not None:
@@ -167,7 +167,7 @@ def _replicated(brokers: int) -> dict[str, str]:
 
 
 class InProcessBroker:
-    """One broker of an `InProcessCluster`. What is done to it is undone at the end of the test."""
+    """One broker of an `InProcessCluster`. Changes made to it are undone at the end of the test."""
 
     def __init__(self, cluster: InProcessCluster, broker: MemoryBroker) -> None:
         self._cluster = cluster
@@ -186,7 +186,7 @@ class InProcessBroker:
         return self._broker.is_running
 
     def stop(self) -> None:
-        """Stop it, when others lead what it leads."""
+        """Stop it after a controlled shutdown."""
         self._cluster.call(self._broker.stop())
 
     def start(self) -> None:
@@ -194,8 +194,8 @@ class InProcessBroker:
         self._cluster.call(self._broker.start())
 
     def end_session(self) -> None:
-        """End its session, as ZooKeeper does with a broker that was silent for too long: others lead what it leads, and
-        it registers again."""
+        """End its session, as ZooKeeper does with a silent broker: others take over its leadership, and it registers
+        again."""
 
         async def end() -> None:
             self._broker.end_session()
@@ -245,11 +245,11 @@ class InProcessCluster:
         self.call(self._cluster.start())
 
     def logged(self) -> list[tuple[str, str]]:
-        """Nothing: what brokers log in this process is pytest's to show."""
+        """Empty: pytest shows what brokers log in this process."""
         return []
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns, run in the loop of the brokers."""
+        """Run the coroutine in the loop of the brokers. Returns its result."""
         assert self._loop is not None, "the cluster does not run"
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 

@@ -1,6 +1,6 @@
-"""The pytest plugin `oncelog`: `def test(oncelog_broker, oncelog_topic)`. docs/testing.md says how it is used.
+"""The pytest plugin `oncelog`: `def test(oncelog_broker, oncelog_topic)`. docs/testing.md describes it.
 
-Every run of pytest that has the distribution installed imports this module: so it imports pytest, and nothing else.
+Every run of pytest with the distribution installed imports this module, so it imports only pytest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLUSTER_REQUIRED = "oncelog_cluster_required"
 MARK = "oncelog_topic"
 
 _servers: list[Server] = []
-"""Those of this session that are up."""
+"""The running servers of this session."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None, None, None]:
-    """What a test has done to a broker ends with it, also where the end of a fixture fails: the next one finds it up
-    and with no fault set."""
+    """Undo a test's changes to a broker, even if a fixture fails to end: the next test finds it running without
+    faults."""
     try:
         yield
     finally:
@@ -56,7 +56,7 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what its brokers have logged meanwhile."""
+    """The report of a failed test shows what its brokers have logged."""
     report = yield
     if report.failed:
         for server in _servers:
@@ -91,7 +91,7 @@ def oncelog_bootstrap_servers(oncelog_broker: Broker) -> str:
 def oncelog_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]
 ) -> Iterator[Cluster]:
-    """Three brokers of this session with three replicas of everything; skipped where no ZooKeeper can be had."""
+    """Three brokers of this session with three replicas of everything; skipped without a ZooKeeper."""
     from oncelog_testing.cluster import Cluster, NoZooKeeper
 
     try:
@@ -110,8 +110,8 @@ def oncelog_cluster(
 def oncelog_in_process_cluster(
     tmp_path_factory: pytest.TempPathFactory, oncelog_settings: dict[str, str]
 ) -> Iterator[InProcessCluster]:
-    """Three brokers of this session with three replicas of everything, in a thread of this process: they need neither
-    ZooKeeper nor Java."""
+    """Three brokers of this session with three replicas of everything, in a thread of this process: without ZooKeeper
+    and Java."""
     from oncelog_testing.in_process import InProcessCluster
 
     with InProcessCluster(tmp_path_factory.mktemp("oncelog-in-process"), oncelog_settings) as cluster:
@@ -133,7 +133,7 @@ def oncelog_registry(oncelog_broker: Broker, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic of this test's own, on the broker, or else on the cluster that the test has."""
+    """The name of a topic of this test's own, on its broker, or else on its cluster."""
     from oncelog_testing.topics import topic_name, wanted_topic
 
     marker = request.node.get_closest_marker(MARK)
@@ -148,7 +148,7 @@ def oncelog_topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def oncelog_history(request: pytest.FixtureRequest) -> ApplicationHistory:
-    """Where a test notes what it wrote and read, and asks whether that is exactly once."""
+    """The recorder of what a test wrote and read, which checks exactly once."""
     from oncelog_testing.application import ApplicationHistory
 
     return ApplicationHistory(lambda: _server_of(request).bootstrap_servers)

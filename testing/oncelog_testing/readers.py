@@ -1,4 +1,4 @@
-"""What is there in the end, as any read_committed consumer finds it."""
+"""Reads the final content of topics, as a read_committed consumer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ Content = dict[Place, list[tuple[int, bytes]]]
 
 
 class StillOpen(AssertionError):
-    """A transaction stays open, so that nobody can say what is there in the end."""
+    """A transaction stays open, so that the final content is unknown."""
 
 
 def content(bootstrap_servers: str, topics: Iterable[str], seconds: float = STABLE_SECONDS) -> Content:
-    """Of all partitions of these topics, when no transaction is open in them. Raises StillOpen, KafkaError."""
+    """The content of all partitions of these topics, once no transaction is open in them. Raises StillOpen,
+    KafkaError."""
     return run(lambda: _content(bootstrap_servers, list(topics), seconds))
 
 
@@ -74,7 +75,7 @@ async def _stable_ends(bootstrap_servers: str, topics: list[str], seconds: float
 
 
 def committed_offsets(bootstrap_servers: str, group_id: str) -> dict[tuple[str, int], int]:
-    """Up to where a group has read. Raises KafkaError."""
+    """The committed offsets of a group. Raises KafkaError."""
 
     async def ask() -> dict[tuple[str, int], int]:
         from oncelog import Admin

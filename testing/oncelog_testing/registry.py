@@ -18,14 +18,14 @@ STOP_SECONDS: Final = 30.0
 
 
 class RegistryStartError(Exception):
-    """The registry does not start; the message has what it said."""
+    """The registry does not start; the message has its output."""
 
 
 class Registry:
-    """`start`, or a `with`, returns when it serves."""
+    """A schema registry process. `start`, or a `with`, returns when it serves."""
 
     def __init__(self, bootstrap_servers: str, log: Path, *arguments: str) -> None:
-        """`log` gets what it says; `arguments` are further ones of `oncelog registry`."""
+        """`log` gets its standard error; `arguments` are further arguments of `oncelog registry`."""
         self._bootstrap = bootstrap_servers
         self._log = log
         self._arguments = arguments
@@ -52,11 +52,11 @@ class Registry:
         return self
 
     def kill(self) -> None:
-        """kill -9; returns when it is gone."""
+        """kill -9; returns when the process has ended."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """In an orderly way."""
+        """Stop it in an orderly way."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -74,7 +74,7 @@ class Registry:
                     pipe.close()
 
     def _first_line(self) -> str:
-        """Return what it has printed first; less than a line if it ends before, or takes longer than START_SECONDS."""
+        """Return the first line of its output; less if it ends before, or takes longer than START_SECONDS."""
         assert self._process is not None
         assert self._process.stdout is not None
         output, text = self._process.stdout.fileno(), b""

@@ -1,4 +1,4 @@
-"""Topics for tests: each test has its own, so that no test has to clear up and all may run side by side."""
+"""Topics for tests: each test has its own, so that none must clean up and all may run in parallel."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 T = TypeVar("T")
 
 NAME_CHARACTERS: Final = 100
-"""Of the test's name; Kafka allows 249 in all."""
+"""Characters of the test's name in a topic name; Kafka allows 249 in total."""
 
 
 def topic_name(test: str) -> str:
-    """A name nobody has used, by which a reader knows the test."""
+    """An unused topic name that contains the test's name."""
     readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", test).strip("-")[:NAME_CHARACTERS]
     return f"{readable or 'test'}-{uuid.uuid4().hex[:8]}"
 
 
 def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str] | None]:
-    """Partitions and configs that a mark asks for. Raises TypeError that says what is wrong, and what there is."""
+    """The partitions and configs of a topic mark. Raises TypeError for invalid arguments."""
     taken = ("partitions", "configs")
     if len(positional) > len(taken):
         raise TypeError(f"takes {' and '.join(taken)}, not {len(positional)} values")
@@ -47,7 +47,7 @@ def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str]
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """What the coroutine returns: in a thread of its own, since the test's may run a loop, or expect its own one."""
+    """Run the coroutine in a new thread, since the test's thread may run a loop. Returns its result."""
     results: list[T] = []
     errors: list[BaseException] = []
 

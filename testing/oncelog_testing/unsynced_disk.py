@@ -1,7 +1,7 @@
-"""A disk for brokers that need not survive a power cut: nothing waits until it is on the disk.
+"""A disk that is never synced, for brokers that need not survive a power failure.
 
-Files are as they were written for every process of this machine, so a broker that is stopped and started again finds
-all of it. Synchronising them is most of what a start costs.
+Files are visible to every process of the machine, so a broker that is restarted finds all its data. Syncing is most of
+the time of a start.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from oncelog_protocol.messages.alter_partition_reassignments import AlterPartiti
 from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest
 from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 from oncelog_protocol.messages.delete_topics import DeleteTopicsRequest
+from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest, ResourceType
 from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
 from oncelog_protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -135,10 +136,23 @@ def test_any_broker_has_a_topic_created_at_its_first_use(three_brokers: BrokerCl
         assert len(answer.partitions) == 1
 
 
+def retention_of(client: Any, topic: str) -> str | None:
+    """retention.ms of a topic, as this broker has it."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=["retention.ms"]
+    )
+    (result,) = client.call(DescribeConfigsRequest(resources=[resource]), ApiKey.DESCRIBE_CONFIGS, 4).results
+    return next(config.value for config in result.configs)
+
+
 def test_any_broker_changes_settings_of_topics(three_brokers: BrokerCluster) -> None:
     three_brokers.create_topic("settings", 1)
     for broker in three_brokers.brokers:
-        three_brokers.client(broker).alter_topic("settings", retention_ms=str(1000 + broker))
+        retention_ms = str(1000 + broker)
+        three_brokers.client(broker).alter_topic("settings", retention_ms=retention_ms)
+        for each in three_brokers.brokers:
+            client = three_brokers.client(each)
+            eventually(lambda c=client, v=retention_ms: retention_of(c, "settings") == v, f"broker {each} has it")
 
 
 def test_when_the_controller_is_killed_another_one_elects_and_takes_requests(mortal_brokers: BrokerCluster) -> None:

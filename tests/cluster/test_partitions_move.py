@@ -316,7 +316,7 @@ def test_a_throttle_is_seen_and_taken_back(cluster: ReplicatedCluster, reassign:
         "follower.replication.throttled.replicas": "0:3",
     }
     cluster.until(lambda: settings(cluster, topic) == throttle, "the throttle is known")
-    assert reassign("cancel", "--all").stderr == "1 partition called back\n"
+    assert reassign("cancel", "--all").stderr == "1 reassignment cancelled\n"
     cluster.until(lambda: settings(cluster, topic) == {}, "the throttle is taken back")
     cluster.until(lambda: replicas(cluster, topic) == {0: (1, 2)}, "it is where it was")
 

@@ -31,7 +31,7 @@ from oncelog_broker.controller.alter_partition import Proposal as AskedChange
 from oncelog_broker.controller.candidates import OFFLINE, LogEnd
 from oncelog_broker.controller.election import Decision, Election, outcome
 from oncelog_broker.controller.known_broker import NEVER, KnownBroker
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.partition_log import PartitionLog

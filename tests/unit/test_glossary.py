@@ -50,7 +50,7 @@ NEWCOMERS_WORDS: Final = {
     "delete horizon": "protocol/oncelog_protocol/records/batch.py",
     "fault injection": "fail_control/__init__.py",
     "back-pressure": "server/net/memory_budget.py",
-    "reconcile": "controller/settling.py",
+    "reconcile": "controller/reconciler.py",
     "controller": "controller/elector.py",
     "PID block": "metadata/membership/producer_ids.py",
     "generation": "coordinator/group/joining.py",

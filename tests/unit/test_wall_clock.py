@@ -60,7 +60,7 @@ ALLOWED = {
     "client/oncelog/cli/explain.py": (1, "shows ages"),
     "client/oncelog/cli/groups.py": (2, "resets offsets by age; shows how long transactions have held offsets"),
     "client/oncelog/cli/offsets.py": (1, "a point in time that somebody has written"),
-    "client/oncelog/cli/top_look.py": (1, "shows ages"),
+    "client/oncelog/cli/top_snapshot.py": (1, "shows ages"),
     "client/oncelog/cli/txns.py": (2, "shows ages"),
 }
 

@@ -102,7 +102,7 @@ class Storage:
             undo.pop_all()
         return cls(settings, data, store, logs, predecessor, epochs_above)
 
-    # --- what is noted of the registration
+    # --- notes of the registration
 
     def needed_settings(self, topic: str) -> Mapping[str, str]:
         """Return the topic settings that an internal topic needs."""

@@ -1,9 +1,9 @@
 """What only the cluster's controller does, and which broker it is.
 
 `elector.py` claims the controller role through `leadership.py`, and turns the store's watches into events. One term as
-controller is a reconciler, `settling.py`: it keeps a `view.py` of the cluster current (`reading.py`; each broker of it
-is a `known_broker.py`), asks `machine.py` which partition states must change, and has `writer.py` write them.
-`machine.py` decides by `election.py` and `reassignment.py`. An election may need log ends of other brokers:
+controller is a `reconciler.py`: it keeps a `view.py` of the cluster current (`reading.py`; each broker of it is a
+`known_broker.py`), asks `partition_decisions.py` which partition states must change, and has `writer.py` write them.
+`partition_decisions.py` decides by `election.py` and `reassignment.py`. An election may need log ends of other brokers:
 `candidate_questions.py` asks for them, `candidates.py` keeps the answers.
 
 Requests to the controller come to `partitions.py`: `alter_partition.py` judges the ISRs that leaders propose,

@@ -1,7 +1,7 @@
 """Changes ACLs in the store: by any broker, as in Kafka with ZooKeeper.
 
-A pattern's ACLs are one node, which goes with the last of them. A change is made to the entries as they were read, and
-to no others (`read_nodes.py`), so that of two who change the same at once nobody's change is lost.
+All ACLs of a resource pattern are one node, which is deleted with the last of them. A change is written only if the
+entries are still those that it was computed from (`read_nodes.py`), so that of two concurrent changes neither is lost.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Entries = frozenset[AclEntry]
 Change = Callable[[Entries], Entries]
-"""Old entries -> new entries. Pure, since it may be called again."""
+"""Old entries -> new entries. Pure, since it may be called more than once."""
 MAX_BYTES_OF_A_PATTERN: Final = 128 * 1024
-"""Some thousand entries, which every broker reads at once when one of them changes."""
+"""Some thousand entries. Every broker reads all of them at once when one of them changes."""
 
 
 class AclController:
-    """ACLs in the store. All errors are KafkaErrors."""
+    """Changes the ACLs in the store. All errors are KafkaErrors."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def change(self, pattern: ResourcePattern, change: Change) -> Entries:
-        """Change the entries of a pattern; those before. Raises KafkaError: REQUEST_TIMED_OUT, POLICY_VIOLATION (too
-        many), UNKNOWN_SERVER_ERROR (what stands there is not to be read, and is not overwritten)."""
+        """Change the entries of a pattern; returns the entries before the change. Raises KafkaError: REQUEST_TIMED_OUT,
+        POLICY_VIOLATION (too many entries), UNKNOWN_SERVER_ERROR (the node cannot be parsed, and is not
+        overwritten)."""
         path = paths.acls(pattern)
         with translated(path):
             for _ in range(MAX_ATTEMPTS):

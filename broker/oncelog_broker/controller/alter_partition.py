@@ -1,19 +1,18 @@
-"""What becomes of a leader's proposal for another ISR: the rules of KIP-497, KIP-841 and KIP-903. Pure.
+"""Grants or refuses an ISR that a leader proposes: the rules of KIP-497, KIP-841 and KIP-903. Pure.
 
-Beyond Kafka: a leader whose disk has failed proposes an ISR without itself. That is granted if somebody of that ISR can
-lead; otherwise it stays, for a partition whose leader cannot write is better off than one whose records are gone.
+Beyond Kafka there are four more proposals:
 
-A leader whose log is offline and that is alone in sync proposes that ISR with `is_log_offline`: then nobody leads. The
-ISR says whom to wait for, and who asks for an unclean election gets one.
+- A leader whose disk has failed proposes the ISR without itself. The controller grants it if another replica of that
+  ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost records.
+- A leader with an offline log that is alone in sync proposes that same ISR with `is_log_offline`. Nobody leads then.
+  The ISR says whom to wait for, and an unclean election is possible.
+- A replica outside the ISR proposes the ISR as it is. It asks for a new leader epoch of the same leader, before its log
+  restarts with fewer records than before. From then on the fetch offsets that it reported earlier do not count.
+- A replica whose log has a newer leader epoch than the state asks for an epoch above that (S77): the store is older
+  than the logs. The leader stays the same; the replicas compare their logs as after an election.
 
-And a replica that is not in sync proposes the ISR as it is: that asks for a new leader epoch of the same leader, before
-the log of that replica begins again with less than it had. What it has told the leader does not count from then on.
-
-A replica whose log has a newer leader epoch than the state asks for one above that (S77): the state is from a store
-that is older than the logs. The leader stays the same, so that the replicas' logs are compared as after an election.
-
-Neither is granted while an election must come first (`ClusterView.may_vouch`): the state that is written would make a
-leader, or replicas in sync, of brokers that were away and may have lost records.
+The last two are not granted while an election must come first (`ClusterView.may_vouch`): the written state would count
+brokers as leader or in sync that were away and may have lost records.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog_broker.controller.election import RECOVERED, RECOVERING
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.reader import PartitionKey
@@ -32,18 +31,18 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""The sender does not know in which incarnation the replica has fetched: it is not compared."""
+"""The sender does not know the epoch in which the replica has fetched: it is not compared."""
 
 
 class Member(NamedTuple):
-    """One of the proposed ISR, and the broker epoch that its fetches told the leader."""
+    """A replica of the proposed ISR, and the broker epoch in which it fetched from the leader."""
 
     broker: int
     epoch: int = UNKNOWN_BROKER_EPOCH
 
 
 class Proposal(NamedTuple):
-    """What the leader `sender` wants of one partition, behind the epochs that it knows."""
+    """The proposal of the leader `sender` for one partition, with the epochs that it knows."""
 
     sender: int
     leader_epoch: int
@@ -51,13 +50,13 @@ class Proposal(NamedTuple):
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
-    """Whether the sender, the only replica in sync, gives the partition up since its log is offline."""
+    """Whether the sender, the only replica in sync, gives the partition up because its log is offline."""
     log_epoch: int = -1
     """The last leader epoch of a sender that asks for a higher one and proposes no ISR; else -1."""
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
-    """Raises KafkaError STALE_BROKER_EPOCH for the request of a former incarnation, or of nobody."""
+    """Raises KafkaError STALE_BROKER_EPOCH if the sender is not registered with this epoch."""
     registered = view.live.get(broker)
     if registered is None or registered.epoch != epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker} is not registered with epoch {epoch}")
@@ -77,10 +76,10 @@ def find_partition(view: ClusterView, topic_id: bytes, partition: int) -> Partit
 def decide(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """The change that grants the proposal, or the state as it is if that is what was proposed.
+    """The change that grants the proposal, or the present state if it is what was proposed.
 
     Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, and
-    NOT_CONTROLLER where the sender knows a newer state than we do.
+    NOT_CONTROLLER if the sender knows a newer state than this controller.
     """
     known = view.states[key]
     state, isr = known.state, tuple(member.broker for member in proposal.isr)
@@ -95,7 +94,7 @@ def decide(
     if proposal.is_log_offline and set(isr) == set(state.isr) == {proposal.sender} and len(view.replicas(key)) > 1:
         return _given_up(known, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
-        return known  # again, after an answer that was lost
+        return known  # proposed again, after a lost answer
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_form(view.replicas(key), isr, proposal, state.leader_recovery_state)
@@ -126,9 +125,9 @@ def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controll
 def _above_a_log(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
-    """What is granted to a replica whose log had a newer epoch than the state: an epoch far above both. Or the state as
-    it is, where that is so. That elections have come to one just above the log meanwhile is not enough, since the log
-    of another replica may have that one."""
+    """Grant a leader epoch far above both the state and the log, to a replica whose log had a newer epoch than the
+    state. Returns the present state if it has such an epoch already. It is not enough that elections have raised the
+    epoch to one just above that log: the log of another replica may have that epoch."""
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):
@@ -146,7 +145,7 @@ def _above_a_log(
 
 
 def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """What is granted to somebody who does not lead."""
+    """Grant a new leader epoch to a replica outside the ISR; the leader stays."""
     known = view.states[key]
     state, sender = known.state, proposal.sender
     is_out_of_sync = sender in view.replicas(key) and sender not in state.isr
@@ -173,8 +172,8 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
-    """Whoever is to be in sync must live, in the incarnation whose fetches the leader has seen, and must not join only
-    to leave again: acks=all would wait for one that is about to stop (KIP-841)."""
+    """Each replica of the proposed ISR must be live, in the registration in which the leader has seen it fetch. A
+    broker that is about to stop must not join: acks=all would wait for a replica that goes (KIP-841)."""
     for member in isr:
         broker = view.live.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):

@@ -1,9 +1,9 @@
-"""Which brokers hold the replicas of new partitions: Kafka's round robin, and checks of an assignment made by hand.
+"""Assigns the replicas of new partitions to brokers by Kafka's round robin, and checks assignments made by hand. Pure.
 
-Pure: where the round robin starts is the caller's choice (Kafka draws it at random, so that many small topics do not
-all begin on the same broker). Where every broker has a rack, the replicas of a partition lie in as many racks as can be
-(KIP-36): the brokers stand in an order in which the racks alternate, and a broker is passed over while there is one in
-a rack that has no replica yet. Where some broker has none, racks are not looked at.
+The caller chooses where the round robin starts; Kafka draws it at random, so that many small topics do not all begin on
+the same broker. If every broker has a rack, the replicas of a partition lie in as many racks as possible (KIP-36):
+brokers are ordered so that racks alternate, and a broker is skipped while another rack has no replica yet. If any
+broker has no rack, racks are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import zip_longest
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_PARTITIONS_PER_TOPIC = 10_000
-"""What one request may make of one topic: beyond it the request alone would exhaust the broker. Kafka has the same
+"""How many partitions of one topic a request may create. A larger request would exhaust the broker. Kafka has the same
 limit per request (KRaft); ours is the planned size of a whole broker."""
 
 Assignment = dict[int, tuple[int, ...]]
@@ -32,9 +32,9 @@ def assign_replicas(
 ) -> Assignment:
     """Spread `num_partitions` new partitions, numbered from `first_partition`, evenly over `brokers`.
 
-    Leaders go round from `start`; each further replica lies `shift` brokers further on, one more with every round, so
-    that the followers of one broker's partitions are spread too. With one seed for both (`start == shift`) it is what
-    Kafka does when it adds partitions. KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    Leaders go round from `start`. Each further replica lies `shift` brokers further on, and one more with every round,
+    so that the followers of one broker's partitions are spread, too. With `start == shift` the result is that of Kafka
+    when it adds partitions. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(num_partitions)
     if replication_factor <= 0:
@@ -49,7 +49,7 @@ def assign_replicas(
     number_of_racks = len({rack_of[broker] for broker in brokers})
     assignment: Assignment = {}
     placed: dict[tuple[int, int], tuple[int, ...]] = {}
-    """Very many partitions lie in few ways: so they are found once, and shared."""
+    """(leader, shift) -> replicas. Many partitions share few combinations, so each is computed once."""
     for partition in range(first_partition, first_partition + num_partitions):
         rounds = partition // size - max(first_partition - 1, 0) // size
         leader = (partition + start) % size
@@ -62,7 +62,7 @@ def assign_replicas(
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """The brokers in turns from each rack, in the order of the racks' names."""
+    """The brokers, one of each rack in turn, in the order of the racks' names."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -73,7 +73,8 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
 def _apart(
     leader: int, candidates: Iterable[int], count: int, rack_of: Mapping[int, str], number_of_racks: int
 ) -> tuple[int, ...]:
-    """The leader and the first candidates, all of them different, that bring a new rack as long as there is one."""
+    """The leader and the first `count - 1` candidates, skipping candidates in used racks while there is an unused
+    one."""
     chosen, passed_over = [leader], []
     racks = {rack_of[leader]}
     for broker in candidates:
@@ -88,7 +89,7 @@ def _apart(
 
 
 def check_partition_count(num_partitions: int) -> None:
-    """KafkaError INVALID_PARTITIONS unless a topic may have so many partitions."""
+    """Raises KafkaError INVALID_PARTITIONS unless a topic may have this many partitions."""
     if num_partitions <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if num_partitions > MAX_PARTITIONS_PER_TOPIC:
@@ -102,10 +103,11 @@ def check_assignment(
     first_partition: int = 0,
     replication_factor: int | None = None,
 ) -> Assignment:
-    """The assignment as ours, if it is a legal one for new partitions from `first_partition` on.
+    """The assignment as an `Assignment`, if it is legal for new partitions from `first_partition` on.
 
-    KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no or the same broker twice, an unknown broker, or
-    not `replication_factor` replicas everywhere (None: as many as the first partition has). INVALID_PARTITIONS: none.
+    Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
+    broker, or not `replication_factor` replicas everywhere (None: as many as the first partition has).
+    INVALID_PARTITIONS: no partitions.
     """
     check_partition_count(len(assignment))
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):
@@ -125,7 +127,7 @@ def check_assignment(
 
 
 def _follower(leader: int, shift: int, nth: int, size: int) -> int:
-    """Position of the nth follower: at least one and at most size - 1 after the leader, all different."""
+    """Position of the nth follower: at least 1 and at most size - 1 after the leader, different for each n."""
     return (leader + 1 + (shift + nth) % (size - 1)) % size
 
 

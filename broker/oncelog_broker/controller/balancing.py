@@ -1,4 +1,4 @@
-"""Lets preferred replicas lead again, now and then (auto.leader.rebalance.enable)."""
+"""Elects preferred replicas as leaders, periodically (auto.leader.rebalance.enable)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 async def balance_leaders(term: Callable[[], PartitionController], percentage: int) -> None:
-    """Look once, if this broker is the controller. What fails is tried the next time. `percentage`:
+    """Rebalance once, if this broker is the controller. A failed election is tried again the next time. `percentage`:
     leader.imbalance.per.broker.percentage."""
     try:
         with translated("the leaders of partitions"):

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from oncelog_broker.controller.candidates import UNKNOWN, Answers, LogEnd, Question
-from oncelog_broker.controller.machine import is_led, questions, undecided
+from oncelog_broker.controller.partition_decisions import is_led, questions, undecided
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, shortened
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -34,20 +34,20 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS: Final = 30.0
 """How long a registered broker may take to report its log ends; it may still be starting."""
 RETRY_SECONDS: Final = 0.2
-"""Before a broker that could not be asked, or did not answer everything, is asked again."""
+"""How long until a broker that could not be asked, or did not answer everything, is asked again."""
 ABSENT_SECONDS: Final = 60.0
 """How long an election waits for replicas that may have lost records and are away, once they have come back before."""
 OFFLINE_SECONDS: Final = 10.0
-"""Between two questions to a broker whose log is offline, as long as nobody leads the partition."""
+"""How long until a broker with an offline log is asked again, while nobody leads the partition."""
 LOOK_SECONDS: Final = 1.0
-"""Between two checks whether one of these times is over."""
+"""How often the time limits above are checked."""
 
 
 class AskedBrokers(Protocol):
     """The brokers of the cluster, this one included."""
 
     async def until_ready(self) -> None:
-        """Return when this broker can ask others, and itself."""
+        """Return when this broker can ask other brokers, and itself."""
 
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
@@ -57,7 +57,7 @@ class AskedBrokers(Protocol):
 
 
 class Term(Protocol):
-    """The part of a term as controller that this module uses (`settling.Settling`)."""
+    """The part of a term as controller that this module uses (`settling.Reconciler`)."""
 
     view: ClusterView
     undecided: set[PartitionKey]
@@ -75,18 +75,18 @@ class CandidateQuestions:
         self._brokers = brokers
         self._clock = host.clock
         self._tasks = host.tasks
-        self._stirred = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._under_way: set[Question] = set()
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """Partitions whose wait has been logged."""
+        """Partitions whose wait is already in the log."""
 
     def look_at(self, term: Term) -> None:
-        """Begin to ask for the undecided partitions of the term."""
-        self._stirred.set()
+        """Start asking for the undecided partitions of the term."""
+        self._wake_up.set()
         if self._work is None or self._work.done():
             self._work = self._tasks.spawn("ask candidates", self._work_off(term), is_awaited=True)
 
@@ -106,7 +106,7 @@ class CandidateQuestions:
     async def _work_off(self, term: Term) -> None:
         await self._brokers.until_ready()
         while term.undecided:
-            self._stirred.clear()
+            self._wake_up.clear()
             try:
                 await self._look(term)
             except (StoreUnavailable, Deposed) as error:
@@ -115,7 +115,7 @@ class CandidateQuestions:
                 logger.exception("candidates could not be asked")
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self._stirred.wait()
+                    await self._wake_up.wait()
             except TimeoutError:
                 pass
 
@@ -197,7 +197,7 @@ class CandidateQuestions:
             logger.exception("a candidate could not be asked")
         finally:
             self._under_way.difference_update(asked)
-            self._stirred.set()
+            self._wake_up.set()
 
     async def _ask_one(self, asked: Sequence[Question]) -> Answers:
         """Ask one broker until it has answered all questions, or ANSWER_SECONDS are over."""

@@ -24,7 +24,8 @@ class LogEnd(NamedTuple):
 
 
 UNKNOWN: Final = LogEnd(-2, -1)
-"""The broker's release does not know the question, or it did not answer in time: it counts as the least complete."""
+"""The broker's release does not know the question, or it did not answer in time: its log counts as the least
+complete."""
 OFFLINE: Final = LogEnd(-3, -1)
 """The log cannot be opened, or has failed: the replica cannot lead."""
 
@@ -47,10 +48,10 @@ class Answers(NamedTuple):
 
 
 class CandidateLogs:
-    """The answers of all brokers; changed in place, as a part of the `ClusterView`."""
+    """The answers of all brokers, a part of the `ClusterView`. Changed in place."""
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
-        """`is_asked_for`: whether the controller asks brokers. If not, elections wait for no answers."""
+        """`is_asked_for`: whether the controller asks brokers. If not, no election waits for answers."""
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}
         self._waited_enough: set[PartitionKey] = set()

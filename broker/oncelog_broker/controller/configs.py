@@ -1,9 +1,13 @@
 """Changes settings of topics, brokers and users, and quotas: by any broker, as in Kafka with ZooKeeper.
 
-A change is made to the settings as they were read, and to no others (`read_nodes.py`). Those of a topic are written
-behind the topic, or they would outlive one that is deleted at this moment, and behind the count of topics that were
-made, or they would become those of the next one of its name. They are no partition states, so nobody needs to be
-controller.
+A change is written only if the settings are still those that it was computed from (`read_nodes.py`). A write of topic
+settings also checks two other nodes:
+
+- the topic's node, so that no settings remain of a topic that is being deleted;
+- the parent node of all topics, whose version counts created topics, so that the settings of a deleted topic are not
+  given to a new one of the same name.
+
+Settings are no partition states, so this needs no controller.
 """
 
 from __future__ import annotations
@@ -33,16 +37,16 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import QuotaEntity
 
 MAX_ATTEMPTS: Final = 20
-"""How often a change is tried anew after somebody else changed the same settings between our reading and writing."""
+"""How often a change is computed again after somebody else changed the same settings between its read and its write."""
 
 NO_OTHERS: Final[OtherNodes] = {}
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
-"""Old overrides -> new overrides. Pure, since it may be called again; may raise KafkaError to refuse."""
+"""Old overrides -> new overrides. Pure, since it may be called more than once; may raise KafkaError to refuse."""
 
 
 class ConfigController:
-    """Settings in the store. All errors are KafkaErrors, as of `topics.py`."""
+    """Changes settings in the store. All errors are KafkaErrors, as in `topics.py`."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -50,14 +54,15 @@ class ConfigController:
     async def alter_topic_config(
         self, name: str, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change a topic's overrides; the new ones. UNKNOWN_TOPIC_OR_PARTITION, and what `change` raises."""
+        """Change a topic's overrides; returns the new ones. Raises UNKNOWN_TOPIC_OR_PARTITION, and what `change`
+        raises."""
         with translated(name):
             return await self._alter(paths.topic_config(name), change, validate_only, topic=name)
 
     async def alter_broker_config(
         self, broker: int | None, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change the overrides of a broker, or with None those for every broker; the new ones."""
+        """Change the overrides of a broker, or with None those for every broker; returns the new ones."""
         path = paths.broker_config(broker)
         with translated(path):
             return await self._alter(path, change, validate_only)
@@ -71,22 +76,22 @@ class ConfigController:
             return await self._alter(path, change, validate_only, keeps_empty=False, makes_parents=True)
 
     async def alter_user_config(self, user: str, change: ConfigChange) -> Mapping[str, str]:
-        """Change the settings of a user, SCRAM credentials among them; the new ones."""
+        """Change the settings of a user, SCRAM credentials among them; returns the new ones."""
         path = paths.user_config(user)
         with translated(path):
             return await self._alter(path, change, validate_only=False)
 
     async def nodes_of_addresses(self, pause: Pause) -> OtherNodes:
-        """Those that `alter_quotas` is to know of."""
+        """The address nodes that `alter_quotas` is given."""
         with translated(paths.IP_CONFIGS):
             return await other_nodes(self._store, pause)
 
     async def alter_quotas(
         self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False, others: OtherNodes = NO_OTHERS
     ) -> None:
-        """Change the settings of an entity, its quotas among them. Its node goes with the last of them, but for that of
-        a user: that a user has one, though it is empty, says that nobody is to be made of that name at a start. Of an
-        address that has nodes of other spellings, too, these are changed alike, lest what was removed holds again."""
+        """Change the settings of an entity, its quotas among them. The node is deleted with its last setting, except a
+        user's: an empty node keeps the next start from creating a user of that name. If an address has nodes of other
+        spellings, they are changed alike: otherwise a removed quota would still apply under another spelling."""
         is_user = entity == QuotaEntity(entity.user)
         for path in (*others.get(entity, ()), paths.quotas(entity)):
             with translated(path):
@@ -122,11 +127,11 @@ class ConfigController:
         raise too_contended(path, MAX_ATTEMPTS)
 
     async def _of_topic(self, name: str) -> ReadNode:
-        """The settings of a topic, to be written while there is this topic. UNKNOWN_TOPIC_OR_PARTITION."""
+        """Read a topic's settings, to be written only while this topic exists. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         path = paths.topic_config(name)
         try:
             made, topic, found = await self._store.get_many([paths.TOPICS, paths.topic(name), path])
-        except ValueError as error:  # a name that is no legal path, so no topic has it
+        except ValueError as error:  # the name is no legal path, so no topic has it
             raise unknown_topic(name) from error
         if made is None or topic is None:
             raise unknown_topic(name)
@@ -139,7 +144,7 @@ class ConfigController:
 
 
 def _parsed(node: ReadNode) -> dict[str, str]:
-    """Raises KafkaError: what cannot be read is not overwritten."""
+    """Parse the settings. Raises KafkaError: settings that cannot be read are not overwritten."""
     try:
         return {} if node.found is None else parse_config(node.found[0], node.path)
     except MalformedPayload as error:
@@ -149,7 +154,7 @@ def _parsed(node: ReadNode) -> dict[str, str]:
 
 
 async def commit(store: MetadataStore, operations: list[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:
-    """Write. Where the reply is lost, `took_place` reads whether it was done; ConnectionLost if it was not."""
+    """Write. After a lost reply, `took_place` reads whether the write was done; raises ConnectionLost if it was not."""
     try:
         await store.multi(operations)
     except ConnectionLost:

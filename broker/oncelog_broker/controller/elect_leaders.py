@@ -1,4 +1,4 @@
-"""Elections that somebody asks for (ElectLeaders, KIP-460), and when the controller itself wants them. Pure.
+"""Elections that are requested (ElectLeaders, KIP-460), or that the controller starts to rebalance leaders. Pure.
 
 Source: Kafka's KafkaController.processReplicaLeaderElection and checkAndTriggerAutoLeaderRebalance.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from oncelog_broker.controller.candidates import OFFLINE
 from oncelog_broker.controller.election import Decision, preferred_state
-from oncelog_broker.controller.machine import PartitionChange, election_of, is_led, partition_outcome
+from oncelog_broker.controller.partition_decisions import PartitionChange, election_of, is_led, partition_outcome
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.metadata.model.image import NO_LEADER
 from oncelog_broker.metadata.model.reader import PartitionKey
@@ -23,7 +23,7 @@ def requested_election(
 ) -> PartitionChange:
     """The change that elects a leader of that kind.
 
-    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (it leads already, or somebody does),
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads, or any does),
     PREFERRED_LEADER_NOT_AVAILABLE (away, about to stop, or not in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     replicas, known = view.replicas(key), view.states.get(key)
@@ -33,7 +33,7 @@ def requested_election(
         if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
         elected = preferred_state(election_of(view, key, controller_epoch))
-        # What nobody leads may have been given up: its log must be known to be open.
+        # A partition without a leader may have been given up: its log must be known to be open.
         is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
         if elected is None or is_offline:
             message = f"Broker {replicas[0]} is not in sync, or not there to stay."
@@ -48,18 +48,20 @@ def requested_election(
 
 
 class Imbalance(NamedTuple):
-    """Of one broker: what it is the preferred leader of, and what of that another one leads."""
+    """One broker's share: how many partitions it is the preferred leader of, and which of those another broker
+    leads."""
 
     preferred: int
     elsewhere: list[PartitionKey]
 
     def exceeds(self, percentage: int) -> bool:
-        """leader.imbalance.per.broker.percentage."""
+        """Whether more than `percentage` of its preferred partitions have another leader
+        (leader.imbalance.per.broker.percentage)."""
         return len(self.elsewhere) * 100 > self.preferred * percentage
 
 
 def imbalances(view: ClusterView) -> Iterator[tuple[int, Imbalance] | None]:
-    """By preferred leader, for those who live; None now and then, while there is more to be counted."""
+    """Yields (broker, imbalance) for every live preferred leader; None now and then, while it still counts."""
     preferred: dict[int, int] = dict.fromkeys(view.live, 0)
     elsewhere: dict[int, list[PartitionKey]] = {broker: [] for broker in view.live}
     for key, known in view.states.items():

@@ -1,26 +1,26 @@
-"""Who leads a partition and who is in sync: pure decisions on one partition's state. Source: Kafka's
-PartitionStateMachine and ReplicaStateMachine.
+"""Decides who leads a partition and who is in sync. Pure. Source: Kafka's PartitionStateMachine and
+ReplicaStateMachine.
 
-A broker was away if it is not registered, or was registered anew after the state was written: each write of a state
-checks the incarnations of its whole ISR, so whoever is older than the write has been there ever since. Where nobody but
-returned brokers is left, what counts is whether they may have lost the end of their logs: a broker that came unsure of
-it is so for every state that is older than that registration, however often it has come since.
+Terms: a replica is *steady* if its broker has been registered without a break since the state was written. It has
+*returned* if its broker registered again later, without loss. It is *unsure* if its broker may have lost the end of its
+logs since then (its machine went down). Each write of a state checks the incarnations of its whole ISR, so a broker
+with a registration older than the write is steady. An unsure broker stays so for all states older than that
+registration, however often it returns.
 
-Every election gives a new leader epoch, also when the leader stays the same broker: only a new epoch lets followers and
-consumers see that the tail of a log may be another one (KIP-101, KIP-320). Leaving the ISR gives none.
+Rules:
 
-Every sure replica that is there stays in the ISR of an election: it has everything that was acknowledged, and the new
-leader's high watermark waits for its first fetch. If the elected log then fails, the others can lead. A replica whose
-log is offline cannot be elected, nor stays in the ISR of somebody else.
-
-Where all of the ISR are unsure (every machine lost its power), the one with the most records leads: the largest last
-leader epoch, then the largest end offset, of all replicas that are there. That is asked of them first; those that are
-away, and are known to be unsure, are waited for until `waits_for_absent` says that it was long enough. A replica of the
-ISR that has not come back since is not known to be unsure: it may have everything, and is waited for without an end. In
-all that time the state is not written, since a write would vouch for those that it names.
-
-A broker that is about to stop counts as one that is away, with two exceptions: it goes on leading what nobody else in
-sync can lead, and while it is there nobody is elected from outside the ISR, for it comes back with everything.
+- Every election gives a new leader epoch, also if the leader stays the same: only a new epoch shows followers and
+  consumers that the end of a log may have changed (KIP-101, KIP-320). Leaving the ISR gives no new epoch.
+- Every present replica that is steady or has returned stays in the ISR after an election: it has everything that was
+  acknowledged, and the new leader's high watermark waits for its first fetch. If the elected log then fails, another
+  replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
+- If all of the ISR are unsure (every machine lost its power), the replica with the most records leads: the largest last
+  leader epoch, then the largest end offset, of all present replicas. They are asked first. Unsure replicas that are
+  away are waited for until `waits_for_absent` is False. A replica of the ISR that has not returned at all may have
+  everything, so it is waited for without a limit. Meanwhile the state is not written: a write would vouch for the
+  replicas that it names.
+- A broker that is about to stop counts as away, with two exceptions: it keeps leading partitions that no other replica
+  in sync can lead, and while it is registered no replica outside the ISR is elected, since it returns with everything.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from oncelog_broker.metadata.model.payloads import PartitionState
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""Values of `leader_recovery_state`: elected from outside the ISR, and not yet said to be whole again (KIP-704)."""
+"""Values of `leader_recovery_state`. RECOVERING: elected from outside the ISR, not yet confirmed as complete
+(KIP-704)."""
 
 LogEndOf = Callable[[int], LogEnd | None]
 """The log end that a broker has reported for its replica; None if it has not answered yet."""
 
 
 class Decision(NamedTuple):
-    """The state that a partition is to have."""
+    """The new state of a partition."""
 
     state: PartitionState
     may_lose: bool = False
@@ -52,8 +53,8 @@ class Decision(NamedTuple):
 
 
 def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """The first state of a new partition: the first live replica leads, all live replicas are in sync, for there is
-    nothing yet to be behind of. None while no replica lives."""
+    """The first state of a new partition: its first live replica leads, and all live replicas are in sync, since the
+    log is empty. None while no replica is live."""
     in_sync = tuple(broker for broker in replicas if broker in live)
     if not in_sync:
         return None
@@ -68,7 +69,7 @@ class Undecided(NamedTuple):
     absent: tuple[int, ...] = ()
     """Replicas that are away or offline, and may have lost records: they may still have more than the present ones."""
     offline: tuple[int, ...] = ()
-    """Present brokers whose logs are offline; they are asked again from time to time."""
+    """Present brokers with offline logs; they are asked again periodically."""
 
 
 Outcome = Decision | Undecided | None
@@ -80,16 +81,12 @@ def _not_asked(_: int) -> LogEnd | None:
 
 
 class Election(NamedTuple):
-    """One partition and what is known of its replicas: everything that decides who leads it.
-
-    Of the ISR, each replica is one of these: steady (registered without a break since the state was written), returned
-    (registered again, with everything), unsure (it may have lost records since), or away.
-    """
+    """One partition and what is known of its replicas: everything that decides who leads it."""
 
     replicas: Sequence[int]
     known: KnownState
     brokers: Mapping[int, KnownBroker]
-    """Every broker that is registered, or was once."""
+    """Every broker that is registered, or was once, by id."""
     controller_epoch: int
     unclean: bool = False
     """Whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable)."""
@@ -127,7 +124,7 @@ class Election(NamedTuple):
         return tuple(broker for broker in self.state.isr if self.is_unsure(broker))
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
-        """The log ends of these replicas, of those that are there and not known to be offline. None: not asked yet."""
+        """The log ends of those replicas that are there and not known to be offline. None: not asked yet."""
         ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
 
@@ -140,8 +137,8 @@ class Election(NamedTuple):
 def outcome(election: Election) -> Outcome:
     """What is to be done about a partition while these brokers live.
 
-    The first case that applies decides: the leader stays, one of the ISR leads that has lost nothing (steady or
-    returned), one of the ISR that is unsure, one from outside the ISR. Else nobody leads.
+    The first case that applies decides: the leader stays; a steady replica of the ISR leads; a returned one; an unsure
+    one; a replica outside the ISR. Otherwise nobody leads.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))
@@ -149,9 +146,9 @@ def outcome(election: Election) -> Outcome:
     if state.leader in (staying or steady):
         return _leader_stays(election, staying or steady)
     if len(staying) < len(steady):
-        election = election._replace(unclean=False)  # the one that is stopping comes back with everything
+        election = election._replace(unclean=False)  # the replica that is stopping returns with everything
     if len(election.replicas) == 1:
-        election = election._replace(log_end_of=_not_asked)  # the only replica leads, whatever its log has
+        election = election._replace(log_end_of=_not_asked)  # the only replica leads, whatever its log holds
     sure = _sure_replicas(election, has_staying=bool(staying))
     if isinstance(sure, Undecided):
         return sure
@@ -192,7 +189,7 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
     """The log ends of the ISR replicas that are there, have lost nothing, and are not offline; Undecided if they must
     be asked first.
 
-    A steady replica is elected without questions, unless its partition was just given up.
+    A steady replica is elected without questions, unless its partition was given up just before.
     """
     state = election.state
     present = [broker for broker in state.isr if election.is_there(broker) and not election.is_unsure(broker)]
@@ -205,12 +202,12 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
 
 
 def _clean(election: Election, sure: Mapping[int, LogEnd], staying: Collection[int]) -> Decision:
-    """A steady replica leads. Sure replicas that returned stay in sync with it."""
+    """A steady replica leads. Returned replicas stay in sync with it."""
     return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, sure)
 
 
 def _from_a_returned_replica(election: Election, sure: Mapping[int, LogEnd]) -> Decision:
-    """No steady replica is left: one leads that was away and lost nothing."""
+    """No steady replica is left: a returned one leads."""
     return _most_complete(election, sure, sure)
 
 
@@ -226,11 +223,11 @@ def _most_complete(election: Election, candidates: Mapping[int, LogEnd], sure: C
 
 
 def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
-    """Every replica of the ISR may have lost records: the present replica with the most leads, inside the ISR or
-    outside of it.
+    """Every replica of the ISR may have lost records: the present replica with the most records leads, inside or
+    outside the ISR.
 
-    None if one of the ISR is away or offline that may have everything: it is waited for without an end. Unsure
-    replicas that are away are waited for as long as `waits_for_absent`.
+    None if a replica of the ISR that may have everything is away or offline: it is waited for without a limit. Unsure
+    replicas that are away are waited for while `waits_for_absent`.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)
@@ -246,7 +243,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
 
 
 def _unclean(election: Election) -> Decision | Undecided | None:
-    """The present replica with the most records leads, whoever of the ISR may have more; None if none is present."""
+    """The present replica with the most records leads, even if an absent one of the ISR has more. None if none is
+    present."""
     in_sync = election.log_ends(election.unsure)
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
@@ -269,8 +267,8 @@ def _without_a_leader(election: Election) -> Outcome:
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
     """The replicas that may lead after a loss, with their log ends; Undecided if they must be asked first.
 
-    `in_sync`: the unsure replicas of the ISR that are there. If one of them cannot say what it has, replicas outside
-    the ISR do not count: it may have more than any of them.
+    `in_sync`: the unsure replicas of the ISR that are there. If one of them cannot report its log end, replicas outside
+    the ISR do not count: it may have more records than any of them.
     """
     contenders = dict(in_sync) if UNKNOWN in in_sync.values() else election.log_ends(election.replicas)
     unasked = tuple(broker for broker, end in contenders.items() if end is None)
@@ -278,11 +276,11 @@ def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dic
 
 
 def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], in_sync: Collection[int]) -> Decision:
-    """The contender with the most records leads; of several, one of the ISR. Replicas of the ISR with exactly as many
-    stay in sync: their logs are the same.
+    """The contender with the most records leads, preferably one of the ISR. Replicas of the ISR with equally many
+    records stay in sync: their logs are the same.
 
-    Where none has said what it has, one of them leads alone: the others may have less than it, or more, and must not
-    be elected as if they had the same.
+    If none has reported its log end, one of them leads alone: the others may have fewer or more records, and must not
+    be elected later as if they had the same.
     """
     state = election.state
     ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}
@@ -295,7 +293,7 @@ def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], 
 
 
 def _elected(election: Election, candidates: Collection[int], isr: tuple[int, ...]) -> Decision:
-    """The candidate leads that the assignment names first; with an empty `isr` it is alone in sync."""
+    """The first candidate in the order of the assignment leads; with an empty `isr` it is alone in sync."""
     leader = next(broker for broker in election.replicas if broker in candidates)
     elected = replace(
         election.state,

@@ -1,13 +1,13 @@
-"""Whether this broker is the controller: watches, claims, works through a term, resigns.
+"""Makes this broker the controller: watches the role, claims it, works through a term, resigns.
 
-    no controller      claim, once we are registered ourselves: others must be able to find us
-    we are             a term (`partitions.py`), which this one tells what the watches say
-    another one is     wait until its registration goes
+    no controller        claim the role, once this broker is registered and others can find it
+    this broker          a term (`partitions.py`); the elector passes it the events of the watches
+    another broker       wait until its registration ends
 
-Who is controller is asked of the store and of nobody else: our session owns the registration, or it does not. A term
-that does not know yet that it is over can do no harm: each of its writes carries the fence of its epoch. It is over,
-too, when the epoch is raised and the registration stays ours: a claim whose reply was lost may raise it after we have
-read it. Then the next term begins with the epoch as it is; the one before could write nothing more.
+Only the store says who is controller: this session owns the registration, or it does not. A term that does not know yet
+that it is over can do no harm, since each of its writes carries the fence of its epoch. A term is also over when the
+epoch is raised while the registration stays ours: an earlier claim whose reply was lost may raise the epoch after this
+broker has read it. The next term then begins with the raised epoch; the old one can write nothing more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog_broker.controller import reading
 from oncelog_broker.controller.candidate_questions import AskedBrokers, CandidateQuestions
 from oncelog_broker.controller.leadership import Controllership, claim_controllership, own_controllership
 from oncelog_broker.controller.partitions import PartitionController
-from oncelog_broker.controller.settling import Unsettled
+from oncelog_broker.controller.reconciler import Unsettled
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
@@ -52,8 +52,8 @@ class Elector:
         unclean_by_static: bool,
         asked_brokers: AskedBrokers | None = None,
     ) -> None:
-        """`unclean_by_static`: unclean.leader.election.enable, as the broker was started. `asked_brokers`: how an
-        election asks brokers for the ends of their logs; None: elections do not ask."""
+        """`unclean_by_static`: unclean.leader.election.enable in the broker's start-up settings. `asked_brokers`: how
+        an election asks brokers for the ends of their logs; None: elections do not ask."""
         self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id
@@ -63,7 +63,7 @@ class Elector:
         self._pause = host.slices.pauses().here
         self._unclean_by_default = partial(reading.read_unclean_default, store, node_id, unclean_by_static)
         self._term: PartitionController | None = None
-        self._stirred = asyncio.Event()
+        self._wake_up = asyncio.Event()
         self._brokers_are_stale = False
         self._epoch_is_stale = False
         self._stale_configs: set[str] = set()
@@ -72,21 +72,21 @@ class Elector:
         self._at_work = asyncio.Lock()
         self._is_closed = False
         self.topics = TopicController(store, self.term)
-        """The work on topics, which this broker does while it is controller."""
+        """Creates, changes and deletes topics while this broker is controller."""
 
     def term(self) -> PartitionController:
-        """Our term as controller. Raises KafkaError NOT_CONTROLLER."""
+        """The present term of this broker as controller. Raises KafkaError NOT_CONTROLLER."""
         if self._term is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         return self._term
 
     async def start(self) -> None:
-        """Claim if there is no controller, then bring all partitions online; follow from there.
+        """Claim the role if there is no controller, and bring all partitions online; from then on follow the watches.
 
-        Where the store's answer is lost, that comes later: whoever is elected finds out from the store.
+        If the store's answer is lost, this happens later: the elected broker learns from the store that it was elected.
         """
         self._watches = [
-            self._store.watch(paths.CONTROLLER, lambda _: self._stirred.set()),
+            self._store.watch(paths.CONTROLLER, lambda _: self._wake_up.set()),
             self._store.watch(paths.CONTROLLER_EPOCH, self._on_epoch),
             self._store.watch(paths.BROKER_IDS, self._on_broker),
             self._store.watch(paths.TOPIC_CONFIGS, self._on_config),
@@ -96,12 +96,12 @@ class Elector:
         try:
             await self._follow()
         except (StoreUnavailable, Unsettled) as error:
-            logger.warning("the controller tries again", extra={"reason": error})
-            self._stirred.set()
+            logger.warning("a change by the controller failed and will be tried again", extra={"reason": error})
+            self._wake_up.set()
         self._tasks.supervise("elector", self._run)
 
     async def give_up(self) -> None:
-        """Follow no more, and let another broker take the part now: the session may last for a while yet."""
+        """Stop following, and release the controller role now: the session may last for a while yet."""
         async with self._at_work:
             self.close()
             try:
@@ -109,10 +109,11 @@ class Elector:
                 if standing is not None and standing.ephemeral_owner == self._store.session_id:
                     await self._store.delete(paths.CONTROLLER, standing.version)
             except MetadataError as error:
-                logger.info("the part of controller goes with the session", extra={"reason": error})
+                what = "resigning as controller failed; closing the session releases the role"
+                logger.info(what, extra={"reason": error})
 
     def close(self) -> None:
-        """Follow no more. The registration goes with the session."""
+        """Stop following. The registration ends with the session."""
         self._is_closed = True
         for unsubscribe in self._watches:
             unsubscribe()
@@ -121,11 +122,11 @@ class Elector:
 
     def _on_epoch(self, path: str) -> None:
         self._epoch_is_stale = True
-        self._stirred.set()
+        self._wake_up.set()
 
     def _on_broker(self, path: str) -> None:
         self._brokers_are_stale = True
-        self._stirred.set()
+        self._wake_up.set()
 
     def _on_config(self, path: str) -> None:
         parent, _, name = path.rpartition("/")
@@ -133,11 +134,11 @@ class Elector:
             self._stale_configs.add(name)
         elif self._term is not None:
             self._term.distrust()
-        self._stirred.set()
+        self._wake_up.set()
 
     def _on_broker_config(self, path: str) -> None:
         self._default_is_stale = True
-        self._stirred.set()
+        self._wake_up.set()
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
@@ -145,7 +146,7 @@ class Elector:
         elif state is SessionState.CONNECTED:
             if self._term is not None:
                 self._term.distrust()
-            self._stirred.set()
+            self._wake_up.set()
 
     def _resign(self, reason: str) -> None:
         if self._term is not None:
@@ -160,27 +161,27 @@ class Elector:
 
     async def _run(self) -> None:
         while True:
-            await self._stirred.wait()
-            self._stirred.clear()
+            await self._wake_up.wait()
+            self._wake_up.clear()
             try:
                 await self._follow()
             except Deposed:
                 self._resign("another broker has become controller")
-                self._stirred.set()
+                self._wake_up.set()
             except (StoreUnavailable, Unsettled) as error:
-                logger.warning("the controller tries again", extra={"reason": error})
+                logger.warning("a change by the controller failed and will be tried again", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
-                if self._store.session is not SessionState.LOST:  # else its return will stir us
-                    self._stirred.set()
+                if self._store.session is not SessionState.LOST:  # otherwise the end of the store's outage wakes us
+                    self._wake_up.set()
             except Exception:
-                logger.exception("the controller failed, and begins anew")
+                logger.exception("the controller failed; everything is read again from the store")
                 if self._term is not None:
                     self._term.distrust()
                 await asyncio.sleep(RETRY_SECONDS)
-                self._stirred.set()
+                self._wake_up.set()
 
     async def _follow(self) -> None:
-        """Do what is to be done as things stand. Raises Deposed, StoreUnavailable, Unsettled."""
+        """Do what the present state of the role asks for. Raises Deposed, StoreUnavailable, Unsettled."""
         async with self._at_work:
             if not self._is_closed:
                 await self._follow_alone()
@@ -218,16 +219,16 @@ class Elector:
         return own is not None and own.ephemeral_owner == self._store.session_id
 
     async def _begin(self, claimed: Controllership) -> None:
-        logger.info("controller", extra={"epoch": claimed.epoch})
+        logger.info("this broker is the controller", extra={"epoch": claimed.epoch})
         asked = self._asked_brokers
         questions = None if asked is None else CandidateQuestions(asked, self._host)
         term = PartitionController(self._store, claimed, self._unclean_by_default, self._pause, questions)
-        term.on_trouble = self._stirred.set
+        term.on_trouble = self._wake_up.set
         self._term = term
         await self._work(term)
 
     async def _work(self, term: PartitionController) -> None:
-        """What the watches have said since the last time."""
+        """Handle the events of the watches since the last call."""
         must_begin, term.must_begin = term.must_begin, False
         brokers_are_stale, self._brokers_are_stale = self._brokers_are_stale, False
         configs, self._stale_configs = self._stale_configs, set()
@@ -244,12 +245,12 @@ class Elector:
             self._tasks.supervise("beginning of a term", partial(self._begin_work, term))
 
     async def _begin_work(self, term: PartitionController) -> None:
-        """Finish deletions, when everything has been read and all partitions have their leaders: at the beginning of a
-        term, and after a time without the store. Where the store fails the work is repeated when it is back; after a
-        lost session the next controller does it."""
+        """Finish deletions of topics, once everything has been read and all partitions have leaders: at the beginning
+        of a term, and after an outage of the store. After a store failure the work is repeated; after a lost session
+        the next controller does it."""
         try:
             await self.topics.finish_deletions(term)
         except (KafkaError, StoreUnavailable, Deposed) as error:
-            logger.warning("the work of a term is begun again", extra={"reason": error})
+            logger.warning("finishing the deletions of topics failed and will be tried again", extra={"reason": error})
             await asyncio.sleep(RETRY_SECONDS)
             term.distrust()

@@ -1,4 +1,4 @@
-"""Becoming the controller, and the fence that every later write of a controller carries."""
+"""Claims the controller role, and gives the fence that every later write of the controller carries."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Controllership:
-    """We are the controller of this epoch, for as long as nobody claims the next one."""
+    """This session's claim: it is the controller of this epoch as long as nobody claims the next one."""
 
     epoch: int
     epoch_version: int
-    """Version of the epoch's node after our claim."""
+    """Version of the epoch's node after the claim."""
 
     @property
     def fence(self) -> Check:
-        """To be the first operation of each `multi` of ours: it fails with BadVersion at CONTROLLER_EPOCH once somebody
-        else has become controller, however late the write arrives (KAFKA-6082)."""
+        """The first operation of each `multi` of the controller. It fails with BadVersion at CONTROLLER_EPOCH once
+        another broker has become controller, however late the write arrives (KAFKA-6082)."""
         return Check(paths.CONTROLLER_EPOCH, self.epoch_version)
 
 
 async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int) -> Controllership | None:
-    """Become controller unless there is one: one write that both registers us and raises the epoch.
+    """Become controller unless there is one: a single write both registers this broker and raises the epoch.
 
-    None if another broker is, or just became, controller. StoreUnavailable: nothing is known, ask again later.
+    None if another broker is controller, or has just become it. StoreUnavailable: the outcome is unknown, ask again
+    later.
     """
     existing = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     registration = encode_controller(ControllerRegistration(broker_id, now_ms))
@@ -62,7 +63,7 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
     try:
         await store.multi([Create(paths.CONTROLLER, registration, ephemeral=True), raise_epoch])
     except (NodeExists, BadVersion):
-        return await own_controllership(store)  # an earlier claim of ours may have come late
+        return await own_controllership(store)  # an earlier claim of this session may have been written late
     except ConnectionLost:
         await store.sync()
         return await own_controllership(store)
@@ -70,10 +71,10 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
 
 
 async def own_controllership(store: MetadataStore) -> Controllership | None:
-    """What this session has claimed, whatever it was told of the outcome; None if it is not the controller.
+    """The claim of this session as the store has it, whatever replies were lost; None if it is not the controller.
 
-    The epoch is read first: as long as our registration stands nobody raises it, so one that is read before is ours or
-    an older one, with which every write fails. StoreUnavailable.
+    The epoch is read first: while our registration stands nobody raises the epoch, so the value read is ours, or an
+    older one with which every write fails. Raises StoreUnavailable.
     """
     epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     owner = await store.exists(paths.CONTROLLER)
@@ -83,8 +84,8 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
 
 def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
-    """The number that the node holds. It is raised with each version, so the version says what it must have been, or
-    less, where it cannot be read; who writes is fenced by the version alone."""
+    """The epoch in the node. If it cannot be parsed, the version gives an upper bound, since each claim raises both by
+    one; writes are fenced by the version alone."""
     try:
         return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)
     except MalformedPayload as error:

@@ -1,7 +1,8 @@
-"""What others ask of the controller about partitions: other ISRs, elections, reassignments, that a broker may stop.
+"""Handles requests to the controller about partitions: ISR changes, elections, reassignments, controlled shutdowns.
 
-One object is one term as controller. What is asked is decided by the view, written, and decided anew where the write
-was refused or its outcome is not known; then what follows from it is settled (`settling.py`), and answered.
+One object is one term as controller. A request is decided by the view and written; it is decided again if the write was
+refused or its outcome is unknown. Then the consequences of the write are reconciled (`reconciler.py`), and the request
+is answered.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from oncelog_broker.controller import reading
 from oncelog_broker.controller.alter_partition import Proposal, check_sender, decide, find_partition
 from oncelog_broker.controller.candidates import OFFLINE, Question
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
-from oncelog_broker.controller.machine import PartitionChange, questions, reassignment_change, undecided
+from oncelog_broker.controller.partition_decisions import PartitionChange, questions, reassignment_change, undecided
 from oncelog_broker.controller.reassignment import begin
-from oncelog_broker.controller.settling import MAX_ATTEMPTS, Settling, Unsettled
+from oncelog_broker.controller.reconciler import MAX_ATTEMPTS, Reconciler, Unsettled
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.topic_room import TopicRoom
 from oncelog_broker.controller.view import KnownState
@@ -26,21 +27,22 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Wanted = tuple[PartitionKey, Sequence[int] | None]
-"""A partition, and who is to hold it; None: its reassignment is cancelled."""
+"""A partition, and the brokers that are to hold it; None: cancel its reassignment."""
 
 Altered = KnownState | KafkaError
-"""What becomes of a proposal: the state afterwards, or why it was refused."""
+"""The result of a proposal: the state afterwards, or why the proposal was refused."""
 
 
-class PartitionController(Settling):
-    """See the module's docstring. Raises as `Settling` does: Deposed, StoreUnavailable, Unsettled."""
+class PartitionController(Reconciler):
+    """One term as controller. Methods raise as `Reconciler` does: Deposed, StoreUnavailable, Unsettled."""
 
     async def alter(
         self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
     ) -> list[Altered]:
-        """What becomes of each proposal of a broker for a partition, named by topic id and index, when all are written.
+        """The result of each proposal of a broker, when all are written. A proposal names its partition by topic id and
+        index.
 
-        KafkaError STALE_BROKER_EPOCH: it is not that broker any more.
+        Raises KafkaError STALE_BROKER_EPOCH if the broker has registered again since.
         """
         async with self._turn:
             return await self._guarded(self._alter(broker, broker_epoch, proposals))
@@ -48,15 +50,16 @@ class PartitionController(Settling):
     async def reassign(
         self, wanted: Sequence[Wanted], *, may_change_replication_factor: bool = True
     ) -> list[KafkaError | None]:
-        """Begin, replace or cancel the reassignment of partitions: None for each that is under way, or done, or why it
+        """Begin, replace or cancel the reassignment of partitions. For each: None if it is under way or done, or why it
         is refused."""
         async with self._turn:
             return await self._guarded(self._reassign(wanted, may_change_replication_factor))
 
     async def shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
-        """A broker is about to stop: others lead what they can, and nobody waits for it. What it leads all the same.
+        """A broker is about to stop: let other brokers lead its partitions. Returns the partitions that it still leads,
+        although others have a replica.
 
-        KafkaError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH: it is not that broker any more.
+        Raises KafkaError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH (it has registered again since).
         """
         async with self._turn:
             return await self._guarded(self._shut_down(broker, broker_epoch))
@@ -64,20 +67,22 @@ class PartitionController(Settling):
     async def elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        """Elect leaders of these partitions, None: of all that need it. What became of each; None: it is led so now."""
+        """Elect leaders of these partitions; None: of every partition that needs one. The result of each; None:
+        elected."""
         if kind is ElectionType.UNCLEAN and self.questions is not None:
             await self._ask_before_an_unclean_election(keys)
         async with self._turn:
             return await self._guarded(self._elect(kind, keys))
 
     async def balance(self, percentage: int) -> int:
-        """Let preferred replicas lead, of those brokers of whose partitions others lead more than `percentage`; how
-        many do so now."""
+        """Elect preferred replicas as leaders, for every broker that leads too few of its partitions: others lead more
+        than `percentage` of them. Returns the number of elections."""
         async with self._turn:
             return await self._guarded(self._balance(percentage))
 
     async def _ask_before_an_unclean_election(self, keys: Collection[PartitionKey] | None) -> None:
-        """The most complete log is to lead: ask for what is known too little of. The turn is free meanwhile."""
+        """Ask brokers for the log ends that are missing, so that the most complete log leads. The lock is free
+        meanwhile."""
         assert self.questions is not None
         async with self._turn:
             await self._guarded(self._look_for_brokers())
@@ -120,8 +125,8 @@ class PartitionController(Settling):
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # Brokers that came again were noticed on the way: what that means for the ISRs as they are comes first.
-            # And an ISR may have got what the end of a reassignment waits for.
+            # Reading the brokers may have shown that some came again: reconcile the present ISRs with that first. An
+            # ISR may also have grown to what a reassignment waits for.
             given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
@@ -129,7 +134,7 @@ class PartitionController(Settling):
         raise Unsettled("proposals were refused by the store again and again")
 
     async def _reassign(self, wanted: Sequence[Wanted], may_change_replication_factor: bool) -> list[KafkaError | None]:
-        await self._look_for_brokers()  # one that is to hold something may have come just now
+        await self._look_for_brokers()  # a broker of the target may have registered just now
         errors: list[KafkaError | None] = [None] * len(wanted)
         pending = list(range(len(wanted)))
         tried: dict[PartitionKey, ReplicaAssignment | None] = {}
@@ -144,7 +149,8 @@ class PartitionController(Settling):
                 try:
                     if key in changes:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
-                    is_done = key in tried and tried[key] == self.view.assignment(key)  # the reply was lost
+                    # an earlier write of this request was done, and its reply lost
+                    is_done = key in tried and tried[key] == self.view.assignment(key)
                     change = None if is_done else self._begin(key, target, may_change_replication_factor)
                     if change is not None and change.assignment is not None:
                         await room.take(key, change.assignment)
@@ -163,7 +169,7 @@ class PartitionController(Settling):
                 message = "The topic's assignments do not fit into one write to the metadata store."
                 errors[changes[key]] = KafkaError(ErrorCode.POLICY_VIOLATION, message)
             pending = sorted(changes[key] for key in again if key in changes)
-            await self._settle({*again, *changes})  # what has nobody to wait for is completed now
+            await self._settle({*again, *changes})  # a reassignment whose target is in sync is completed now
             if not pending:
                 return errors
         raise Unsettled("reassignments were refused by the store again and again")
@@ -181,7 +187,7 @@ class PartitionController(Settling):
         return None if reassigned is None else reassignment_change(key, reassigned, self.view.states[key])
 
     async def _shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
-        # Who has just come may not have been seen yet.
+        # A broker that has just registered may not have been seen yet.
         changed = set() if self._must_read_all else await reading.read_brokers(self._store, self.view)
         if self._must_read_all:
             await self._settle(())
@@ -192,7 +198,7 @@ class PartitionController(Settling):
     async def _elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        await self._look_for_brokers()  # whoever asks may have seen a leader die of whom we have not heard
+        await self._look_for_brokers()  # the sender may have seen a leader die that this broker does not know of
         outcomes: dict[PartitionKey, KafkaError | None] = {}
         pending = set(self.view.states if keys is None else keys)
         tried: set[PartitionKey] = set()
@@ -205,7 +211,8 @@ class PartitionController(Settling):
                     wanted.append(requested_election(self.view, key, kind, self.controllership.epoch))
                     written.add(key)
                 except KafkaError as error:
-                    is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED  # the reply was lost
+                    # an earlier write of this request was done, and its reply lost
+                    is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED
                     outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()
             for piece in in_pieces(wanted):
@@ -237,7 +244,7 @@ class PartitionController(Settling):
             return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
-                self.distrust()  # a write of ours took place after we had read that it had not
+                self.distrust()  # a write of ours was done after it had been read as not done
             return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:

@@ -1,8 +1,8 @@
-"""A node that was read, and may be written only as long as it is still that one, whoever else writes.
+"""A node that was read, and may be written only while it is still the same node.
 
-Its version is not enough: the versions of a node begin anew when it is deleted and made again. So whoever makes a node
-sets the one above it in the same write, whose version counts those that were made; and whoever changes a node checks
-that count as it was before the node was read.
+The version of the node is not enough, since versions restart at 0 when a node is deleted and created again. So every
+creation of such a node also sets its parent in the same write, and the parent's version counts the creations. A change
+checks the count from before the node was read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog_broker.metadata.stores.store import Check, Create, Delete, Metadata
 
 
 class ReadNode(NamedTuple):
-    """What a node was, if it was there, and what must be written with it."""
+    """The node as it was read, if there was one, and the checks that a write of it needs."""
 
     path: str
     found: tuple[bytes, Stat] | None
@@ -22,7 +22,7 @@ class ReadNode(NamedTuple):
     as_changed: Sequence[Operation]
 
     def written(self, data: bytes | None) -> list[Operation]:
-        """The write that has it hold `data`, or be gone."""
+        """The write after which the node holds `data`, or with None is deleted."""
         if self.found is None:
             assert data is not None, "nothing was there, and nothing is to be"
             return [*self.as_made, Create(self.path, data)]
@@ -31,7 +31,7 @@ class ReadNode(NamedTuple):
 
 
 async def read_node(store: MetadataStore, path: str) -> ReadNode:
-    """A node that is changed by nobody who does not keep the rule."""
+    """Read a node that everybody changes by this rule only."""
     above = parent_of(path)
     counting, found = await store.get_many([above, path])
     content, made = (b"", 0) if counting is None else (counting[0], counting[1].version)

@@ -1,4 +1,4 @@
-"""Reads the controller's view from the store, whole or in part. What holds nonsense is logged and passed over: one
+"""Reads the controller's view from the store, whole or in part. Nodes that cannot be parsed are logged and skipped: one
 broken node must not keep the other partitions from their leaders."""
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 STATES_AT_A_TIME: Final = 200
-"""Read and parsed before others have their turn."""
+"""How many states are read and parsed between two pauses."""
 
 
 async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause) -> ClusterView:
-    """The whole cluster. StoreUnavailable."""
+    """Read the whole cluster. Raises StoreUnavailable."""
     view = ClusterView(unclean_by_default=unclean_by_default)
     await read_brokers(store, view)
     await read_configs(store, view, await _children(store, paths.TOPIC_CONFIGS))
@@ -45,9 +45,9 @@ async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause
 
 
 async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_static: bool) -> bool:
-    """Whether an unclean election is allowed in topics that say nothing of it: as the settings of this broker say, else
-    those of all brokers, else those that it was started with. From the store, for a broker elects before it has an
-    image. StoreUnavailable."""
+    """Whether topics without a setting of their own allow an unclean election: by the dynamic settings of this broker,
+    else by those of all brokers, else by `unclean_by_static`. Read from the store, since a broker elects before it has
+    an image. Raises StoreUnavailable."""
     nodes = [paths.broker_config(broker), paths.broker_config(None)]
     for path, found in zip(nodes, await store.get_many(nodes), strict=True):
         overrides = {} if found is None else _parsed(store, parse_config, found[0], path) or {}
@@ -57,10 +57,11 @@ async def read_unclean_default(store: MetadataStore, broker: int, unclean_by_sta
 
 
 async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
-    """Take over who lives now; the ids of all that came, went, or came again. StoreUnavailable.
+    """Take over the brokers as they are now; returns the ids of those that came, went, or came again. Raises
+    StoreUnavailable.
 
-    Incarnations are read first: then a check of one never vouches for an older registration than the one it came with.
-    Those of brokers that are away, too: one may have come and gone between two readings, and said what it lost.
+    Incarnations are read first, so that a check of one never vouches for an older registration than it came with. Those
+    of absent brokers are read, too: a broker may have come and gone between two readings, and reported a loss.
     """
     names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
     known = sorted(int(name) for name in names if name.isdecimal())
@@ -81,7 +82,7 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
 
 
 async def read_topics(store: MetadataStore, view: ClusterView, names: Collection[str], pause: Pause) -> None:
-    """Take over these topics as they are now, with the states of their partitions. StoreUnavailable."""
+    """Take over these topics as they are now, with the states of their partitions. Raises StoreUnavailable."""
     ordered = sorted(names)
     wanted = [paths.topic(name) for name in ordered]
     keys: list[PartitionKey] = []
@@ -100,7 +101,7 @@ async def read_topics(store: MetadataStore, view: ClusterView, names: Collection
 
 
 async def read_configs(store: MetadataStore, view: ClusterView, names: Iterable[str]) -> set[str]:
-    """Take over what the settings of these topics say about elections; the topics where it is another now."""
+    """Take over whether these topics allow unclean elections; returns the topics where that has changed."""
     wanted = {name: paths.topic_config(name) for name in names}
     changed = set()
     for (name, path), found in zip(wanted.items(), await store.get_many(list(wanted.values())), strict=True):
@@ -115,7 +116,7 @@ async def read_configs(store: MetadataStore, view: ClusterView, names: Iterable[
 
 
 async def _read_marks(store: MetadataStore, view: ClusterView) -> None:
-    """Which topics are on their way out. A mark of an older topic of the same name says nothing."""
+    """Read which topics are marked as deleted. A mark of an older topic of the same name does not count."""
     marked = await _children(store, paths.DELETE_TOPICS)
     found = await store.get_many([paths.deletion(name) for name in marked])
     for name, mark in zip(marked, found, strict=True):
@@ -127,13 +128,13 @@ async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[P
     state_paths = [paths.partition_state(*key) for key in keys]
     for key, path, found in zip(keys, state_paths, await store.get_many(state_paths), strict=True):
         if not _take_over(store, view, key, path, found):
-            view.put_unreadable(key)  # or we would think that nobody has ever led it
+            view.put_unreadable(key)  # otherwise the partition would look as if it never had a leader
 
 
 def _take_over(
     store: MetadataStore, view: ClusterView, key: PartitionKey, path: str, found: tuple[bytes, Stat] | None
 ) -> bool:
-    """Whether the state can be read, or there is none."""
+    """Take over one state. False if it cannot be read."""
     if found is None:
         view.put_state(key, None)
         return True

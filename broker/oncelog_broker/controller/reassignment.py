@@ -1,17 +1,16 @@
-"""How partitions come to lie on other brokers: the rules of KIP-455. Pure.
+"""Moves partitions to other brokers: the rules of KIP-455. Pure.
 
-    asked for        replicas = target + original, with who is added and who is removed; in one write with the state
-    catching up      whoever is added fetches like any follower, and joins the ISR by AlterPartition
+    requested        replicas = target + original, with adding and removing replicas; in one write with the state
+    catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
     completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
 
-All of it stands in the topic's node, as in Kafka, so whoever is controller goes on from there. A step is wanted as long
-as it is not written (`machine.py`), and each changes the state in the same write: what a leader proposed by the older
-assignment is refused by its version.
+All of it is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it is
+written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on the
+older assignment is refused by its version.
 
-Where a replica goes there is a new leader epoch, in which it fetches no more. Where one only comes there is none:
-nobody's log is another one for it, and clients notice nothing. A step that would take the last replica in sync away is
-refused. Source: KafkaController.onPartitionReassignment, and KRaft's PartitionReassignmentRevert and
-PartitionChangeBuilder.
+A removed replica causes a new leader epoch, in which it fetches no more. An added replica causes none: no log changes
+for it, and clients notice nothing. A step that would remove the last replica in sync is refused. Source:
+KafkaController.onPartitionReassignment, and KRaft's PartitionReassignmentRevert and PartitionChangeBuilder.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Reassigned(NamedTuple):
-    """What a step makes of a partition: both are written together."""
+    """The assignment and state after a step; both are written together."""
 
     assignment: ReplicaAssignment
     state: PartitionState
 
 
 def reassigned_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """The assignment while the partition is on its way to `target`; who was to be added by an earlier reassignment, and
-    is not of this one, goes at once."""
+    """The assignment while the partition moves to `target`. A replica that an earlier reassignment was adding, and this
+    one does not want, is removed at once."""
     original = assignment.original
     replicas = tuple(dict.fromkeys((*target, *original)))
     return ReplicaAssignment(
@@ -54,8 +53,8 @@ def begin(
     *,
     may_change_replication_factor: bool = True,
 ) -> Reassigned | None:
-    """The first step towards `target`, which replaces what is under way; None as target: back to where it was. None if
-    that is how it is.
+    """The first step towards `target`, which replaces a reassignment under way. `target` None: back to the original
+    replicas. Returns None if nothing is to change.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR.
@@ -88,7 +87,7 @@ def begin(
 
 
 def completed(assignment: ReplicaAssignment, known: KnownState, controller_epoch: int) -> Reassigned | None:
-    """The last step, of a partition whose ISR is as it should be; None while one of the target is not in sync."""
+    """The last step; None while a replica of the target is not in sync."""
     if not assignment.is_reassigned or not set(assignment.target) <= set(known.state.isr):
         return None
     state = _among(assignment.target, assignment.replicas, known, controller_epoch)
@@ -99,8 +98,8 @@ def completed(assignment: ReplicaAssignment, known: KnownState, controller_epoch
 def _among(
     replicas: Sequence[int], before: Sequence[int], known: KnownState, controller_epoch: int
 ) -> PartitionState | None:
-    """The state when these are the replicas; None if none of them is in sync. Who is in sync lives, where the partition
-    has a leader: else it would have left the ISR first."""
+    """The state after the replicas change from `before` to `replicas`; None if none of them is in sync. If the
+    partition has a leader, every replica in sync is live: a dead one would have left the ISR first."""
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)
     if not isr:

@@ -1,7 +1,7 @@
-"""A broker that is about to stop (ControlledShutdown): who may say so, and what it still leads. Pure.
+"""Controlled shutdown: who may ask for it, and which partitions the stopping broker still leads. Pure.
 
-From when it has said so until its registration goes, the machine takes it out of everything: see `election.py`. Source:
-Kafka's KafkaController.doControlledShutdown.
+From the request until the broker's registration ends, the broker is removed from ISRs and leads nothing that another
+replica can lead: see `election.py`. Source: Kafka's KafkaController.doControlledShutdown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
-    """Take it down that the broker is about to stop, unless it is alone: there is nobody to take anything over.
+    """Note that the broker is about to stop, unless it is the only live broker: nobody could take anything over.
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
@@ -26,7 +26,7 @@ def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
 
 
 def is_left_to(view: ClusterView, broker: int, key: PartitionKey) -> bool:
-    """Whether the broker leads the partition, which has other replicas that might."""
+    """Whether the broker still leads the partition, although other brokers have replicas of it."""
     known = view.states.get(key)
     has_others = len(view.replicas(key)) > 1 and key.topic not in view.doomed
     return known is not None and known.state.leader == broker and has_others

@@ -1,11 +1,11 @@
-"""What the store's errors mean to a client."""
+"""Translates errors of the store into errors for clients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from oncelog_broker.controller.settling import Unsettled
+from oncelog_broker.controller.reconciler import Unsettled
 from oncelog_broker.controller.writer import Deposed
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.stores.store import MetadataError, RequestTooLarge, StoreUnavailable
@@ -14,8 +14,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
-    """Turns errors of the store that mean something to a client into KafkaErrors: NOT_CONTROLLER, POLICY_VIOLATION for
-    what is too large to be written, and REQUEST_TIMED_OUT where nobody knows whether `subject` was changed."""
+    """Translates errors of the store inside its block into KafkaErrors: NOT_CONTROLLER, POLICY_VIOLATION if the write
+    is too large, and REQUEST_TIMED_OUT if it is unknown whether `subject` was changed."""
     try:
         yield
     except (StoreUnavailable, Unsettled) as error:

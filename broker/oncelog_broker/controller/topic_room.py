@@ -18,15 +18,15 @@ from oncelog_broker.runtime.slices import Pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_BYTES: Final = 800_000
-"""Of a topic's node, so that the states of some partitions fit into the same write."""
+"""Limit of a topic's node, so that the states of some partitions fit into the same write."""
 FIXED_BYTES: Final = 150
-"""Upper bound of the bytes in the node beside its partitions."""
+"""Upper bound of the bytes of the node without its partitions."""
 
 assert MAX_TOPIC_BYTES < MAX_REQUEST_BYTES
 
 
 def check_topic_fits(name: str, data: bytes) -> None:
-    """Raises KafkaError POLICY_VIOLATION where the node of a topic would be too large to be written."""
+    """Raises KafkaError POLICY_VIOLATION if the node of a topic would be too large to be written."""
     if len(data) > MAX_TOPIC_BYTES:
         message = (
             f"Topic '{name}' would take {len(data)} bytes in the metadata store, of at most {MAX_TOPIC_BYTES} that one "
@@ -36,13 +36,13 @@ def check_topic_fits(name: str, data: bytes) -> None:
 
 
 class TopicRoom:
-    """The room in the nodes of topics for reassignments that are asked for together."""
+    """The remaining room in topics' nodes, for reassignments that are requested together."""
 
     def __init__(self, view: ClusterView, pause: Pause) -> None:
         self._view = view
         self._pause = pause
         self._taken: dict[str, int] = {}
-        """Size of each topic's node in bytes, with the reassignments that were granted here."""
+        """Bytes of each topic's node, with the reassignments that were granted here."""
 
     async def take(self, key: PartitionKey, wanted: ReplicaAssignment) -> None:
         """Reserve room for a new assignment of a partition. Raises KafkaError POLICY_VIOLATION if there is none."""
@@ -70,8 +70,8 @@ class TopicRoom:
 
 
 def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
-    """Return the bytes of an assignment, `"7":[1,2,3],`, in all lists of the node that have it."""
+    """The bytes of an assignment, `"7":[1,2,3],`, in all lists of the node that contain it."""
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]
-    digits = len(str(partition)) + 5  # beside the brokers, each with a comma
+    digits = len(str(partition)) + 5  # beside the broker ids, each with a comma
     return sum(digits + sum(len(str(broker)) + 1 for broker in brokers) for brokers in named)

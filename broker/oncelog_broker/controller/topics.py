@@ -1,11 +1,12 @@
-"""Creates, deletes and changes topics: the rim between the admin requests and the store. Only in a term as controller.
+"""Creates, deletes and changes topics in the store, for the admin requests. Only in a term as controller.
 
-What a request asks is checked against the store, not against an image that may lag. A topic of usual size is made, and
-goes, in one atomic `multi` behind the controller's fence, so it is never half made. One that is too large for a write:
+A request is checked against the store, not against an image that may lag. A topic of usual size is created, and
+deleted, in one atomic `multi` behind the controller's fence, so it is never half made. A topic that is too large for
+one write:
 
-- is made with its first partitions; the states of the others follow, written by whoever is controller then;
-- is marked as to be deleted, from when on nothing of it is led, and goes piece by piece; the mark goes with the last
-  one, and until then whoever is controller goes on with it.
+- is created with its first partitions; the present controller then writes the states of the others;
+- is marked as to be deleted. From then on none of its partitions is led, and its nodes are deleted in several writes,
+  the mark with the last of them. Until then the present controller continues the deletion.
 
 All errors are `KafkaError`s. NOT_CONTROLLER: another broker is controller. REQUEST_TIMED_OUT: the store did not answer,
 and nobody knows whether the change was made.
@@ -71,19 +72,21 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS: Final = 20
-"""How often a change is tried anew after somebody else changed the same nodes between our reading and writing."""
+"""How often a change is tried again after somebody else changed the same nodes between its read and its write."""
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
-"""Made by one request, as in Kafka (KRaft's ReplicationControlManager): as many as a broker is planned for."""
+"""How many partitions one request may create, as in Kafka (KRaft's ReplicationControlManager): the planned size of a
+broker."""
 MAX_OPERATIONS_PER_MULTI: Final = 500
-"""What one write may create or delete; a partition is two nodes."""
+"""How many nodes one write may create or delete; a partition is two nodes."""
 SPARE_BYTES: Final = 20_000
-"""Left free in a write that makes a topic: for what is not counted, the operations' overhead above all."""
+"""Bytes left free in a write that creates a topic, for the overhead of operations and other bytes that are not
+counted."""
 PARTITIONS_WITH_THE_TOPIC: Final = 200
-"""How many partitions get their states in the write that makes them."""
+"""How many partitions get their states in the write that creates them."""
 
 
 class TopicController:
-    """The controller's work on topics. `term` gives our term as controller, or raises KafkaError NOT_CONTROLLER."""
+    """The controller's work on topics. `term` returns the present term, or raises KafkaError NOT_CONTROLLER."""
 
     def __init__(
         self, store: MetadataStore, term: Callable[[], PartitionController], entropy: Entropy = system_entropy
@@ -95,8 +98,8 @@ class TopicController:
 
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
-        """Our term, in which nobody else makes, changes or deletes a topic of that name meanwhile, or of one that
-        collides with it. The versions of nodes begin anew with each topic: what was decided about one would be written
+        """The present term. Inside the block nobody else creates, changes or deletes a topic of that name, or of a
+        colliding one: znode versions restart at 0 when a topic is re-created, so a decision about one could be written
         into the next."""
         async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
@@ -111,9 +114,9 @@ class TopicController:
         assignment: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicAssignment:
-        """Create a topic and elect its leaders; what was, or with `validate_only` would be, created.
+        """Create a topic and elect its leaders; returns the topic that was, or with `validate_only` would be, created.
 
-        An `assignment` made by hand stands instead of the two numbers. INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
+        An `assignment` made by hand replaces the two numbers. Raises INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
         TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
         """
         async with self._changing(name) as term:
@@ -144,9 +147,8 @@ class TopicController:
             raise too_contended(name, MAX_ATTEMPTS)
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None) -> bytes | None:
-        """Delete a topic and its settings; the id that it had. `topic_id`: of the one that is meant, where that is
-        known. UNKNOWN_TOPIC_OR_PARTITION.
-        """
+        """Delete a topic and its settings; returns its id. `topic_id`: the id of the topic to delete, if it is known.
+        Raises UNKNOWN_TOPIC_OR_PARTITION."""
         async with self._changing(name) as term:
             for _ in range(MAX_ATTEMPTS):
                 topic, stat = await self._read_topic(name, term)
@@ -173,12 +175,12 @@ class TopicController:
             raise too_contended(name, MAX_ATTEMPTS)
 
     async def finish_deletions(self, term: PartitionController) -> None:
-        """Go on with the deletions that another controller has begun. KafkaError."""
+        """Continue the deletions that another controller has begun. Raises KafkaError."""
         with translated(paths.DELETE_TOPICS):
             for name in await self._marks():
                 try:
                     await self._finish_deletion(name, term)
-                except (KafkaError, NoNode) as error:  # who asked for it has asked again, and it is done
+                except (KafkaError, NoNode) as error:  # its client has asked again meanwhile, and it is done
                     if isinstance(error, KafkaError) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         raise
 
@@ -197,11 +199,11 @@ class TopicController:
         assignment: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicAssignment:
-        """Let a topic have `count` partitions in all; the topic as it is, or would be, then.
+        """Grow a topic to `count` partitions in all; returns the topic as it is then, or would be.
 
-        `assignment` lists the replicas of the new partitions. UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more
-        than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS;
-        INVALID_TOPIC_EXCEPTION for an internal one.
+        `assignment` lists the replicas of the new partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
+        (not more than there are), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS;
+        INVALID_TOPIC_EXCEPTION for an internal topic.
         """
         async with self._changing(name) as term:
             check_may_grow(name)
@@ -239,7 +241,8 @@ class TopicController:
         overrides: Mapping[str, str],
         term: PartitionController,
     ) -> list[Operation]:
-        """Counted as one that was made: who changes settings knows by that whether the topic is the one of before."""
+        """The operations that create a topic. The empty write to `/brokers/topics` raises its version: a concurrent
+        change of settings sees by that version that the topic may have been re-created."""
         data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
         check_topic_fits(name, data)
         config = await self._first_config(name, overrides)
@@ -253,7 +256,7 @@ class TopicController:
         ]
 
     async def _mark(self, name: str, topic: TopicAssignment, term: PartitionController) -> None:
-        """Say that the topic is to go: from here on nothing of it is led, whoever is controller."""
+        """Mark the topic as to be deleted: from now on no controller lets any of its partitions be led."""
         try:
             await self._store.create(paths.DELETE_TOPICS, make_parents=True)
         except NodeExists:
@@ -263,13 +266,14 @@ class TopicController:
         await term.deletion_began(name, topic.topic_id)
 
     async def _delete_in_pieces(self, name: str, operations: Sequence[Operation], term: PartitionController) -> None:
-        """Children come before parents in `operations`; the topic and its mark go last, together."""
+        """Delete the topic in several writes, children before parents; the last one deletes the topic and its mark
+        together."""
         try:
             for start in range(0, len(operations), MAX_OPERATIONS_PER_MULTI):
                 piece = operations[start : start + MAX_OPERATIONS_PER_MULTI]
                 await self._commit(term, piece, partial(self._lacks, piece[-1].path))
         except StoreUnavailable:
-            term.distrust()  # it begins again with what is marked, once the store is back
+            term.distrust()  # the deletion is found by its mark and continued, once the store is back
             raise
 
     async def _marks(self) -> list[str]:
@@ -281,18 +285,18 @@ class TopicController:
     async def _commit(
         self, term: PartitionController, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Write behind the fence. When the reply was lost, `took_place` reads whether the write was done."""
+        """Write behind the fence. After a lost reply, `took_place` reads whether the write was done."""
         await commit(self._store, [term.controllership.fence, *operations], took_place)
 
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
         try:
             data, stat = await self._store.get(paths.topic(name))
-        except (NoNode, ValueError) as error:  # ValueError: a name that is no legal path, so no topic has it
+        except (NoNode, ValueError) as error:  # ValueError: the name is no legal path, so no topic has it
             raise unknown_topic(name) from error
         return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 
     async def _first_config(self, name: str, overrides: Mapping[str, str]) -> list[Operation]:
-        """The settings of a new topic, in the place of those that a deletion may have left."""
+        """The operations that write the settings of a new topic, replacing any that an earlier deletion left."""
         left = await self._store.exists(paths.topic_config(name))
         operations: list[Operation] = [] if left is None else [Delete(paths.topic_config(name), left.version)]
         if overrides:
@@ -300,7 +304,8 @@ class TopicController:
         return operations
 
     async def _deletion(self, name: str, stat: Stat, term: PartitionController) -> list[Operation]:
-        """Children before parents; the topic's version guards against partitions that are added meanwhile."""
+        """The operations that delete a topic, children before parents. The topic's version guards against partitions
+        that are added meanwhile."""
         try:
             ids = [int(child) for child in await self._store.children(paths.partitions(name))]
         except NoNode:
@@ -353,7 +358,7 @@ class TopicController:
 
 
 def too_many(partitions: int) -> KafkaError | None:
-    """POLICY_VIOLATION for a request that would make so many `partitions` in all, None for one that may."""
+    """POLICY_VIOLATION if a request would create too many `partitions` in all, else None."""
     if partitions <= MAX_PARTITIONS_PER_BATCH:
         return None
     message = f"One request may make {MAX_PARTITIONS_PER_BATCH} partitions, this one asks for {partitions}."
@@ -361,7 +366,7 @@ def too_many(partitions: int) -> KafkaError | None:
 
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
-    """Where partitions go. Before it is refused for lack of brokers, those that have come just now are looked for."""
+    """Assign replicas. Before a refusal for lack of brokers, brokers that have just registered are looked for."""
     try:
         return place(term.view)
     except KafkaError:
@@ -370,15 +375,15 @@ async def _placed(term: PartitionController, place: Callable[[ClusterView], Assi
 
 
 async def _look_again(error: MetadataError, term: PartitionController) -> None:
-    """Before the next attempt at a change that was refused. Raises KafkaError NOT_CONTROLLER."""
+    """Prepare the next attempt at a change that was refused. Raises KafkaError NOT_CONTROLLER."""
     raise_if_fenced(error)
     if error.path.startswith(paths.INCARNATIONS):
         await term.brokers_changed()
 
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
-    """The nodes of the first of these partitions, beneath the topic's `partitions` node, as far as they fit into a
-    write of which so many bytes are `taken`; the term gives the others theirs."""
+    """The operations that create the nodes of the first of these partitions, as many as fit into a write that has
+    `taken` bytes already. The term writes the others."""
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
     for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):
@@ -406,7 +411,8 @@ def _racks(view: ClusterView) -> dict[int, str]:
 def _new_partitions(
     name: str, topic: TopicAssignment, view: ClusterView, count: int, assignment: Sequence[Sequence[int]] | None
 ) -> Assignment:
-    """Where the partitions that make it `count` go: as many replicas as partition 0, round robin on from it."""
+    """The replicas of the partitions that make it `count`: as many each as partition 0 has, by round robin starting
+    after it."""
     if any(p.adding_replicas or p.removing_replicas for p in topic.partitions.values()):
         message = f"A partition reassignment is in progress for the topic '{name}'."
         raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)

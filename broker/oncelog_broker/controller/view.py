@@ -32,34 +32,34 @@ class KnownState(NamedTuple):
 
 
 class ClusterView:
-    """See the module's docstring."""
+    """See the docstring of the module."""
 
     def __init__(self, *, unclean_by_default: bool = False) -> None:
         self.brokers: Mapping[int, KnownBroker] = {}
-        """Every broker that is registered, or was once. Replaced, never changed in place: a decision and the write that
-        follows from it go by one and the same mapping."""
+        """Every broker that is registered, or was once, by id. Replaced, never changed in place: a decision and the
+        write that follows from it use the same mapping."""
         self.live: Mapping[int, KnownBroker] = {}
         """The registered brokers among `brokers`."""
         self.staying: Mapping[int, KnownBroker] = {}
-        """The live brokers that are not about to stop: those that may be given something new."""
+        """The live brokers that are not about to stop: they may be given new replicas and leaderships."""
         self.topics: dict[str, TopicAssignment] = {}
         self.topic_versions: dict[str, int] = {}
-        """Of the topics' nodes: what a change of an assignment must name."""
+        """Versions of the topics' nodes: a write of an assignment checks them."""
         self.states: dict[PartitionKey, KnownState] = {}
         self.unreadable: set[PartitionKey] = set()
         """Partitions whose state cannot be read: the controller does not change them."""
         self.unclean_by_default = unclean_by_default
         self.unclean: dict[str, bool] = {}
-        """Of the topics that say it: whether they would rather lose records than wait for a replica in sync."""
+        """Topic -> whether it allows an unclean election; only topics with a setting of their own."""
         self.candidates = CandidateLogs()
         """The log ends that brokers have reported for replicas that may be elected."""
         self.doomed: set[str] = set()
-        """Topics whose deletion has begun: nothing of them is led any more."""
+        """Topics whose deletion has begun: none of their partitions is led any more."""
         self._names: dict[bytes, str] = {}
         self._hosted: dict[int, set[PartitionKey]] = {}
 
     def keys(self) -> Iterator[PartitionKey]:
-        """Every partition that a topic has."""
+        """Every partition of every topic."""
         for name, topic in self.topics.items():
             for partition in topic.partitions:
                 yield PartitionKey(name, partition)
@@ -73,12 +73,13 @@ class ClusterView:
         return set().union(*(self._hosted.get(broker, ()) for broker in brokers))
 
     def assignment(self, key: PartitionKey) -> ReplicaAssignment | None:
-        """None for a partition that does not exist."""
+        """The assignment of a partition; None if it does not exist."""
         topic = self.topics.get(key.topic)
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """Empty for a partition that does not exist, or whose state cannot be read: nothing must be done."""
+        """The replicas of a partition; empty if it does not exist, or if its state cannot be read: nothing must be done
+        then."""
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas
 
@@ -89,12 +90,12 @@ class ClusterView:
         return self._names.get(topic_id)
 
     def broker(self, broker: int) -> KnownBroker:
-        """What is known of this broker, also where it has never registered."""
+        """What is known of this broker, also if it has never registered."""
         return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
-        """A topic as it is now, in that version of its node. States of partitions that it has no more, or of an older
-        topic, are forgotten."""
+        """Take over a topic as it is in that version of its node. States of partitions that it no longer has, or of an
+        older topic of the same name, are forgotten."""
         run_steps(self.topic_put(name, topic, version))
 
     def topic_put(self, name: str, topic: TopicAssignment, version: int = 0) -> Steps[None]:
@@ -123,8 +124,8 @@ class ClusterView:
             self._hosted.setdefault(broker, set()).add(key)
 
     def put_assignments(self, name: str, changed: Mapping[int, ReplicaAssignment], version: int) -> None:
-        """Partitions of a topic have other replicas since that version of its node. KeyError: there is no such topic,
-        or partition."""
+        """Take over new assignments of partitions, in that version of the topic's node. Raises KeyError if there is no
+        such topic or partition."""
         topic = self.topics[name]
         for partition, assignment in changed.items():
             self._host(PartitionKey(name, partition), topic.partitions[partition], assignment)
@@ -132,7 +133,7 @@ class ClusterView:
         self.topic_versions[name] = version
 
     def remove_topic(self, name: str) -> None:
-        """Harmless for a topic that is not known."""
+        """Forget a topic. Harmless for an unknown one."""
         run_steps(self.topic_removed(name))
 
     def topic_removed(self, name: str) -> Steps[None]:
@@ -154,7 +155,7 @@ class ClusterView:
                 yield None
 
     def put_state(self, key: PartitionKey, known: KnownState | None) -> None:
-        """The state of a partition, None while it has none."""
+        """Take over the state of a partition; None: it has none."""
         before = self.states.get(key)
         self.unreadable.discard(key)
         if known is None:

@@ -1,9 +1,9 @@
-"""Writes changes of partition states, and of assignments with them: each piece one `multi`, behind the controller's
-fence and the incarnations of the brokers that it puts into an ISR.
+"""Writes changes of partition states and assignments: each piece is one `multi`, behind the controller's fence and the
+incarnations of the brokers that it puts into an ISR.
 
-A piece is refused where somebody knows better: another controller, a broker that was registered anew, a topic that is
-gone. An outcome that nobody knows is not guessed at: whoever wrote reads again, and decides again from what is there.
-Written late, the first attempt then fails by its versions, or has made what the second would make.
+A piece is refused if the writer's knowledge is outdated: another broker is controller, a broker has registered again,
+or a topic is gone. After an unknown outcome the caller reads again and decides from what it read. If the first write is
+done late, it either fails by its versions, or has written what the second would write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -41,15 +41,16 @@ from oncelog_broker.runtime.slices import Pause, no_pause, with_pauses
 logger = logging.getLogger(__name__)
 
 MAX_PARTITIONS_PER_MULTI: Final = 250
-"""In one write: the encoding of so many takes the event loop some milliseconds."""
+"""How many partitions one write may have: encoding them takes the event loop some milliseconds."""
 MAX_MULTI_BYTES: Final = 700_000
-"""In one write: ZooKeeper drops the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
+"""How many bytes one write may have: ZooKeeper closes the connection of a client that sends more than 1 MiB
+(jute.maxbuffer)."""
 OPERATION_BYTES: Final = 80
-"""What an operation takes beside its path and data, generously."""
+"""Upper bound of the bytes of an operation beside its path and data."""
 NAMES_IN_A_LINE: Final = 10
-"""Of the log."""
+"""How many partitions a log line names."""
 _LONGEST_STATE: Final = 300
-"""Bytes of an encoded state with an ISR of some ten brokers, and of its operation."""
+"""Upper bound of the bytes of an operation with a state whose ISR has some ten brokers."""
 
 
 class Deposed(Exception):
@@ -57,8 +58,8 @@ class Deposed(Exception):
 
 
 class Refused(Exception):
-    """Nothing of the piece was written. `brokers`: because a broker was registered anew; otherwise some node of it is
-    not as we know it."""
+    """Nothing of the piece was written. `brokers`: because a broker has registered again; otherwise another node has
+    changed."""
 
     def __init__(self, error: MetadataError) -> None:
         super().__init__(str(error))
@@ -66,8 +67,8 @@ class Refused(Exception):
 
 
 def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
-    """Parts that fit into a write each. Assignments are written with all others of their topic, which may have very
-    many: so there is one topic of them in a piece, and no other change."""
+    """Split changes into pieces that fit into one write each. A piece with assignments has changes of one topic only,
+    since all assignments of a topic are written together, and may be very many."""
     piece: list[PartitionChange] = []
     size = 0
     for change in changes:
@@ -90,18 +91,18 @@ def _reassigned_topic(change: PartitionChange) -> str | None:
 
 
 def size_of(operations: Sequence[Operation]) -> int:
-    """How many bytes the operations take in a write, about."""
+    """About how many bytes the operations take in a write."""
     return sum(len(o.path) + len(getattr(o, "data", b"")) + OPERATION_BYTES for o in operations)
 
 
 def incarnation_checks(known: Mapping[int, KnownBroker], brokers: set[int]) -> list[Operation]:
-    """Checks that none of the brokers has registered again since a decision that saw the brokers as in `known`."""
+    """Checks that none of the brokers has registered again since a decision that saw them as in `known`."""
     counted = [known[broker] for broker in sorted(brokers) if broker in known]
     return [Check(paths.incarnation(b.id), b.incarnation) for b in counted if b.incarnation is not None]
 
 
 class StateWriter:
-    """The writer of one term as controller."""
+    """Writes for one term as controller."""
 
     def __init__(self, store: MetadataStore, controllership: Controllership, pause: Pause = no_pause) -> None:
         self._store = store
@@ -111,11 +112,11 @@ class StateWriter:
     async def write(
         self, view: ClusterView, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]
     ) -> None:
-        """Write a piece (`in_pieces`), and take it over into the view. Deposed, Refused, RequestTooLarge,
+        """Write a piece of `in_pieces`, and take it over into the view. Raises Deposed, Refused, RequestTooLarge,
         StoreUnavailable.
 
-        `brokers`: as the decisions saw them. The view may know newer incarnations by now, of brokers that were away
-        since and may have lost what the decisions count on.
+        `brokers`: as the decisions saw them. The view may have newer incarnations by now, of brokers that were away
+        meanwhile and may have lost records that the decisions count on.
         """
         operations: list[Operation] = [
             self._controllership.fence,
@@ -156,7 +157,7 @@ class StateWriter:
         return Set(paths.topic(name), data, view.topic_versions[name])
 
     async def _missing_parents(self, keys: Sequence[PartitionKey]) -> list[Operation]:
-        """What must be created before the first states of these partitions; parents come first."""
+        """The operations that create the parent nodes of these partitions' first states, parents first."""
         ordered = sorted({paths.partitions(key.topic) for key in keys} | {paths.partition(*key) for key in keys})
         found = await self._store.get_many(ordered) if ordered else []
         return [Create(path) for path, node in zip(ordered, found, strict=True) if node is None]
@@ -177,14 +178,14 @@ def _operation(change: PartitionChange) -> Operation:
 
 
 class IsrMoves:
-    """Who left the ISR of what in one write, and who joined: a line for each broker, of however many partitions."""
+    """Replicas that left and joined ISRs in one write: one log line for each broker, however many partitions it has."""
 
     def __init__(self) -> None:
         self._left: dict[int, list[str]] = {}
         self._joined: dict[int, list[str]] = {}
 
     def note(self, key: PartitionKey, before: KnownState | None, after: PartitionState) -> None:
-        """A state was written."""
+        """Note a state that was written."""
         if before is None:
             return
         then, now = set(before.state.isr), set(after.isr)
@@ -193,7 +194,7 @@ class IsrMoves:
                 to.setdefault(broker, []).append(f"{key.topic}-{key.partition}")
 
     def tell(self) -> None:
-        """Log it: that replicas are missing is for an operator to know, that they are back a relief."""
+        """Log it: a warning for replicas that left an ISR, an info line for those that are back."""
         for moves, level, what in (
             (self._left, logging.WARNING, "a replica is not in sync any more"),
             (self._joined, logging.INFO, "a replica is in sync again"),
@@ -204,7 +205,7 @@ class IsrMoves:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first ones, for people."""
+    """The first names, for a log line."""
     shown = " ".join(sorted(names[:NAMES_IN_A_LINE]))
     return f"{shown} ..." if len(names) > NAMES_IN_A_LINE else shown
 
@@ -214,10 +215,10 @@ def _tell(change: PartitionChange) -> None:
     if change.assignment is not None:
         assigned = change.assignment
         logger.info(
-            "reassigned" if not assigned.is_reassigned else "on its way to other brokers",
+            "reassignment began" if assigned.is_reassigned else "reassignment completed",
             extra={**extra, "replicas": assigned.target, "removing": assigned.removing_replicas},
         )
     if change.may_lose:
         logger.error("the new leader may lack committed records", extra=extra)
     elif change.state.leader == NO_LEADER:
-        logger.warning("no replica in sync is left to lead", extra=extra)
+        logger.warning("the partition has no leader: no replica in sync is there", extra=extra)

@@ -56,7 +56,7 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         adoption, is_refounded = _compare_with_empty_store(facts, past, found)
     else:
         _compare_with_store(facts, past, ages, found)
-        # Its partitions count on all that held them, also on those of which nothing says what they had.
+        # Its partitions may need records of any former replica, also of one without notes.
         found.is_unsure = found.is_unsure or (facts.store.replaces != "" and facts.store.registration == NEVER)
     _compare_nodes(facts, found)
     _look_for_sisters(facts, past, ages, accept, found)
@@ -427,7 +427,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        f"at {store.place if store.cluster_id is None else ''}",  # nothing else tells two empty stores apart
+        f"at {store.place if store.cluster_id is None else ''}",  # nothing else distinguishes two empty stores
         *more,
     )
     found.refusals.append(Refusal(kind, difference, remedy, consequence, what))

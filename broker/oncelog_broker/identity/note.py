@@ -81,8 +81,8 @@ class DirectoryNote:
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
-    """From before a registration in a store that does not know what this broker had, until its logs were looked
-    through: those that others hold by that store are set aside, not deleted."""
+    """Set before a registration in a store that does not know this broker's logs, until the logs were examined:
+    meanwhile logs that the store assigns to other brokers are set aside, not deleted."""
     node_id: int = NEVER
     """node.id of the broker that registered last. `meta.properties` has it too, but is edited by hand for a clone."""
 

@@ -1,12 +1,12 @@
-"""Kafka's text checkpoints: one small file per data directory (or partition), replaced as a whole.
+"""Reads and writes Kafka's text checkpoints: one small file per data directory (or partition), replaced as a whole.
 
     0                     version
     2                     number of entries
     orders 0 1201         an entry per line: here topic, partition, offset
     orders 1 988
 
-What a corrupt file means is decided where it is read: see `LogManager` for the three offset checkpoints (all of them
-can be done without, at the price named there) and `recovery` for leader epochs (made anew from the batches).
+The reader of a checkpoint decides what to do about a corrupt file: `LogManager` for the three offset checkpoints (a
+start can do without each, at the price named there), and `recovery` for leader epochs (rebuilt from the batches).
 Source: Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
@@ -28,7 +28,7 @@ Entry = TypeVar("Entry")
 
 
 class CheckpointCorrupt(ValueError):
-    """The file is not what the format says; the message names file and line."""
+    """The file does not have the format of a checkpoint; the message names file and line."""
 
 
 def parse_checkpoint(path: str, data: bytes, parse_entry: Callable[[list[str]], Entry]) -> list[Entry]:
@@ -68,7 +68,7 @@ def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Raises OSError; the old file is then still there."""
+    """Write the file. Raises OSError; the old file is then still there."""
     rows = ((topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
     disk.replace_file(path, format_checkpoint(rows))
 

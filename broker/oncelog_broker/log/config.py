@@ -1,4 +1,4 @@
-"""The per-topic settings that storage needs, as Kafka names them with dots as underscores."""
+"""The per-topic settings that storage needs, named as in Kafka with underscores for dots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KAFKA: Final = "kafka"
 """The two ways to answer a batch that is out of sequence (`idempotence.duplicate.classification`)."""
 ACCEPT: Final = "accept"
 LEGACY_2_0: Final = "legacy-2.0"
-"""The two ways to answer a producer that is not known (`idempotence.unknown.producer`)."""
+"""The two ways to answer a producer without known state (`idempotence.unknown.producer`)."""
 
 PRODUCER: Final = "producer"
 ZSTD: Final = "zstd"
@@ -34,9 +34,10 @@ DAY_MS: Final = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Immutable: a changed setting is a new LogConfig (`PartitionLog.update_config`). Sizes in bytes, times in ms.
+    """The storage settings of one topic. Sizes in bytes, times in ms.
 
-    Values are taken as they are: types and ranges are checked where configuration enters (`config/`).
+    Immutable: a changed setting is a new LogConfig (`PartitionLog.update_config`). Types and ranges are not checked
+    here, but where configuration enters (`config/`).
     """
 
     segment_bytes: int = 1024**3
@@ -69,7 +70,7 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, object]) -> LogConfig:
-        """From typed values by Kafka key (`segment.bytes`); keys that storage does not use are passed over.
+        """From typed values by Kafka key (`segment.bytes`); keys that storage does not use are ignored.
 
         `cleanup.policy` may be a string ("compact,delete") or a collection of strings.
         """

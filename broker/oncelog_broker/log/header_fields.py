@@ -1,7 +1,7 @@
-"""A batch header as `HEADER.unpack_from` gives it, and where its fields are in that.
+"""The fields of a batch header as a tuple from `HEADER.unpack_from`, and the index of each field.
 
-A plain tuple, since one is made for every batch that is produced, followed or replayed: a class with names would cost
-more than all that is read of it.
+A plain tuple, since one is made for every batch that is produced, followed or replayed: an object with named fields
+would cost more than all reads of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int,
 FIRST_OFFSET: Final = 0
 """The batch's base offset."""
 BATCH_LENGTH: Final = 1
-"""Of what follows this field, in bytes."""
+"""Bytes of the batch after this field."""
 MAGIC: Final = 3
 CRC: Final = 4
 ATTRIBUTES: Final = 5

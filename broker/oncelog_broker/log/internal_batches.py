@@ -1,6 +1,6 @@
-"""Several batches in one append: those of coordinators, and those that a follower fetched.
+"""Appends of several batches at once: those of coordinators, and those that a follower fetched.
 
-Not the hot path of a produce request, which is one batch: `PartitionLog.append_as_leader` patches that by itself.
+Not the hot path of a produce request with its one batch: `PartitionLog.append_as_leader` handles that itself.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ CRC: Final = Struct(">I")
 
 
 def stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
-    """Make all records of `batch` carry `now_ms`: in the header alone, with a new CRC."""
+    """Give all records of `batch` the timestamp `now_ms`: in the header alone, with a new CRC."""
     ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_BIT)
     TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_AT, now_ms)
     CRC.pack_into(batch, CRC_AT, batch_crc(batch))
 
 
 def checked_batches(records: Buffer) -> list[RecordBatch]:
-    """All batches of `records`, whole and with good CRCs. Raises CORRUPT_MESSAGE."""
+    """All batches of `records`, each whole and with a good CRC. Raises CORRUPT_MESSAGE."""
     try:
         whole = list(batches(records))
     except CorruptBatch as error:
@@ -55,7 +55,7 @@ def assign_offsets(
 ) -> list[RecordBatch]:
     """Check all batches in `records`, then write offsets from `base_offset` on, epoch and append time into them.
 
-    Raises what `check_batch` raises, and INVALID_RECORD for a producer's batch: `records` is as it was then.
+    Raises what `check_batch` raises, and INVALID_RECORD for a producer's batch; `records` is unchanged then.
     """
     whole = checked_batches(records)
     for batch in whole:
@@ -76,7 +76,7 @@ def assign_offsets(
 
 
 def check_offsets(whole: list[RecordBatch], next_offset: int) -> None:
-    """That batches with offsets come one after another, from `next_offset` on. Raises OFFSET_OUT_OF_RANGE."""
+    """Check that the offsets of the batches increase, from `next_offset` on. Raises OFFSET_OUT_OF_RANGE."""
     for batch in whole:
         if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch!r} does not come after offset {next_offset - 1}")

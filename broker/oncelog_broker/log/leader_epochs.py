@@ -1,10 +1,10 @@
-"""Leader epoch -> first offset of that epoch, kept in `leader-epoch-checkpoint`.
+"""The first offset of each leader epoch of a log, kept in `leader-epoch-checkpoint`.
 
-Followers find with it where their log parts from the leader's (KIP-101, KIP-279). The file is rewritten at each
-change, which is at each change of leader, before the first record of the new epoch is appended; it is synced with the
-records, before the recovery point moves. What a power cut takes of it, recovery learns from the batches behind that
-point, or, where it is damaged, from all. Source: Kafka's LeaderEpochFileCache, which syncs at once: here, that would be
-on the event loop, and twice for each partition that gets a leader.
+With it a follower finds the offset from which its log differs from the leader's (KIP-101, KIP-279). The file is
+rewritten at each change of leader, before the first record of the new epoch is appended. It is synced with the records,
+before the recovery point moves. Entries that a power cut removes are rebuilt by recovery from the batches behind the
+recovery point, or from all batches if the file is damaged. Source: Kafka's LeaderEpochFileCache, which syncs at once:
+here, that would block the event loop, twice for each partition that gets a leader.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class LeaderEpochs:
         self._path = path
         self._entries = entries
         self.is_unsynced = False
-        """The file, or its name, is not on the disk yet. Whoever syncs both resets it."""
+        """Whether the file, or its name, is not synced yet. Reset by the code that syncs both."""
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> LeaderEpochs:
-        """From the file; without entries if there is none. Raises CheckpointCorrupt, OSError."""
+        """Read the file; no entries if there is none. Raises CheckpointCorrupt, OSError."""
         if not disk.exists(path):
             return cls(disk, path, [])
         epochs = cls(disk, path, [])
@@ -55,9 +55,9 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
         """`epoch` begins at `start_offset`. Entries that contradict it (not below it in both fields) are dropped.
-        Nothing has changed where this raises.
+        Nothing has changed if this raises.
 
-        `persist=False` leaves the writing to a later `flush`: for recovery, which assigns many.
+        `persist=False` leaves the writing to a later `flush`: for recovery, which assigns many epochs.
         """
         before = list(self._entries)
         if self._insert(EpochEntry(epoch, start_offset)) and persist:
@@ -69,17 +69,17 @@ class LeaderEpochs:
                 raise
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that the record at `offset` was written in, None if it is older than all that is known."""
+        """The epoch of the record at `offset`; None if that is before the first known epoch."""
         for entry in reversed(self._entries):
             if entry.start_offset <= offset:
                 return entry.epoch
         return None
 
     def end_offset_for_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest epoch not above `epoch`, the offset after its last record): OffsetForLeaderEpoch's answer.
+        """The answer to OffsetForLeaderEpoch: (the largest epoch not above `epoch`, the offset after its last record).
 
-        (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all that is known; for an epoch older than all (so, too,
-        for one that no leader can have, as -2), `epoch` itself and the start of the first.
+        (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all known epochs. For an epoch before the first known one,
+        `epoch` itself and the start of the first; so also for an epoch that no leader can have, such as -2.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -97,7 +97,7 @@ class LeaderEpochs:
         self._replace([entry for entry in self._entries if entry.start_offset < end_offset], persist=persist)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one it lies in begins there now."""
+        """Forget epochs that ended before `start_offset`; the epoch that contains it begins there now."""
         below = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if below:
             kept = self._entries[len(below) - 1 :]
@@ -112,7 +112,7 @@ class LeaderEpochs:
         self.is_unsynced = False
 
     def files_to_sync(self) -> list[File]:
-        """Opened for the caller to sync and close."""
+        """The file, opened for the caller to sync and close; empty if nothing is unsynced."""
         return [self._disk.open_briefly(self._path)] if self.is_unsynced else []
 
     def _write(self) -> None:
@@ -138,7 +138,7 @@ class LeaderEpochs:
 
 
 def parse_entry(fields: list[str]) -> tuple[int, int]:
-    """A line of the file, split. Raises ValueError."""
+    """Parse the fields of a line of the file. Raises ValueError."""
     epoch, start_offset = fields
     if int(epoch) < 0 or int(start_offset) < 0:
         raise ValueError("a negative epoch or offset")

@@ -1,7 +1,7 @@
-"""What a log consists of: its segments, its leader epochs and its producers. They are opened together and cut together.
+"""The content of a log: its segments, its leader epochs and its producers, opened together and truncated together.
 
-No policy and no offsets that were promised: those are `PartitionLog`'s, which also knows what to do about the errors.
-Methods raise OSError, and CorruptBatch where they read.
+It has no policy, and promises no offsets: those belong to `LogState` and the modules that share it, which also handle
+the errors. Methods raise OSError, and CorruptBatch where they read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogContent:
-    """Invariant: epochs and producers speak of exactly the records that the segments hold."""
+    """Invariant: epochs and producers describe exactly the records that the segments hold."""
 
     __slots__ = ("epochs", "generation", "local", "producers")
 
@@ -35,7 +35,7 @@ class LogContent:
         self.epochs = epochs
         self.producers = producers
         self.generation = 0
-        """Grows with each truncation: what was learned of the content before says nothing after it."""
+        """Grows with each truncation: facts about the content from an earlier generation no longer hold."""
         local.on_roll = producers.take_snapshot
 
     @classmethod
@@ -50,8 +50,8 @@ class LogContent:
         known: LastKnown,
         new_directory: NewDirectory | None = None,
     ) -> LogContent:
-        """Open what is in `directory`, or make it, which is what `new_directory` is for then. Raises LogCorrupt too; no
-        file stays open then."""
+        """Open the content of `directory`. If there is no directory, create it with the help of `new_directory`. Raises
+        LogCorrupt too; no file stays open then."""
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:
             if new_directory is not None:
@@ -78,7 +78,7 @@ class LogContent:
     def _make(
         cls, loader: SegmentLoader, *, name: str, config: LogConfig, clock: Clock, start_offset: int
     ) -> LogContent:
-        """In a directory that was made just now, so that there is nothing to look for."""
+        """Create the content in a directory that was created just now: there is nothing to look for."""
         segment = loader.create_first(start_offset)
         local = LocalLog(loader, [segment], name=name, config=config, clock=clock)
         epochs = LeaderEpochs(loader.disk, os.path.join(loader.directory, LEADER_EPOCH_FILE), [])
@@ -87,10 +87,10 @@ class LogContent:
         return cls(local, epochs, producers)
 
     def _agree(self, known: LastKnown) -> None:
-        """Make epochs and producers those of the segments, just after these were opened."""
+        """Make epochs and producers agree with the segments, just after these were opened."""
         local, log_start_offset = self.local, known.log_start_offset
-        # Only what is decided is compacted, so no transaction that began there is open. Its marker may be gone, where
-        # an older snapshot, taken for a damaged one, says that it is.
+        # Compaction removes only decided transactions, so none that began there is open. Its marker may be gone, and an
+        # older snapshot, used in place of a damaged one, may say that it is open.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
         # A start that was killed while it emptied the log, as below, left a snapshot at the log start.
         snapshots_up_to = max(local.log_end_offset, log_start_offset)
@@ -106,13 +106,13 @@ class LogContent:
     # --- at the front --------------------------------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
-        """How many of the `count` oldest segments may go now: those of which everything that is known of producers is
-        on the disk elsewhere. The next flush sees to the others."""
+        """How many of the `count` oldest segments may be deleted now: those whose producer state is on the disk
+        elsewhere. The next flush deletes the others."""
         saved_up_to = self.producers.saved_up_to
         return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
 
     def remove_first(self, count: int) -> list[int]:
-        """Let go of the oldest segments; returns their base offsets. The epochs follow when the log start is moved."""
+        """Delete the oldest segments; returns their base offsets. The epochs follow when the log start is moved."""
         gone = self.local.remove_first(count)
         self.producers.forget_below(self.local.first.base_offset)
         return gone
@@ -122,8 +122,7 @@ class LogContent:
     def replace(
         self, old: Sequence[Segment], cleaned: Segment, aborted: Sequence[EndedTransaction], *, suffix: str
     ) -> None:
-        """Put a compacted segment, whose transaction index holds `aborted`, in the place of those that it was made
-        from."""
+        """Put a compacted segment in the place of the segments `old`. `aborted`: for its transaction index."""
         self.local.replace(old, cleaned, suffix=suffix)
         bases = [segment.base_offset for segment in old]
         self.producers.aborted.replace(bases, cleaned.base_offset, aborted)

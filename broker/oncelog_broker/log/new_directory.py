@@ -1,22 +1,22 @@
-"""The directory of a log that was made just now, and when it gets to the disk.
+"""The directory of a log that was created just now, until it is synced.
 
-A log is used as soon as its directory is there, so that a topic of a thousand partitions does not wait for the disk a
-few thousand times. It gets to the disk before anything there speaks of its records: a flush syncs it first, and so does
-whoever writes a checkpoint that names an offset of it, as that of the high watermarks does some seconds after its first
-record. One that stays empty has nothing to lose.
+A log is used as soon as its directory exists, so that a topic of a thousand partitions does not wait for some thousand
+fsyncs. The directory is synced before any file refers to its records: the first flush syncs it, and so does a
+checkpoint that names an offset of the log, such as the high watermark some seconds after the first record. A log that
+stays empty has nothing to lose.
 
-A kill takes nothing of it away, but who starts next cannot see whether it was synced. After a power cut there may be no
-directory, or one with files that are not whole, of a log of which nothing was synced. Its identity is written before
-there is a file for records, and file systems keep the order of the names in one directory: so records without one are
-those of a release that knew of none, and are kept.
+A kill loses nothing, but the next process cannot see whether the directory was synced. After a power cut the directory
+may be missing, or have incomplete files; nothing of that log was synced. The log's identity is written before the file
+for records, and file systems keep the order of names in one directory. So a log with records but without an identity is
+from a release that wrote none, and is kept.
 
-A directory whose fsync failed is lost, as a log is (E26): trying again would prove nothing, so its log goes offline,
-when it is next looked for what is to be flushed. That no descriptor was left says nothing of the disk: then it is tried
-again. The data directory that holds the names of many logs is synced for all of them at a time: the kernel reports once
-that this failed, so it is remembered for each log directory whose name was not synced by then (`NameSyncs`).
+A directory whose fsync failed is lost, as a log is (E26): a second fsync would prove nothing, so its log goes offline
+when the next flush is due. A missing file descriptor says nothing of the disk, and is tried again. The data directory,
+which holds the names of many logs, is synced for all of them at once. The kernel reports a failure once, so it is
+remembered for each log whose name was not synced by then (`NameSyncs`).
 
-Source: Kafka, too, writes partition.metadata some time after the log is there, before the first append
-(UnifiedLog.maybeFlushMetadataFile); here, that would be on the event loop.
+Source: Kafka, too, writes partition.metadata some time after the log exists, before the first append
+(UnifiedLog.maybeFlushMetadataFile); here, that would block the event loop.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class NameSyncs:
         self._disk = disk
         self.path = path
         self.guard = Lock()
-        """Held during an fsync, until whoever counts on its outcome has noted it."""
+        """Held during an fsync, and until its caller has noted the outcome."""
         self.failures = 0
         """How many fsyncs have failed: a name created before a failed one may be lost in a power cut."""
         self.failure: OSError | None = None
         """Why the last of them failed."""
 
     def sync(self) -> None:
-        """Raises OSError."""
+        """Sync the directory. Raises OSError."""
         with self.guard:
             self.sync_guarded()
 
@@ -69,13 +69,14 @@ class NameSyncs:
 
 
 class NewDirectory:
-    """Of one log. `begin` belongs to whoever makes the log; all else may be called in any thread, more than once."""
+    """The new directory of one log. `begin` is called by the creator of the log; everything else may be called in any
+    thread, more than once."""
 
     __slots__ = ("_disk", "_failures_before", "_files", "_guard", "failure", "is_begun", "is_synced", "names", "path")
 
     def __init__(self, disk: Disk, path: str, files: Mapping[str, bytes], names: NameSyncs | None = None) -> None:
-        """`files`: by name, what is in it before all else. `names`: of the data directory that it is in; None: nobody
-        else syncs that one."""
+        """`files`: name -> content of the first files in it. `names`: the syncs of its data directory; None: nobody
+        else syncs that."""
         self._disk = disk
         self.names = names or NameSyncs(disk, os.path.dirname(path))
         self._failures_before = self.names.failures
@@ -84,36 +85,37 @@ class NewDirectory:
         self.is_begun = False
         self.is_synced = False
         self.failure: OSError | None = None
-        """Why it could not be synced the last time that this was tried."""
+        """Why the last attempt to sync it failed; None if it did not."""
         self._guard = Lock()
-        """The kernel tells once of what it could not write: of two that sync at a time, one would not hear of it."""
+        """One sync at a time: the kernel reports a lost write once, so of two concurrent ones only one would learn of
+        it."""
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """One that an earlier process may have made just before it was killed, with the files that it began with."""
+        """A directory that an earlier process may have created just before it was killed, with its first files."""
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
         return directory
 
     def begin(self) -> None:
-        """The directory was made, and is empty. Raises OSError."""
+        """The directory exists and is empty: write the first files. Raises OSError."""
         for name, content in self._files.items():
             self._disk.replace_file(os.path.join(self.path, name), content, is_durable=False)
         self.is_begun = True
 
     @property
     def is_lost(self) -> bool:
-        """An fsync failed: it is not tried again."""
+        """Whether an fsync of it failed: it is not tried again."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
 
     def sync(self) -> None:
-        """Have it on the disk, with what it began with. Raises OSError."""
+        """Sync its first files, itself, and its name. Raises OSError."""
         sync_together([self])
         if self.failure is not None:
             raise OSError(self.failure.errno, self.failure.strerror, self.path)
 
     def sync_content(self) -> None:
-        """Without its own name. What fails is in `failure`."""
+        """Sync its first files and itself, not its name. An error is in `failure`."""
         with self._guard:
             if self.is_synced or self.is_lost:
                 return
@@ -125,7 +127,7 @@ class NewDirectory:
                 self.failure = None
 
     def _sync_content(self) -> None:
-        with suppress(FileNotFoundError):  # it was deleted meanwhile: nothing of it is to be durable
+        with suppress(FileNotFoundError):  # it was deleted meanwhile: nothing of it needs to be durable
             for name in self._files:
                 file = self._disk.open_briefly(os.path.join(self.path, name))
                 try:
@@ -141,15 +143,15 @@ class NewDirectory:
             logger.error("%s: could not be synced: %s", self.path, error)
 
     def note_name_synced(self) -> None:
-        """`names` was synced, and its guard is still held. That says nothing of a name that was made before an fsync of
-        it failed. What fails is in `failure`."""
+        """`names` was synced, and its guard is still held. This does not cover a name that was created before a failed
+        fsync. An error is in `failure`."""
         if self.names.failures != self._failures_before and self.names.failure is not None:
             self.fail(self.names.failure)
         self.is_synced = self.failure is None
 
 
 def sync_together(directories: Collection[NewDirectory]) -> None:
-    """Sync them, and what they lie in once for all. What fails is in their `failure`."""
+    """Sync several new directories, and their data directories once for all. Errors are in their `failure`."""
     unsynced = [directory for directory in directories if not directory.is_synced]
     for directory in unsynced:
         directory.sync_content()

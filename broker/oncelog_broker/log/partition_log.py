@@ -67,11 +67,12 @@ from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
-"""Stands for "the records carry the producer's timestamps" in a produce response."""
+"""The append time in a produce response whose records keep the producer's timestamps."""
 
 
 class PartitionLog:
-    """Made by `open`. Not thread-safe. Public methods raise KafkaError only, with the codes that they name."""
+    """The log of one partition, made by `open`. Not thread-safe. Methods raise KafkaError only, with the codes that
+    they name."""
 
     __slots__ = (
         "_append_limits",
@@ -204,7 +205,7 @@ class PartitionLog:
 
     @property
     def refuses_appends(self) -> bool:
-        """Whether the last append was refused, by a full disk say, and the log is online nevertheless."""
+        """Whether the last append was refused, by a full disk for example, while the log is online."""
         return self.state.refused_append_at == self._local.log_end_offset
 
     @property
@@ -217,7 +218,7 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 if no epoch is known."""
+        """The newest leader epoch; -1 if no epoch is known."""
         return self.leader_epochs.latest_epoch
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
@@ -229,7 +230,7 @@ class PartitionLog:
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """The next append is to be tried, whatever became of the last one."""
+        """Let the next append be tried, although the last one was refused."""
         self.state.refused_append_at = NOT_REFUSED
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ class PartitionLog:
         self._local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
-        """Differs whenever anything that lies on disk has changed."""
+        """Differs whenever anything on the disk has changed."""
         content, local = self._content, self._local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
@@ -285,17 +286,17 @@ class PartitionLog:
         transaction_version: int = 0,
         records_checked: bool = False,
     ) -> tuple[int, int]:
-        """Append, giving out offsets; returns (offset of the first record, log append time or -1).
+        """Append and assign offsets; returns (offset of the first record, log append time or -1).
 
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
-        written into it, and it goes to the file as it is. From a client it must be one batch. `transaction_version` is
-        what the producer works by (KIP-890). `records_checked`: the steps of `records_check` have run; else they run
-        here, however long they take.
+        written into it, and it is written to the file as it is. From a client it must be one batch.
+        `transaction_version`: of the producer (KIP-890). `records_checked`: the steps of `records_check` have run; else
+        they run here, however long they take.
 
-        One of its producer's last batches, sent again, is answered with what was answered then, and nothing changes
-        (S8). Nothing changes either where this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
-        MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
-        `ProducerState.prepare_append`; after KAFKA_STORAGE_ERROR nothing but that the log is offline.
+        If a producer sends one of its last batches again, it gets the same answer as before, and nothing changes (S8).
+        Nothing changes either if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of `ProducerState.prepare_append`.
+        After KAFKA_STORAGE_ERROR the only change is that the log may be offline.
         """
         if self.state.offline_reason is not None:
             raise self.state.offline_error()
@@ -310,7 +311,7 @@ class PartitionLog:
         if origin is AppendOrigin.CLIENT:
             if self.walks_records and not records_checked:
                 run_steps(records_check(batch, limits, now_ms))
-                header = HEADER.unpack_from(batch)  # the maximum timestamp may have been put right
+                header = HEADER.unpack_from(batch)  # the maximum timestamp may have been corrected
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
             if not limits.stamps_append_time and (
                 header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
@@ -330,8 +331,8 @@ class PartitionLog:
             max_timestamp = append_time = now_ms
         entry = None
         if header[PRODUCER_ID] >= 0:
-            # The check of KIP-890 whether the coordinator knows of the transaction belongs before this: ask it where
-            # `has_open_transaction` says no, and be sure that no marker came in between (E2, E3).
+            # KIP-890: the caller has asked the coordinator, if `has_open_transaction` says no, whether it knows of the
+            # transaction, and no marker came in between (E2, E3).
             prepared = self.producer_state.prepare_append(header, base_offset, max_timestamp, transaction_version)
             if isinstance(prepared, DuplicateBatch):
                 return prepared.base_offset, prepared.timestamp if limits.stamps_append_time else NO_APPEND_TIME
@@ -342,9 +343,9 @@ class PartitionLog:
         return base_offset, append_time
 
     def records_check(self, records: memoryview) -> Steps[None]:
-        """The walk through its records that a producer's batch needs before `append_as_leader`, where `walks_records`.
+        """The walk through the records of a producer's batch that `append_as_leader` needs if `walks_records`.
 
-        It may put the maximum timestamp of the header right. Its steps raise KafkaError, RecordsRefused among them.
+        It may correct the maximum timestamp in the header. The steps raise KafkaError, RecordsRefused among them.
         """
         return records_check(records, self._append_limits, self._clock.now_ms())
 
@@ -357,9 +358,10 @@ class PartitionLog:
         leader_epoch: int,
         transaction_version: int = 0,
     ) -> int:
-        """End the producer's transaction, if one is open, with a marker of the coordinator; returns its offset (S39).
+        """End the producer's transaction, if one is open, with the coordinator's marker; returns the marker's offset
+        (S39).
 
-        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. KAFKA_STORAGE_ERROR.
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: nothing has changed. Raises KAFKA_STORAGE_ERROR.
         """
         self.state.check_online()
         now_ms = self._clock.now_ms()
@@ -378,7 +380,7 @@ class PartitionLog:
         transaction_version: int,
         now_ms: int,
     ) -> tuple[int, int]:
-        """`append_as_leader` of `marker`, which `batch` holds."""
+        """Append `batch`, which holds `marker`. Returns as `append_as_leader`."""
         stamped = self._append_limits.stamps_append_time
         timestamp = now_ms if stamped else header[MAX_TIMESTAMP]
         entry = self.producer_state.prepare_marker(
@@ -401,7 +403,7 @@ class PartitionLog:
         max_timestamp: int,
         now_ms: int,
     ) -> None:
-        """Append one batch, all of which is checked. Raises KAFKA_STORAGE_ERROR."""
+        """Append one batch that is fully checked. Raises KAFKA_STORAGE_ERROR."""
         if self._append_limits.stamps_append_time:
             stamp_append_time(batch, header[ATTRIBUTES], now_ms)
         BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -414,12 +416,12 @@ class PartitionLog:
             raise self._append_failed(error, base_offset) from error
 
     def append_as_follower(self, records: memoryview | bytearray | bytes, *, leader_epoch: int | None = None) -> None:
-        """Append what a leader sent, with its offsets and epochs.
+        """Append batches of a leader, with their offsets and epochs.
 
-        With `leader_epoch`, the one that the records were asked for in, batches of a later epoch are left out, with all
-        behind them: whether this log agrees with that later leader's up to there was not asked (KAFKA-18723).
-        Raises CORRUPT_MESSAGE (a batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after
-        the log's end), KAFKA_STORAGE_ERROR. Of several segments' worth, those before a failed write stay.
+        `leader_epoch`: the epoch in which the records were fetched. Batches of a later epoch, and all behind them, are
+        left out: this log was not compared with the log of that later leader (KAFKA-18723). Raises CORRUPT_MESSAGE (a
+        batch is not whole or its CRC is wrong), OFFSET_OUT_OF_RANGE (it does not come after the log's end),
+        KAFKA_STORAGE_ERROR. If the batches fill several segments, those before a failed write stay.
         """
         self.state.check_online()
         whole = checked_batches(records)
@@ -430,7 +432,8 @@ class PartitionLog:
             self._append_all(memoryview(records), whole, self._clock.now_ms())
 
     def assign_leader_epoch(self, epoch: int, start_offset: int | None = None) -> None:
-        """`epoch` begins at `start_offset`, by default at the log's end: as soon as its leader is known."""
+        """`epoch` begins at `start_offset`, by default at the log's end. Called as soon as the leader of the epoch is
+        known."""
         self.state.check_online()
         try:
             self.leader_epochs.assign(epoch, self._local.log_end_offset if start_offset is None else start_offset)
@@ -438,7 +441,7 @@ class PartitionLog:
             raise self.state.fail_unless_refused("write the leader epochs of", error) from error
 
     def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
-        """Several batches of an internal producer, all or nothing."""
+        """Append several batches of an internal producer, all or none."""
         limits = self._append_limits
         if len(records) > limits.max_segment_size:
             raise self._larger_than_a_segment(len(records))
@@ -460,7 +463,7 @@ class PartitionLog:
     # --- faults ----------------------------------------------------------------------------------------------------
 
     def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
-        """`end_before`: the log end offset before the append."""
+        """The error to raise after an append failed. `end_before`: the log end offset before the append."""
         return self.state.append_failed(error, end_before=end_before, end=self._local.log_end_offset)
 
     def _larger_than_a_segment(self, size: int) -> KafkaError:

@@ -1,11 +1,10 @@
-"""A flush in three steps, so that the slow one can run in a worker thread: prepare, sync, finish.
+"""A flush in three steps: prepare, sync, finish. Only sync waits for the disk, and may run in a worker thread.
 
-`PartitionLog.prepare_flush` and `finish_flush` belong to the thread of the log; `PendingFlush.sync` may run anywhere.
-`PartitionLog.flush` is all three in a row. Flushes of one log may overlap: `FlushesUnderWay`.
+`LogFlusher.prepare_flush` and `finish_flush` belong to the thread of the log; `PendingFlush.sync` may run anywhere.
+`LogFlusher.flush` is all three in a row. Flushes of one log may overlap: `FlushesUnderWay`.
 
-The kernel reports a lost write once, to whichever fsync comes first. So a flush that failed is remembered for as long
-as the log is open, and every later flush of it fails with the same error, also where nobody waits for the first one any
-more.
+The kernel reports a lost write once, to whichever fsync comes first. So a failed flush is remembered as long as the log
+is open, and every later flush of the log fails with the same error, even if the caller of the first one was cancelled.
 """
 
 from __future__ import annotations
@@ -62,11 +61,12 @@ class PendingFlush:
         self.up_to = up_to
         """Every record below this offset is durable after `sync`."""
         self.generation = generation
-        """Of the log's content: a truncation in between makes `up_to` say nothing."""
+        """The generation of the log's content; after a truncation `up_to` no longer holds."""
         self.first_offset = 0
-        """Where the first segment begins: those before it are gone for good after `sync`, if it `syncs_directory`."""
+        """Where the first segment begins. After `sync`, the segments before it are gone for good if it
+        `syncs_directory`."""
         self.new_directory: NewDirectory | None = None
-        """What is to be on the disk before all else, if that is not known of it."""
+        """A new directory to sync first; None if it is known to be synced."""
 
     @property
     def syncs_directory(self) -> bool:
@@ -103,15 +103,18 @@ class PendingFlush:
                     raise
                 home = os.path.dirname(os.path.dirname(error.filename or ""))
                 if DISK_TROUBLES.note_failure(home, "write snapshots of producers", error):
-                    logger.error("no room for a snapshot of the producers; what it would set free must wait: %s", error)
+                    logger.error(
+                        "disk full: a producer snapshot was not written, so old segments are not deleted yet: %s",
+                        error,
+                    )
         if self._directory is not None:
             self._disk.sync_directory(self._directory)
 
 
 class FlushesUnderWay:
-    """Those of one log that were prepared and not finished: what they are to sync cannot be taken for synced.
+    """The flushes of one log that are prepared and not finished. Their files do not count as synced yet.
 
-    So each one syncs all that those before it do, whether they ever come to it or not.
+    So each flush also syncs the files of those before it, whether or not they ever finish.
     """
 
     __slots__ = ("_flushes", "failure", "guard")
@@ -119,7 +122,8 @@ class FlushesUnderWay:
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
         self.guard = Lock()
-        """One syncs at a time: two would write the same snapshot, and one would not hear of the other's failure."""
+        """One sync at a time: two would write the same snapshot, and one of them would not learn of the other's
+        failure."""
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if none has."""
 
@@ -133,7 +137,7 @@ class FlushesUnderWay:
         up_to: int,
         generation: int,
     ) -> PendingFlush:
-        """A flush of what is new, and of what those before it are to sync. Raises OSError."""
+        """Prepare a flush of what is new and of everything that unfinished flushes are to sync. Raises OSError."""
         unsynced = {path for flush in self._flushes for path in flush.index_paths}
         for path in unsynced.difference([file.path for file in indexes]):
             with suppress(FileNotFoundError):  # its segment was deleted meanwhile
@@ -143,16 +147,16 @@ class FlushesUnderWay:
         return flush
 
     def raise_failure(self) -> None:
-        """Raise the error of the flush that failed first, if any did."""
+        """Raise the error of the first failed flush, if any failed."""
         if self.failure is not None:
             raise OSError(self.failure.errno, self.failure.strerror, self.failure.filename)
 
     def finish(self, flush: PendingFlush) -> None:
-        """It is synced, and with it those before."""
+        """`flush` is synced, and with it the flushes before it."""
         if flush in self._flushes:
             del self._flushes[: self._flushes.index(flush) + 1]
 
     @property
     def sync_directory(self) -> bool:
-        """Whether one of them is to sync the log's directory."""
+        """Whether any of them is to sync the log's directory."""
         return any(flush.syncs_directory for flush in self._flushes)

@@ -1,11 +1,11 @@
-"""Looking at each record of a producer's batch before a leader appends it, in steps: what `validation` does not do.
+"""Checks each record of a producer's batch before a leader appends it, in steps: the checks that `validation` leaves
+out.
 
-Walked is what a setting asks for (`record.validation=full`, Kafka's LogValidator), what semantics need (a compacted
-topic takes no record without a key, T20), and what a refusal should name: the records with a wrong timestamp.
-Decompressing is a job for another thread, walking pauses every few hundred records, and MAX_RECORDS_NAMED bounds the
-answer.
+Records are walked if a setting asks for it (`record.validation=full`, Kafka's LogValidator), if semantics need it (a
+compacted topic accepts no record without a key, T20), or to name the records with a wrong timestamp. Decompressing is a
+job for another thread, the walk pauses every few hundred records, and MAX_RECORDS_NAMED bounds the answer.
 
-An error names the records that are at fault (KIP-467), so that a client fails those, and may send the others again.
+An error names the records at fault (KIP-467), so that a client can fail those and send the others again.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 MAX_RECORDS_NAMED: Final = 1000
-"""Records at fault that an answer names; beyond, the first ones stand for all."""
+"""How many records at fault an answer names; if there are more, it names the first ones."""
 NAMED_IN_PLACE: Final = 1000
-"""Records of an uncompressed batch up to which those with a wrong timestamp are named in the middle of an append."""
+"""Up to how many records of an uncompressed batch those with a wrong timestamp are named during an append."""
 TIMESTAMP_FIELD: Final = Struct(">q")
 CRC_FIELD: Final = Struct(">I")
 
 
 class RecordError(NamedTuple):
-    """One record of a refused batch: its place in the batch, and what is wrong with it."""
+    """One record at fault: its index in the batch, and what is wrong with it."""
 
     place: int
     message: str
 
 
 class RecordsRefused(KafkaError):
-    """A batch with records that may not be appended; `records` are they (KIP-467)."""
+    """A batch was refused for `records` (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, records: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -66,8 +66,8 @@ class RecordsRefused(KafkaError):
 
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
-    """For a batch whose header has timestamps out of bounds; -1 is none. Raises KafkaError INVALID_TIMESTAMP:
-    RecordsRefused where it is cheap to tell which records are at fault."""
+    """Refuse a batch whose header has timestamps out of bounds; -1 is none. Raises KafkaError INVALID_TIMESTAMP:
+    RecordsRefused where it is cheap to find the records at fault."""
     if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
         return
     if header[RECORDS_COUNT] <= NAMED_IN_PLACE and not header[ATTRIBUTES] & COMPRESSION_MASK:
@@ -82,7 +82,7 @@ def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: Validatio
 def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
     """Walk all records of `batch`, as settings or semantics ask for (`PartitionLog.walks_records`).
 
-    `batch` is writable: a maximum timestamp in its header that is not that of its records is put right, as by Kafka.
+    `batch` is writable: a maximum timestamp in its header that is not that of its records is corrected, as by Kafka.
     The steps raise KafkaError, RecordsRefused among them.
     """
     header = HEADER.unpack_from(batch)
@@ -106,7 +106,7 @@ def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> S
 
 
 class _Findings:
-    """What a walk has found out so far."""
+    """The findings of a walk so far."""
 
     def __init__(self, batch: RecordBatch, limits: ValidationLimits, now_ms: int) -> None:
         self._base_timestamp = batch.base_timestamp
@@ -138,7 +138,7 @@ class _Findings:
                 self._mistimed.append(RecordError(index, wrong))
 
     def refuse(self) -> None:
-        """Raises RecordsRefused if a record is at fault; Kafka's code where both kinds are there."""
+        """Raises RecordsRefused if a record is at fault; Kafka's error code if there are faults of both kinds."""
         found = sorted({error.place: error for error in self._mistimed + self._keyless}.values())
         if not found:
             return

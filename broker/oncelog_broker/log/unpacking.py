@@ -1,5 +1,5 @@
-"""Unpacking the records of a batch: small ones on the spot, large ones as a job for another thread, and those that a
-few bytes unpack to very many one at a time: however many come at once, the memory is that of one."""
+"""Decompresses the records of a batch: small ones at once, large ones as a job in another thread. Batches that may
+decompress to very much are taken one at a time, so that the memory is bounded by that of one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import RecordsTooLarge
 
 PACKED_IN_PLACE: Final = 64 * 1024
-"""Bytes of a batch up to which it is first tried here: a thread costs more than that."""
+"""Up to how many compressed bytes a batch is first tried in this thread: another thread would cost more."""
 UNPACKED_IN_PLACE: Final = 512 * 1024
-"""What it may unpack to then: half a millisecond."""
+"""Up to how many bytes it may decompress to in this thread: half a millisecond."""
 UNPACKED_BESIDE_OTHERS: Final = 8 * 1024 * 1024
-"""What a batch may unpack to while others do, too; nearly all batches of clients are smaller."""
+"""Up to how many bytes a batch may decompress to while other batches do; nearly all batches of clients are smaller."""
 
 
 def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
@@ -25,7 +25,7 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
         try:
             return records_data(batch, min(UNPACKED_IN_PLACE, max_bytes))
         except RecordsTooLarge:
-            pass  # only for here, perhaps
+            pass  # perhaps too large for this thread only
     data: bytes | None = yield partial(_beside_others, batch, max_bytes)
     if data is None:
         data = yield HeavyJob(partial(records_data, batch, max_bytes))
@@ -34,7 +34,7 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
 
 
 def _beside_others(batch: RecordBatch, max_bytes: int) -> bytes | None:
-    """None: it is too large for that. No error, whose traceback would keep what comes after it."""
+    """The records; None if they are too large for this. Not an error, whose traceback would keep the data alive."""
     try:
         return records_data(batch, min(UNPACKED_BESIDE_OTHERS, max_bytes))
     except RecordsTooLarge:

@@ -1,11 +1,11 @@
-"""What a batch must be before a leader appends it, by its header and the lengths of its records: pure (S59, T18, T20).
+"""Checks a batch before a leader appends it, by its header and the lengths of its records. Pure (S59, T18, T20).
 
-Checked always: every field of the header, the CRC, that so many records can be in so many bytes; and of an uncompressed
-batch that each of its first records begins where the one before ends (`record.validation=frames`). What takes a walk
-through all records, timestamps, keys, compressed records, is `record_validation`.
+Always checked: every field of the header, the CRC, that this many records can fit into this many bytes; and of an
+uncompressed batch, that each of its first records begins where the one before ends (`record.validation=frames`).
+`record_validation` checks what needs a walk through all records: timestamps, keys, compressed records.
 
-Differences from Kafka: an unknown compression id answers UNSUPPORTED_COMPRESSION_TYPE (Kafka's UNKNOWN_SERVER_ERROR
-makes idempotent clients start over, E23).
+Differs from Kafka: an unknown compression id is answered with UNSUPPORTED_COMPRESSION_TYPE. Kafka's
+UNKNOWN_SERVER_ERROR makes idempotent clients reset their state (E23).
 """
 
 from __future__ import annotations
@@ -40,26 +40,24 @@ HIGHEST_COMPRESSION: Final = 4
 """zstd; 0 none, 1 gzip, 2 snappy, 3 lz4."""
 
 FRAMES_WALKED: Final = 8
-"""Records of an uncompressed batch whose lengths are walked: a microsecond, which everybody can afford. What a
-broken producer writes is wrong from the first record on."""
+"""How many records of an uncompressed batch have their lengths walked: about a microsecond. The output of a broken
+producer is wrong from its first record on."""
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
 
 class AppendOrigin(Enum):
-    """Who made the records: decides how much of them is believed. Source: Kafka's AppendOrigin."""
+    """The source of the records, which decides how much of them is validated. Source: Kafka's AppendOrigin."""
 
     CLIENT = "client"
-    """A producer: nothing is believed."""
+    """A producer: everything is validated."""
     COORDINATOR = "coordinator"
-    """The transaction or group coordinator: may write control batches, several at once."""
-    REPLICATION = "replication"
-    """A leader, which has validated them."""
+    """The transaction or group coordinator: may write control batches, and several batches at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationLimits:
-    """The part of a LogConfig that validation reads for each batch, made once."""
+    """The values of a LogConfig that validation reads for each batch, computed once."""
 
     max_batch_size: int
     max_segment_size: int
@@ -87,7 +85,7 @@ class ValidationLimits:
 
 
 def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimits) -> None:
-    """What holds for every origin: a whole v2 batch with a good CRC, no larger than the topic allows.
+    """The checks for every origin: a whole v2 batch with a good CRC, no larger than the topic allows.
 
     `batch` has at least HEADER_SIZE bytes and begins with `header`; more may follow the batch. Raises KafkaError.
     """
@@ -107,7 +105,7 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
 
 
 def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames: bool) -> None:
-    """What a producer's batch must keep to besides `check_batch`, but for its timestamps (`record_validation`).
+    """The checks for a producer's batch besides `check_batch`, except its timestamps (`record_validation`).
 
     `batch` is all records of the partition. Raises KafkaError.
     """
@@ -144,7 +142,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames:
 
 
 def why_wrong_timestamp(timestamp: int, limits: ValidationLimits, now_ms: int) -> str | None:
-    """What is wrong with the timestamp of a record, or None."""
+    """What is wrong with the timestamp of a record; None if nothing is."""
     if timestamp - now_ms > limits.timestamp_after_max_ms:
         return f"timestamp {timestamp} is more than {limits.timestamp_after_max_ms} ms after the clock"
     if limits.timestamp_before_max_ms < now_ms - timestamp and timestamp != NO_TIMESTAMP:

@@ -85,7 +85,7 @@ class FetchPlan:
         """Whether the partition is fetched, not in back-off after an error."""
         return key in self._wanted
 
-    # --- what is wanted
+    # --- the fetch plan
 
     def ask_for(self, key: Key, position: FetchPosition) -> None:
         """Fetch this partition from `position` on."""

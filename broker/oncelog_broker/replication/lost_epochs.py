@@ -1,7 +1,7 @@
 """Keeps partitions from being led or fetched whose log has a newer leader epoch than the cluster's state.
 
-The metadata store is then older than the log: it was put back from a backup, or is another store. Truncation counts on
-each leader epoch having one leader, which gave each offset once. So no epoch may be given out for the second time:
+The metadata store is then older than the log: it was restored from a backup, or is another store. Truncation relies on
+each leader epoch having one leader, which assigned each offset once. So no epoch may be used a second time:
 
 - A broker that is elected with an epoch that its log has already, or with an older one, does not lead.
 - A follower whose log has a newer epoch than its leader does not fetch: the leader could not tell where the two logs

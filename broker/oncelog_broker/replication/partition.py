@@ -276,7 +276,7 @@ class Partition(Replica):
             if broker_id in self.followers:
                 self.followers[broker_id].may_be_gone = True
 
-    # --- what is counted
+    # --- counts
 
     @property
     def messages_in_epoch(self) -> int:

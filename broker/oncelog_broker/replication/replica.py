@@ -17,17 +17,15 @@ from oncelog_broker.replication.high_watermark import at_start, high_watermark_o
 from oncelog_broker.replication.purgatory import Purgatory
 from oncelog_broker.replication.truncation import NO_EPOCH_IN_COMMON
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from oncelog_protocol.records.batch import ATTRIBUTES_LOW_BYTE_AT, CONTROL_BIT, TRANSACTIONAL_BIT
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
-ATTRIBUTES_AT: Final = 22
-"""Position of the attributes byte in a batch: transactional, control batch."""
 
 
 def _replicated(_: Replica, records: memoryview, **__: Any) -> FailPoint | None:
     """The fail point for appending these records as a follower, by their first batch."""
-    attributes = records[ATTRIBUTES_AT] if len(records) else 0
+    attributes = records[ATTRIBUTES_LOW_BYTE_AT] if len(records) else 0
     if attributes & CONTROL_BIT:
         return "marker-replicated"
     return "replicate" if attributes & TRANSACTIONAL_BIT else None
@@ -182,12 +180,8 @@ class Replica:
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_reader(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where a consumer at `fetch_offset` diverges from this log, as `divergence` says; None: it may read.
-
-        A follower does not judge offsets above its high watermark: there it may lack records of its leader, or have
-        records that the leader lacks. Raises KafkaError: OFFSET_OUT_OF_RANGE; on a follower OFFSET_NOT_AVAILABLE, then
-        the consumer must ask the leader (KIP-392).
-        """
+        """Return where a consumer at `fetch_offset` diverges from this log, as `divergence` does; None if it may
+        read."""
         if fetch_offset > self.high_watermark and not self.leads:
             if fetch_offset > self.log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "this follower has not fetched that offset yet")

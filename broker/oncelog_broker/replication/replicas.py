@@ -94,9 +94,9 @@ class Replicas:
         self.lost_epochs = LostEpochs()
         """Partitions whose log knows a newer leader epoch than the image."""
         self.traffic: dict[str, TopicTraffic] = {}
-        """By topic, for topics that have or had a partition here."""
+        """Topic -> traffic, for topics that have or had a partition here."""
         self.traffic_of_deleted = TopicTraffic()
-        """Of deleted topics."""
+        """Traffic of deleted topics."""
         self._opening: dict[tuple[str, int], WantedLog] = {}
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
@@ -188,8 +188,8 @@ class Replicas:
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """`leader_by_id` without the check of the session: for appends, as with `led_by_name`, and for followers, as
-        the answer to them is true in the leader epoch of their fetch, whoever leads by now."""
+        """`leader_by_id` without the check of the session: for appends, as with `led_by_name`, and for followers, whose
+        fetch response is valid in the leader epoch of the fetch, even if another broker leads by now."""
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
             raise self._why_not(self._image.topic_by_id(topic_id), index, ErrorCode.UNKNOWN_TOPIC_ID)

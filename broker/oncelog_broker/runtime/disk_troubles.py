@@ -102,9 +102,9 @@ class DiskTroubles:
             for each in counted.values():
                 each.told = now
         for key, each in counted.items():
-            logger.error("a disk goes on failing", extra=_extra(key, each, now - each.began))
+            logger.error("a disk keeps failing", extra=_extra(key, each, now - each.began))
         for key, each in over.items():
-            logger.warning("a disk fails no more", extra=_extra(key, each, each.last - each.began))
+            logger.warning("a disk works again", extra=_extra(key, each, each.last - each.began))
 
 
 def _extra(key: _Key, trouble: _Trouble, seconds: float) -> dict[str, object]:

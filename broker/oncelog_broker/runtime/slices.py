@@ -104,7 +104,7 @@ class Slices:
         self._waiting = RoundRobin()
 
     def run(self, steps: Steps[R], *, must_finish: bool = False, delays: Delays = NO_DELAYS) -> Answer[R]:
-        """What the steps return: at once, if they end within the first slice.
+        """Run steps. Returns their result at once if they end within the first slice.
 
         Cancelling the answer closes the steps, after the job under way: it may be writing to a file that closing would
         take from it. With `must_finish`, cancelling leaves the work running to its end.
@@ -123,7 +123,7 @@ class Slices:
         return detached("long work", rest) if must_finish else rest
 
     def pauses(self, seconds: float = SLICE_SECONDS, first_seconds: float | None = None) -> Pauses:
-        """For a coroutine that does many things one after another, and may never have to wait for any of them."""
+        """Pauses for a coroutine that handles many items and may never need to wait."""
         return Pauses(self._clock.monotonic, self._next_slice, seconds, first_seconds)
 
     async def _rest(self, steps: Steps[R], job: Job | None, taken: float, delays: Delays) -> R:

@@ -206,7 +206,7 @@ class Throttle:
 
 
 class CleaningDelays(Delays):
-    """Leaves the loop alone for as long as a slice took, and keeps within the limit of bytes after a job."""
+    """Pauses after each slice for as long as the slice took, and after a job to respect the throttle."""
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` returns the wait after a job."""

@@ -103,7 +103,7 @@ class LogMaintenance:
             await in_thread(removal.run)
 
     async def report_troubles(self) -> None:
-        """Log continuing disk failures, and those that have ended."""
+        """Log the disk failures that continue, and those that have ended."""
         DISK_TROUBLES.report()
 
     async def measure_room(self) -> None:

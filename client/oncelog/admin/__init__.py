@@ -1,23 +1,23 @@
-"""Administration. What programs need of it is imported from here.
+"""Administration. Programs import its public names from here.
 
-resources.py     what Admin takes and gives: topics to be, configuration, the cluster
-hanging.py       (pure) transactions as coordinators and partitions show them, and which of them hang
-items.py         calls about several items, each of which succeeds or fails by itself
-calls.py         what every part asks with: one broker, the controller, leaders, a coordinator
-coordinators.py  asking the coordinators of groups and of transactional ids
+resources.py     arguments and results: new topics, configuration, the cluster
+hanging.py       (pure) combines coordinator and partition state; finds hanging transactions
+items.py         calls for several items, each of which succeeds or fails by itself
+calls.py         sends requests to one broker, the controller, leaders, a coordinator
+coordinators.py  requests to the coordinators of groups and transactional ids
 configs.py       the configuration of topics and brokers
 log_dirs.py      the data directories of brokers
-log_parts.py     batches as the log has them, markers among them
-elections.py     elections of leaders
-reassignments.py partitions on their way to other brokers
-users.py         who logs in by SCRAM
-quotas.py        how much users, client ids and addresses may do
+log_parts.py     raw batches of a log, markers included
+elections.py     leader elections
+reassignments.py partition reassignments
+users.py         SCRAM users
+quotas.py        quotas of users, client ids and addresses
 groups.py        consumer groups: `admin.groups`
-pending_offsets.py offsets of groups that open transactions hold
+pending_offsets.py pending offsets of open transactions
 transactions.py  transactions: `admin.transactions`
-prepared.py      transactions that were handed over: taken over, and ended
-acls.py          who may do what: `admin.acls`
-admin.py         the public face
+prepared.py      ends and keeps prepared transactions
+acls.py          ACLs: `admin.acls`
+admin.py         the public class
 """
 
 from oncelog.admin.admin import Admin

@@ -1,7 +1,7 @@
-"""ACLs: who may, or may not, do what with which resources (KIP-140, KIP-290): `admin.acls`.
+"""ACLs: allowed and denied operations on resources (KIP-140, KIP-290): `admin.acls`.
 
 The values are those of `oncelog_protocol.acls`: an AclBinding is an AclEntry (principal, host, operation, permission)
-for a ResourcePattern (type, name, literal or prefixed). Filters may leave things open: EVERY_ACL matches all.
+for a ResourcePattern (type, name, literal or prefixed). Filters may leave fields open: EVERY_ACL matches all.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AclAdmin:
         )
 
     async def create(self, acls: Iterable[AclBinding]) -> None:
-        """Add ACLs; those that are there already stay. Raises KafkaError, PartialFailure."""
+        """Add ACLs; existing ones stay. Raises KafkaError, PartialFailure."""
         from oncelog_protocol.messages.create_acls import CreateAclsRequest
 
         async def ask(some: list[AclBinding]) -> Outcomes[AclBinding, None]:
@@ -84,7 +84,7 @@ class AclAdmin:
         await self._calls.each(acls, ask, None)
 
     async def delete(self, filters: Iterable[AclFilter]) -> dict[AclFilter, list[AclBinding]]:
-        """Take away the ACLs that filters match; which ones those were. One that several match is told of once.
+        """Delete the ACLs that the filters match, and return them; one that several filters match is reported once.
 
         Raises KafkaError, PartialFailure.
         """
@@ -137,7 +137,7 @@ class _Entry(Protocol):
 
 
 def _binding(kind: int, name: str, pattern: int, acl: _Entry) -> AclBinding:
-    """What a newer broker tells and we do not know is UNKNOWN."""
+    """The ACL in a response; unknown values of a newer broker become UNKNOWN."""
     return AclBinding(
         ResourcePattern(_of(ResourceType, kind), name, _of(PatternType, pattern)),
         AclEntry(acl.principal, acl.host, _of(AclOperation, acl.operation), _of(AclPermission, acl.permission_type)),

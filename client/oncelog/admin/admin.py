@@ -1,7 +1,7 @@
-"""Administration: topics, partitions, configuration, offsets; groups, transactions and ACLs in modules of their own.
+"""Administration: topics, partitions, configuration, offsets; groups, transactions and ACLs in their own modules.
 
-Calls about several items do what they can for each of them. If one item was asked for and failed, its error is raised;
-if several were, PartialFailure, whose `errors` and `results` tell them apart.
+A call for several items processes each one. The failure of a single requested item raises its error; with several items
+PartialFailure is raised, with `errors` and `results`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Admin(Lifecycle):
         self.transactions = TransactionAdmin(self._calls)
         """Transactions: `await admin.transactions.explain([TopicPartition("orders", 0)])`."""
         self.acls = AclAdmin(self._calls)
-        """Who may do what: `await admin.acls.describe()`."""
+        """ACLs: `await admin.acls.describe()`."""
 
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
@@ -182,9 +182,9 @@ class Admin(Lifecycle):
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
     ) -> None:
-        """Let other brokers hold partitions, the preferred leader first; None: cancel what is under way.
+        """Move partitions to other brokers, the preferred leader first; None: cancel the reassignment.
 
-        Returns when that has begun. `list_partition_reassignments` says when it is done. Raises KafkaError,
+        Returns when that has started; `list_partition_reassignments` shows when it is done. Raises KafkaError,
         PartialFailure.
         """
         await of_reassignments.alter_partition_reassignments(
@@ -197,7 +197,7 @@ class Admin(Lifecycle):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Those of the partitions, by default of all, that are on their way to other brokers. Raises KafkaError."""
+        """The ongoing reassignments of these partitions, by default of all. Raises KafkaError."""
         return await of_reassignments.list_partition_reassignments(self._calls, partitions, timeout_ms=timeout_ms)
 
     # configuration
@@ -210,7 +210,7 @@ class Admin(Lifecycle):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """All keys of each resource, or those named. Raises KafkaError, PartialFailure."""
+        """Return all keys of each resource, or the named ones. Raises KafkaError, PartialFailure."""
         return await of_configs.describe_configs(
             self._calls,
             resources,
@@ -228,7 +228,7 @@ class Admin(Lifecycle):
     async def alter_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Set these keys and *reset all others* of each resource: `incremental_alter_configs` is nearly always meant.
+        """Set these keys and *reset all others* of each resource: mostly `incremental_alter_configs` is the right call.
 
         Raises KafkaError, PartialFailure.
         """
@@ -243,9 +243,10 @@ class Admin(Lifecycle):
         *,
         timeout_ms: int | None = None,
     ) -> list[TopicPartition]:
-        """Let preferred replicas lead, or with UNCLEAN anybody where nobody in sync is left (records are lost then).
+        """Elect preferred leaders, or with UNCLEAN any replica for partitions without an in-sync one (records are lost
+        then).
 
-        Returns the partitions that have another leader now. Of all partitions by default. Those that need no election
+        By default for all partitions. Returns the partitions that have another leader now; those that need no election
         are left out. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE),
         PartialFailure.
         """
@@ -303,13 +304,13 @@ class Admin(Lifecycle):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, list[of_users.ScramCredentialInfo]]:
-        """Who may log in by SCRAM, of these users or of all. Raises KafkaError, PartialFailure."""
+        """The SCRAM credentials of these users, or of all. Raises KafkaError, PartialFailure."""
         return await of_users.describe_user_scram_credentials(self._calls, users)
 
     async def alter_user_scram_credentials(
         self, changes: Iterable[of_users.ScramUpsertion | of_users.ScramDeletion]
     ) -> None:
-        """Of each user all changes, or none. Raises KafkaError, PartialFailure."""
+        """Apply changes; those of one user as a whole or not at all. Raises KafkaError, PartialFailure."""
         await of_users.alter_user_scram_credentials(self._calls, changes)
 
     async def describe_client_quotas(self, which: QuotaFilter = EVERY_QUOTA) -> dict[QuotaEntity, dict[str, float]]:
@@ -318,15 +319,15 @@ class Admin(Lifecycle):
         return await of_quotas.describe_client_quotas(self._calls, which)
 
     async def alter_client_quotas(self, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False) -> None:
-        """Set and remove quotas; of each entity all that is asked, or nothing. Raises KafkaError, PartialFailure;
-        ConfigError for an entity that is named twice."""
+        """Set and remove quotas; those of one entity as a whole or not at all. Raises KafkaError, PartialFailure;
+        ConfigError for an entity named twice."""
         await of_quotas.alter_client_quotas(self._calls, alterations, validate_only)
 
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, dict[str, LogDirectory | KafkaError]]:
-        """The data directories of these brokers, or of all, by their paths: what lies in them, and how much room there
-        is. An error is that of a directory. Raises KafkaError, PartialFailure."""
+        """The data directories of these brokers, or of all, by path: replicas and free space. An error is that of a
+        directory. Raises KafkaError, PartialFailure."""
         return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
 
     async def read_log(
@@ -339,12 +340,12 @@ class Admin(Lifecycle):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, LogPart]:
-        """Batches of each partition from its offset on, as its leader's log has them: markers, and what was aborted,
-        among them. For those who show a log; a `Consumer` is for those who read records.
+        """Raw batches of each partition from its offset on, from the leader's log: markers and aborted batches
+        included. For programs that inspect a log; a `Consumer` reads records.
 
-        `max_bytes` of an answer, by default also of each partition; a first batch that is larger comes all the same.
-        Where there is nothing, each leader waits `max_wait_ms` for it. Raises OffsetOutOfRange, CorruptRecords and
-        other KafkaErrors, PartialFailure.
+        `max_bytes` limits a response, and by default each partition; a larger first batch is returned all the same.
+        Without data each leader waits `max_wait_ms`. Raises OffsetOutOfRange, CorruptRecords and other KafkaErrors,
+        PartialFailure.
         """
         return await read_log(
             self._calls,
@@ -357,7 +358,7 @@ class Admin(Lifecycle):
         )
 
     async def send_to(self, node_id: int, request: Request[R]) -> R:
-        """Send a request to one broker, as it is. Raises KafkaError."""
+        """Send a request to one broker, unchanged. Raises KafkaError."""
         return await self._calls.send_to(node_id, request)
 
 

@@ -1,6 +1,6 @@
-"""What every part of the administration asks with: one broker, the controller, leaders, a coordinator.
+"""Sends the requests of the admin client: to one broker, the controller, leaders, a coordinator.
 
-`Calls` owns the connections. Groups and transactions take it, so that none of them needs the whole of `Admin`.
+`Calls` owns the connections. Groups and transactions use it instead of the whole `Admin`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Calls:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     async def send_to(self, node_id: int, request: Request[R], *, at_most: int | None = None) -> R:
-        """Send a request to one broker, as it is; to any with NO_NODE. `at_most`: in no higher version than that.
+        """Send a request to one broker, unchanged; to any broker with NO_NODE. `at_most`: the highest version to use.
 
         Raises KafkaError.
         """
@@ -82,7 +82,7 @@ class Calls:
         return await pool.send(node_id, request)
 
     async def send_to_controller(self, request: Request[R]) -> R:
-        """Send a request to the controller, to any broker where it is not known. Raises KafkaError."""
+        """Send a request to the controller; to any broker if it is unknown. Raises KafkaError."""
         self._open_pool()
         return await self.send_to(self._metadata.cluster.controller_id, request)
 
@@ -95,7 +95,7 @@ class Calls:
     async def ask_leaders(
         self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, R]:
-        """Ask the leader of each partition, again where it has moved (see `metadata.leaders`). Raises KafkaError,
+        """Ask the leader of each partition, again if it has moved (see `metadata.leaders`). Raises KafkaError,
         PartialFailure."""
         self._open_pool()
         timeout_s = self.timeout_ms(timeout_ms) / 1000
@@ -104,14 +104,14 @@ class Calls:
         )
 
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
-        """Return the node id of the coordinator of a group or a transactional id, from the cache if it is there.
+        """The node id of the coordinator of a group or transactional id, from the cache if possible.
 
-        `elsewhere`: the node found last is not the coordinator any more, or did not answer; look it up again, at
-        another broker than the last time. Raises KafkaError, retriable while there is no coordinator.
+        `elsewhere`: the cached node is not the coordinator any more, or did not answer; look it up again, at another
+        broker than before. Raises KafkaError, retriable while there is no coordinator.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
-        if elsewhere and known is not None:  # it may be down: its other groups and ids are looked up again, too
+        if elsewhere and known is not None:  # it may be down: forget it for its other groups and ids too
             self._coordinators = {each: node for each, node in self._coordinators.items() if node != known}
         elif known is not None and known in pool.cluster.brokers:
             return known
@@ -127,7 +127,7 @@ class Calls:
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """As `Admin.list_offsets`. Raises KafkaError, PartialFailure."""
+        """See `Admin.list_offsets`. Raises KafkaError, PartialFailure."""
         results, errors = await list_offsets(
             timestamps,
             isolation_level=isolation_level,
@@ -139,7 +139,7 @@ class Calls:
         return settled(results, errors)
 
     async def described(self, names: list[str] | None) -> Cluster:
-        """What a broker knows of these topics (None: all), asked now. Raises KafkaError."""
+        """Fresh metadata of these topics (None: all) from a broker. Raises KafkaError."""
         from oncelog_protocol.messages.metadata import MetadataRequest
 
         topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
@@ -151,7 +151,7 @@ class Calls:
         return (await self.each([None], ask))[None]
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """As `Admin.describe_topics`. Raises KafkaError, PartialFailure."""
+        """See `Admin.describe_topics`. Raises KafkaError, PartialFailure."""
 
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self.described(names)).topics
@@ -180,7 +180,7 @@ class Calls:
         ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
         timeout_ms: int | None = None,
     ) -> dict[K, V]:
-        """As `items.each_item`, with the time that this call has. Raises KafkaError, PartialFailure."""
+        """`items.each_item` with the timeout of this call. Raises KafkaError, PartialFailure."""
         self._open_pool()
         return await each_item(
             items, ask, metadata=self._metadata, config=self.config, timeout_s=self.timeout_ms(timeout_ms) / 1000
@@ -193,7 +193,7 @@ class Calls:
 
 
 def brokers_of(cluster: Cluster) -> list[Broker]:
-    """By id."""
+    """The brokers, sorted by id."""
     return sorted(cluster.brokers.values(), key=_node_id)
 
 

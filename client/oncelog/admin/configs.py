@@ -1,4 +1,4 @@
-"""The configuration of topics and brokers: what it is, and changing it."""
+"""Describes and changes the configuration of topics and brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def describe_configs(
     include_synonyms: bool = False,
     include_documentation: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """All keys of each resource, or those named. Raises KafkaError, PartialFailure."""
+    """Return all keys of each resource, or the named ones. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest
 
     async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
@@ -84,7 +84,7 @@ async def incremental_alter_configs(
 async def alter_configs(
     calls: Calls, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
 ) -> None:
-    """Set these keys and *reset all others* of each resource: `incremental_alter_configs` is nearly always meant.
+    """Set these keys and *reset all others* of each resource: mostly `incremental_alter_configs` is the right call.
 
     Raises KafkaError, PartialFailure.
     """

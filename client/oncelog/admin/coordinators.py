@@ -1,4 +1,5 @@
-"""Finds the coordinator of a group or a transactional id for the admin client, and asks it, also after it has moved."""
+"""Finds the coordinator of a group or transactional id for the admin client, and sends it requests, also after a
+move."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ MOVED: Final = frozenset(
 
 
 class Coordinators:
-    """Asks the coordinators of groups, or of transactional ids; again if a coordinator has moved or still loads."""
+    """Sends requests to coordinators of groups or transactional ids; retries if a coordinator has moved or is
+    loading."""
 
     def __init__(self, calls: Calls, key_type: CoordinatorType) -> None:
         self._calls = calls
@@ -38,7 +40,7 @@ class Coordinators:
         ask: Callable[[str, int], Awaitable[R]],
         passing: frozenset[ErrorCode] = MOVED,
     ) -> dict[str, R]:
-        """What `ask(key, node id of its coordinator)` returns for each key. Raises KafkaError, PartialFailure."""
+        """The results of `ask(key, node id of its coordinator)` by key. Raises KafkaError, PartialFailure."""
         results: dict[str, R] = {}
         errors: dict[str, KafkaError] = {}
 
@@ -59,8 +61,8 @@ class Coordinators:
         return settled(results, errors)
 
     async def of_all_brokers(self, ask: Callable[[int], Awaitable[R]]) -> dict[int, R]:
-        """What `ask(node id)` returns for each broker that there is, asked side by side. While one does not answer all
-        are asked anew, as they are then: once it is gone, others look after what it had. Raises KafkaError."""
+        """The results of `ask(node id)` for each broker, asked concurrently. If one does not answer, all present
+        brokers are asked again: once it is gone, others coordinate its keys. Raises KafkaError."""
 
         async def attempt() -> dict[int, R]:
             nodes = [broker.node_id for broker in await self._calls.brokers()]
@@ -83,5 +85,5 @@ class Coordinators:
                 delay_s = backoff_s(attempts, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng)
                 if not may_pass or loop.time() + delay_s > deadline:
                     raise
-                logger.info("asking a coordinator again after %s", error)
+                logger.info("retrying at a coordinator after %s", error)
             await asyncio.sleep(delay_s)

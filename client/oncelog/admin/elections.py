@@ -12,13 +12,13 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 ALL = "the election"
-"""One request, one thing that is asked for: the partitions are not retried one by one."""
+"""The single item of the call: partitions are not retried one by one."""
 
 
 async def elect_leaders(
     calls: Calls, kind: ElectionType, partitions: Collection[TopicPartition] | None, timeout_ms: int | None
 ) -> list[TopicPartition]:
-    """As `Admin.elect_leaders`."""
+    """See `Admin.elect_leaders`."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions or ():
         by_topic.setdefault(topic, []).append(index)

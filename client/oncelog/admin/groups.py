@@ -1,7 +1,7 @@
 """Administration of consumer groups: `admin.groups`.
 
-Each group is asked of its coordinator, again where that has moved or still loads. As in `admin`: one item raises its
-error, several raise PartialFailure.
+Each group is requested from its coordinator, again if that has moved or is loading. As in `admin`: a single item raises
+its error, several raise PartialFailure.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ class GroupAdmin:
         await self._coordinators.each(group_ids, ask)
 
     async def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
-        """All offsets that the group has committed. `require_stable`: not before transactions that hold any have ended
-        (KIP-447, S37). Raises KafkaError; UNSTABLE_OFFSET_COMMIT where they have not within default.api.timeout.ms."""
+        """All committed offsets of the group. `require_stable`: wait for transactions with pending offsets to end
+        (KIP-447, S37). Raises KafkaError; UNSTABLE_OFFSET_COMMIT if they do not end within default.api.timeout.ms."""
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         async def ask(group_id: str, node_id: int) -> dict[TopicPartition, CommittedOffset]:
@@ -208,8 +208,8 @@ class GroupAdmin:
         return (await self._coordinators.each([group_id], ask, UNSTABLE))[group_id]
 
     async def unstable_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of the partitions whose offset an open transaction holds: members that ask for it wait (KIP-447, S37).
-        `admin.pending_offsets` says which transaction. None from brokers older than Kafka 2.5. Raises KafkaError."""
+        """The partitions with a pending offset of an open transaction: members that fetch it wait (KIP-447, S37).
+        `admin.pending_offsets` finds the transaction. Empty with brokers before Kafka 2.5. Raises KafkaError."""
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         group_type = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -271,7 +271,7 @@ class GroupAdmin:
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise
-                # Who commits without being a member is told so, and nothing of the members that are there.
+                # A commit without membership gets this error, which does not mention the group's members.
                 why = "the group has members, and its offsets can only be set while it has none"
                 raise error_for(error.code, f"{group_id}: {why}") from error
 
@@ -317,7 +317,8 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a member's assignment says: a version, then the partitions. Empty where there is none, or no such thing."""
+    """The partitions of a member's assignment (version, then partitions). Empty if there is none, or it is
+    unreadable."""
     try:
         assigned = decode_versioned(ConsumerProtocolAssignment, data)
     except MalformedMessage:

@@ -1,9 +1,9 @@
-"""Transactions as coordinators and partitions show them, and what follows from the two together. Pure.
+"""Combines the state of transactions at coordinators and in partitions, to find hanging transactions. Pure.
 
-A transaction is *open* in a partition from its first record there on until its marker is there. Its coordinator writes
-that marker, to each partition that it holds for the transaction. So an open transaction of which no coordinator knows,
-or whose coordinator does not hold this partition, *hangs*: nobody is going to end it, and read_committed readers of the
-partition stand still at its first record until someone does (E32, KIP-664).
+A transaction is *open* in a partition from its first record there until its marker. Its coordinator writes the marker
+to each partition that it lists for the transaction. So an open transaction *hangs* if no coordinator knows it, or its
+coordinator does not list this partition: nothing will end it, and read_committed readers of the partition are stuck at
+its first record until somebody does (E32, KIP-664).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 
 
 class PartitionEnds(NamedTuple):
-    """Where a partition begins, and how far it may be read: read_committed and otherwise."""
+    """The start of a partition, and its end for read_committed and other readers."""
 
     log_start_offset: int
     last_stable_offset: int
@@ -45,12 +45,12 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTransaction:
-    """What its coordinator knows of a transactional id.
+    """The coordinator's state of a transactional id.
 
     `state` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort; `start_time_ms` is None
-    where no transaction is open. `partitions` have no marker of the open transaction yet. `client_id` and `client_host`
-    are those of its producer, None where the broker does not tell: Apache Kafka never does, ours from the producer's
-    first request to it on.
+    without an open transaction. `partitions` have no marker of the open transaction yet. `client_id` and `client_host`
+    are the producer's, None if unknown: Apache Kafka never reports them, ours does after the producer's first request
+    to it.
     """
 
     transactional_id: str
@@ -73,10 +73,10 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition knows of a producer id. -1 where there is none of a thing, None for no open transaction.
+    """The state of a producer id in a partition. Missing values are -1, or None without an open transaction.
 
-    `last_timestamp` (ms) is that of its newest records, which producers may set as they like; `coordinator_epoch` that
-    of the last marker.
+    `last_timestamp` (ms) is that of its newest records, which producers may set freely; `coordinator_epoch` that of the
+    last marker.
     """
 
     producer_id: int
@@ -89,7 +89,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """What the brokers are set to: transaction.max.timeout.ms, and how often timed out transactions are looked for
+    """The brokers' transaction.max.timeout.ms, and how often they check for timed out transactions
     (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
     max_timeout_ms: int = 900_000
@@ -102,19 +102,20 @@ class Hang(Enum):
     UNKNOWN = "unknown"
     """No coordinator knows its producer id."""
     NOT_HELD = "not held"
-    """Its coordinator has ended that transaction, or never heard that it writes to this partition."""
+    """Its coordinator has ended that transaction, or never learned that it writes to this partition."""
     OVERDUE = "overdue"
     """Its coordinator holds it, for longer than any timeout allows."""
     FENCED = "fenced"
-    """Its coordinator has decided how it ends, and this log refuses the marker: it was told of a later coordinator
-    than there is (S40)."""
+    """Its coordinator has decided the outcome, and this log refuses the marker: an earlier marker had a higher
+    coordinator epoch than exists (S40)."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in `partition`; `held` is its transactional id, None if no coordinator knows it.
+    """An open transaction in `partition`; `held` is its transactional id, None if no coordinator knows it.
 
-    `coordinator_epoch` is that of its coordinator now, -1 where it is not known."""
+    `coordinator_epoch` is the present coordinator's, -1 if unknown.
+    """
 
     partition: TopicPartition
     producer: ProducerState
@@ -175,13 +176,13 @@ class OpenTransaction:
 
     @property
     def identity(self) -> tuple[TopicPartition, int, int, int]:
-        """Whether two looks have seen the same transaction."""
+        """Identifies the transaction between two queries."""
         return self.partition, self.start_offset, self.producer.producer_id, self.producer.producer_epoch
 
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that nobody is going to end; `is_late` as Kafka's PartitionsWithLateTransactions has it."""
+    """An open transaction that nothing will end; `is_late` as in Kafka's PartitionsWithLateTransactions."""
 
     transaction: OpenTransaction
     hang: Hang
@@ -192,9 +193,9 @@ class HangingTransaction:
 class Explanation:
     """Why the last stable offset of a partition is where it is.
 
-    `pinned_by` is the transaction that begins there, and `hang` why it hangs, if it does. It is None where nothing is
-    held back, and while a marker is in the leader's log and not in all replicas'. `first_timestamp_ms` is that of its
-    first record here. `later` are the other open transactions, by their start: they hold readers back after it.
+    `pinned_by` is the transaction that starts there, and `hang` why it hangs, if it does. None if nothing is held back,
+    and while a marker is in the leader's log only. `first_timestamp_ms` is that of its first record here. `later` are
+    the other open transactions, by start: they hold readers back after it.
     """
 
     partition: TopicPartition
@@ -225,7 +226,7 @@ def explanation(
     limits: TransactionLimits,
     first_timestamp_ms: int | None = None,
 ) -> Explanation:
-    """What follows for `partition` from its open transactions, and its ends as they were a little later."""
+    """The explanation for `partition`, from its open transactions and its ends as of a little later."""
     by_start = sorted(open_here, key=_start_offset)
     pinned_by = None
     # DeleteRecords may have taken the first records of a transaction away.

@@ -38,9 +38,9 @@ async def each_item(
     config: AdminConfig,
     timeout_s: float,
 ) -> dict[K, V]:
-    """Ask for all items; again for those that came to the wrong broker, or to none, until the time is over.
+    """Process all items; retry those that reached the wrong broker, or none, until the timeout.
 
-    Raises TypeError for a text, whose letters would be the items: `delete_topics("abc")` is not meant to delete three.
+    Raises TypeError for a str, whose letters would be the items: `delete_topics("abc")` must not delete three.
     """
     if isinstance(items, str):
         raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
@@ -71,7 +71,7 @@ async def each_item(
             break
         open_ = [item for item in open_ if item in failed and _may_be_elsewhere(failed[item])]
         if open_:
-            logger.info("%s: asking again after %s", open_[0], failed[open_[0]])
+            logger.info("%s: retrying after %s", open_[0], failed[open_[0]])
             await asyncio.sleep(delay_s)
             await metadata.try_refresh()
     return settled(results, {item: error for item, error in errors.items() if item not in results})
@@ -83,7 +83,7 @@ def _may_be_elsewhere(error: KafkaError) -> bool:
 
 
 def the_one(answers: Sequence[A], subject: object) -> A:
-    """What the broker says of the one item that it was asked about. Raises KafkaError if that is nothing."""
+    """The response for the single requested item. Raises KafkaError if there is none."""
     if not answers:
         raise answer_lacks(subject)
     return answers[0]

@@ -22,14 +22,14 @@ class StoredReplica:
     size: int
     """Bytes of its segments."""
     offset_lag: int
-    """Records that it lacks of what is replicated; of a future replica, of what the present one has."""
+    """Its lag in records behind the high watermark; of a future replica, behind the present one."""
     is_future: bool
-    """It is being copied from another directory of the same broker, and will take the place of the one there."""
+    """Whether it is being copied from another directory of the same broker, and will replace the replica there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A data directory. The bytes are those of its file system, None where the broker does not know."""
+    """A data directory. Sizes are those of its file system, None if unknown."""
 
     replicas: Mapping[TopicPartition, StoredReplica]
     total_bytes: int | None
@@ -44,7 +44,7 @@ class LogDirectory:
 async def describe_log_dirs(
     calls: Calls, broker_ids: Iterable[int] | None
 ) -> dict[int, dict[str, LogDirectory | KafkaError]]:
-    """As `Admin.describe_log_dirs`."""
+    """See `Admin.describe_log_dirs`."""
     from oncelog_protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
     if broker_ids is None:

@@ -1,4 +1,4 @@
-"""Batches as the log has them, markers and aborted ones among them: for those who show a log, not for consumers."""
+"""Raw batches of a log, markers and aborted ones included: for programs that inspect a log, not for consumers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedT
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Whole batches; the first may begin below the offset that was asked for. `aborted`, with READ_COMMITTED only, are
-    the aborted transactions that overlap them; nothing is left out for it."""
+    """Complete batches; the first may start below the requested offset. `aborted`, with READ_COMMITTED only, are the
+    overlapping aborted transactions; their batches are included."""
 
     log_start_offset: int
     last_stable_offset: int
@@ -37,7 +37,7 @@ async def read_log(
     isolation_level: IsolationLevel,
     timeout_ms: int | None,
 ) -> dict[TopicPartition, LogPart]:
-    """As `Admin.read_log`."""
+    """See `Admin.read_log`."""
 
     async def ask(node_id: int, part: dict[TopicPartition, int]) -> dict[TopicPartition, LogPart | KafkaError]:
         response = await calls.send_to(

@@ -1,9 +1,9 @@
-"""Offsets of groups that open transactions hold: of which group and partition, by whose transaction, until when.
+"""Pending offsets of groups: group and partition, the open transaction, and when it ends.
 
-A transaction commits the offsets of what it has read together with what it writes (KIP-447). While it is open, members
-that ask for these offsets wait: a process that takes over partitions of a dead one reads nothing until the transaction
-of the dead one has ended, by transaction.timeout.ms at the latest. Neither the group nor its topics show a reason then.
-It stands in __consumer_offsets: open transactions there, and their records.
+A transaction commits the offsets of its input together with its output (KIP-447). While it is open, members that fetch
+these offsets wait: a process that takes over the partitions of a dead one reads nothing until the dead one's
+transaction has ended, by transaction.timeout.ms at the latest. Neither the group nor its topics show the reason. It is
+in __consumer_offsets: open transactions there, and their records.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 FETCH_BYTES: Final = 1024 * 1024
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
-"""What is read of one partition of __consumer_offsets, from its first open transaction on. A busy partition behind an
-old transaction may have more: the offsets that transactions commit behind this are not found."""
+"""Bytes read of one partition of __consumer_offsets, from its first open transaction on. A busy partition after an old
+transaction may have more: pending offsets after this are not found."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingOffset:
-    """An offset that is committed once `transaction` is. `explained` has that transaction as what pins the partition of
-    __consumer_offsets: since when, until when, and whether it hangs."""
+    """An offset that is committed when `transaction` commits. `explained` treats that transaction as the one that pins
+    its partition of __consumer_offsets: its start, its end, and whether it hangs."""
 
     group_id: str
     partition: TopicPartition
@@ -50,14 +50,14 @@ class PendingOffset:
 
     @property
     def transactional_id(self) -> str | None:
-        """None where no coordinator knows the producer id."""
+        """None if no coordinator knows the producer id."""
         return None if self.transaction.held is None else self.transaction.held.transactional_id
 
 
 async def pending_offsets(admin: Admin, group_ids: Collection[str] | None = None) -> list[PendingOffset]:
-    """The offsets that open transactions hold, of these groups or of all, by group and partition.
+    """The pending offsets of open transactions, of these groups or all, by group and partition.
 
-    Needs what `explain` needs, and the right to read __consumer_offsets. Raises KafkaError, PartialFailure.
+    Needs the rights of `explain`, and Read on __consumer_offsets. Raises KafkaError, PartialFailure.
     """
     explained = await admin.transactions.explain(await _partitions(admin, group_ids))
     found: list[PendingOffset] = []
@@ -69,8 +69,8 @@ async def pending_offsets(admin: Admin, group_ids: Collection[str] | None = None
 
 
 async def _partitions(admin: Admin, group_ids: Collection[str] | None) -> list[TopicPartition]:
-    """The partitions of __consumer_offsets that keep these groups, as far as they have a leader; none where the topic
-    does not exist yet."""
+    """The partitions of __consumer_offsets that hold these groups and have a leader; none if the topic does not exist
+    yet."""
     try:
         known = (await admin.describe_topics([CONSUMER_OFFSETS]))[CONSUMER_OFFSETS].partitions
     except KafkaError as error:
@@ -86,7 +86,7 @@ async def _partitions(admin: Admin, group_ids: Collection[str] | None) -> list[T
 
 
 async def _held(admin: Admin, explained: Explanation, open_here: list[OpenTransaction]) -> list[PendingOffset]:
-    """What the records of the open transactions of one partition commit; of several for one offset, the last counts."""
+    """The offsets in the records of the open transactions of one partition; for one key, the last counts."""
     by_producer = {each.producer.producer_id: each for each in open_here}
     found: dict[tuple[str, TopicPartition], PendingOffset] = {}
     partition = explained.partition
@@ -112,7 +112,7 @@ def is_part_of(batch: RecordBatch, transaction: OpenTransaction) -> bool:
 
 
 def committed_by(batch: RecordBatch) -> Mapping[tuple[str, TopicPartition], int]:
-    """The offsets that a batch of __consumer_offsets commits; what cannot be read commits nothing."""
+    """The offsets that a batch of __consumer_offsets commits; unreadable records commit nothing."""
     found: dict[tuple[str, TopicPartition], int] = {}
     try:
         columns = read_columns(batch, max_decompressed_bytes=MAX_READ_BYTES)
@@ -130,12 +130,12 @@ def committed_by(batch: RecordBatch) -> Mapping[tuple[str, TopicPartition], int]
 
 
 def _pairs(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> Iterable[tuple[bytes, bytes]]:
-    """The records that have both: those without a value forget an offset."""
+    """Records with key and value; those without a value delete an offset."""
     return ((key, value) for key, value in zip(keys, values, strict=True) if key is not None and value is not None)
 
 
 def _pinned_by(explained: Explanation, transaction: OpenTransaction) -> Explanation:
-    """As though the transaction were the first that is open in the partition."""
+    """The explanation, as though the transaction were the first open one in the partition."""
     if transaction is explained.pinned_by:
         return replace(explained, later=())
     limits = explained.limits

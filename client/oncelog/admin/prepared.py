@@ -24,8 +24,8 @@ from oncelog.prepared_transaction import (
 )
 from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
-PASSING: Final = frozenset(code for code in ErrorCode if code.retriable)
-"""What a coordinator answers for a while, CONCURRENT_TRANSACTIONS among it."""
+RETRIABLE: Final = frozenset(code for code in ErrorCode if code.retriable)
+"""Retriable errors of a coordinator, CONCURRENT_TRANSACTIONS among them."""
 UNUSED_TIMEOUT_MS: Final = 10_000
 """Of InitProducerId by an admin, who writes nothing: allowed by every transaction.max.timeout.ms in use."""
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -68,7 +68,7 @@ class PreparedTransactions:
                 raise _error(code, prepared.transactional_id)
             return ended is Ended.AS_ASKED
 
-        answers = await self._coordinators.each([prepared.transactional_id], ask, PASSING)
+        answers = await self._coordinators.each([prepared.transactional_id], ask, RETRIABLE)
         return answers[prepared.transactional_id]
 
     async def _can_keep(self, node_id: int) -> bool:
@@ -137,7 +137,7 @@ class PreparedTransactions:
                 raise _error(response.error_code, transactional_id)
             return response
 
-        response = (await self._coordinators.each([transactional_id], ask, PASSING))[transactional_id]
+        response = (await self._coordinators.each([transactional_id], ask, RETRIABLE))[transactional_id]
         owned = PreparedTransaction(transactional_id, response.producer_id, response.producer_epoch, is_v2=True)
         if response.ongoing_txn_producer_id == NO_PRODUCER_ID:
             return owned, None

@@ -1,7 +1,7 @@
-"""Quotas of users, client ids and addresses (KIP-546): what was set, and setting it.
+"""Quotas of users, client ids and addresses (KIP-546): describe and change.
 
-The values are those of `oncelog_protocol.quotas`: a QuotaEntity names a user, a client id, both, or an ip, or says
-DEFAULT in the place of a name; what is limited is a QuotaKey.
+The values are those of `oncelog_protocol.quotas`: a QuotaEntity has a user, a client id, both, or an ip, with DEFAULT
+possible in place of a name; a QuotaKey is the kind of quota.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EVERY_QUOTA: Final = QuotaFilter()
 
 
 class QuotaAlteration(NamedTuple):
-    """What is to become of an entity's quotas; None: removed. Those that are not named stay."""
+    """Changes of an entity's quotas; None removes one. Quotas not named are unchanged."""
 
     entity: QuotaEntity
     changes: Mapping[QuotaKey | str, float | None]

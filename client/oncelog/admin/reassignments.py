@@ -14,7 +14,7 @@ from oncelog.errors import error_for
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """One that is under way. `replicas` are all that hold the partition now, or are to, the preferred leader first."""
+    """An ongoing reassignment. `replicas` are the present and future ones, the preferred leader first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -22,7 +22,7 @@ class Reassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Who is to hold it in the end."""
+        """The replicas after the reassignment."""
         return tuple(node for node in self.replicas if node not in self.removing)
 
 
@@ -33,7 +33,7 @@ async def alter_partition_reassignments(
     allow_replication_factor_change: bool = True,
     timeout_ms: int | None = None,
 ) -> None:
-    """As `Admin.alter_partition_reassignments`. Raises KafkaError, PartialFailure."""
+    """See `Admin.alter_partition_reassignments`. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
     wanted = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -67,7 +67,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     calls: Calls, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
 ) -> dict[TopicPartition, Reassignment]:
-    """As `Admin.list_partition_reassignments`. Raises KafkaError."""
+    """See `Admin.list_partition_reassignments`. Raises KafkaError."""
     from oncelog_protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
     named: dict[str, list[int]] = {}

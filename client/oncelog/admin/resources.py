@@ -1,4 +1,4 @@
-"""What Admin takes and gives: topics to be, configuration, the cluster."""
+"""Arguments and results of Admin: new topics, configuration, the cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What was created; the numbers are -1, and `configs` is empty, where the broker does not tell (v5+ does)."""
+    """A created topic; the numbers are -1, and `configs` is empty, if the broker does not report them (v5+ does)."""
 
     name: str
     topic_id: bytes
@@ -64,7 +64,7 @@ class CreatedTopic:
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration: `ConfigResource.topic("orders")`, `ConfigResource.broker(1)`."""
+    """The resource of a configuration: `ConfigResource.topic("orders")`, `ConfigResource.broker(1)`."""
 
     type: ResourceType
     name: str
@@ -75,7 +75,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """Of one broker; without a node id the default of all brokers."""
+        """One broker; without a node id the default for all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
@@ -89,7 +89,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A key that would have the say if those before it were not set."""
+    """A key that would apply if the previous ones were not set."""
 
     name: str
     value: str | None
@@ -98,7 +98,7 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key. `value` is None where it is sensitive or not set; `source` says which level it comes from."""
+    """One key. `value` is None if it is sensitive or not set; `source` is the level that it comes from."""
 
     name: str
     value: str | None
@@ -115,7 +115,7 @@ class ConfigEntry:
 
 
 class AlterOperation(IntEnum):
-    """What to do to a key (KIP-339). APPEND and SUBTRACT are for lists."""
+    """The operation on a key (KIP-339). APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -133,7 +133,7 @@ class AlterConfig(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller_id` is -1 where none is known."""
+    """`controller_id` is -1 if unknown."""
 
     cluster_id: str | None
     controller_id: int

@@ -1,7 +1,7 @@
 """Administration of transactions (KIP-664): `admin.transactions`.
 
-Coordinators know transactional ids, partition leaders know producers; what hangs shows only from both together
-(`oncelog.admin.hanging`). All requests are Kafka's. As in `admin`: one item raises its error, several raise
+Coordinators know transactional ids, partition leaders know producers; hanging transactions show only in the combination
+(`oncelog.admin.hanging`). All requests are Kafka's. As in `admin`: a single item raises its error, several raise
 PartialFailure.
 """
 
@@ -39,9 +39,9 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 PARTITIONS_PER_REQUEST: Final = 500
-"""Asked about at once, as Kafka's tool does: the answer may name many producers for each."""
+"""Partitions in one request, as in Kafka's tool: the response may list many producers for each."""
 LOOKS: Final = 3
-"""How often to look at partitions whose transactions come and go while we look."""
+"""Attempts at partitions whose transactions change during the query."""
 ONE_BATCH: Final = 1
 """Bytes to fetch: a broker answers with one batch at least, and its header is all we want."""
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
@@ -52,7 +52,7 @@ R = TypeVar("R")
 Matches = Callable[[ProducerState], bool]
 Listed = list[ListedTransaction]
 Producers = list[ProducerState]
-Lifecycle = dict[TopicPartition, list[OpenTransaction]]
+OpenByPartition = dict[TopicPartition, list[OpenTransaction]]
 Hanging = list[HangingTransaction]
 
 
@@ -74,11 +74,11 @@ class TransactionAdmin:
         duration_ms: int | None = None,
         pattern: str | None = None,
     ) -> Listed:
-        """The transactional ids of all brokers, sorted; all, or those that pass every filter.
+        """The transactional ids of all brokers, sorted; all, or those that match every filter.
 
-        `duration_ms`: only those whose transaction is open for longer. `pattern`: a regular expression for the whole
-        id. Raises KafkaError: INVALID_REQUEST for a state that there is not, UnsupportedVersion where a broker is too
-        old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        `duration_ms`: only those whose transaction is open for longer. `pattern`: a regular expression for the full id.
+        Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a broker is too old for a filter
+        (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
         """
         from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -181,11 +181,11 @@ class TransactionAdmin:
         broker_id: int | None = None,
         min_age_ms: int = 0,
     ) -> Hanging:
-        """The transactions that are open in a partition and that nobody is going to end, by partition and offset.
+        """The hanging transactions, by partition and offset.
 
-        In all partitions, or in `partitions`; with `broker_id` only where that broker leads. `min_age_ms`: only those
-        whose last record is that old. Each was seen twice, with its coordinator asked in between: what has just begun
-        or ended is not among them. Raises KafkaError, PartialFailure.
+        In all partitions, or in `partitions`; with `broker_id` only those that this broker leads. `min_age_ms`: only
+        those whose last record is that old. Each was seen twice, with its coordinator queried in between: transactions
+        that have just begun or ended are not included. Raises KafkaError, PartialFailure.
         """
         wanted = await self._searched(partitions, broker_id)
         suspects = {found.transaction.identity: found for found in await self._hanging(wanted, min_age_ms)}
@@ -220,15 +220,16 @@ class TransactionAdmin:
     # --- what to do about it
 
     async def abort(self, partition: TopicPartition, start_offset: int) -> ProducerState:
-        """Write the marker that a hanging transaction lacks, in this partition alone; what was aborted.
+        """Write the missing marker of a hanging transaction, in this partition only. Returns the aborted producer's
+        state.
 
-        To a transaction that does not hang this must not be done: its other partitions may be committed yet.
-        Raises KafkaError: INVALID_TXN_STATE if no open transaction begins at `start_offset`.
+        Never do this to a transaction that does not hang: its other partitions may still be committed. Raises
+        KafkaError: INVALID_TXN_STATE if no open transaction starts at `start_offset`.
         """
         aborted: list[ProducerState] = []
 
         async def ask(node_id: int) -> ProducerState:
-            # Looked for before each attempt: after a lost answer, a second marker could end a later transaction.
+            # Queried before each attempt: after a lost response, a second marker could end a later transaction.
             for state in (await self.producers([partition], broker_id=node_id))[partition]:
                 if state.transaction_start_offset == start_offset:
                     aborted.append(state)
@@ -246,17 +247,17 @@ class TransactionAdmin:
     async def abort_producer(
         self, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
     ) -> None:
-        """As `abort`, for brokers that cannot describe their producers (Kafka before 3.0): unchecked.
+        """`abort` for brokers that cannot describe their producers (Kafka before 3.0): unchecked.
 
-        `coordinator_epoch` is that of the last marker of this producer, below 0 where there was none.
-        Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        `coordinator_epoch` is that of the last marker of this producer, below 0 if there was none. Raises KafkaError:
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         await self._at_leader(
             partition, lambda node_id: self._write_abort_marker(node_id, partition, producer, coordinator_epoch)
         )
 
     async def fence(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdAndEpoch]:
-        """Take transactional ids from their producers, and abort what these have open; the new id and epoch.
+        """Fence the producers of transactional ids, and abort their open transactions. Returns the new ids and epochs.
 
         Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND), PartialFailure.
         """
@@ -276,18 +277,17 @@ class TransactionAdmin:
         return await self._coordinators.each(described, ask, MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS})
 
     async def end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
-        """Commit or abort a transaction that its producer has handed over (`Producer.prepare_transaction`).
+        """Commit or abort a prepared transaction (`Producer.prepare_transaction`).
 
-        Asks again until it is answered. Returns True if the transaction has ended as asked, by this call or an earlier
-        one; False if it has ended the other way: its coordinator aborted what was to be committed, since its timeout
-        was over or another producer took over the transactional id; or it had been committed already. Under V1, and
-        after a take-over, the answer is about the last transaction of this producer and epoch, so prepare an id once
-        only.
+        Retries until there is a response. True if it has ended as requested, by this call or an earlier one. False if
+        it has ended the other way: its coordinator aborted what was to be committed, because it timed out or the
+        transactional id was initialised again; or it had been committed already. Under V1, and after a new
+        initialisation, the result is about the last transaction of this producer and epoch, so prepare an id only once.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`), which alone can end
-        it. Raises KafkaError where nobody can tell how it ended: INVALID_PRODUCER_ID_MAPPING, the id has expired since;
-        UnsupportedVersion if it was begun under V2, which this broker does not have; RequestTimedOut, ConnectionFailed:
-        call it again.
+        it. Raises KafkaError if the outcome is unknown: INVALID_PRODUCER_ID_MAPPING, the id has expired;
+        UnsupportedVersion if it began under V2 and this broker lacks V2; RequestTimedOut, ConnectionFailed: call it
+        again.
         """
         return await self._prepared.end(prepared, commits=commits)
 
@@ -318,7 +318,7 @@ class TransactionAdmin:
     async def _searched(
         self, partitions: Iterable[TopicPartition] | None, broker_id: int | None
     ) -> Collection[TopicPartition]:
-        """Where to look for what hangs: all partitions that have a leader, or fewer."""
+        """The partitions to search: all with a leader, or fewer."""
         wanted = None if partitions is None else frozenset(partitions)
         if wanted is not None and broker_id is None:
             return wanted
@@ -338,7 +338,7 @@ class TransactionAdmin:
         ]
 
     async def _hanging(self, partitions: Collection[TopicPartition], min_age_ms: int) -> Hanging:
-        """Seen once, so among them may be what was ending while we looked."""
+        """Hanging transactions of a single query, which may include some that were just ending."""
         newest_ms = now_ms() - min_age_ms
         open_in = await self._open(partitions, lambda known: min_age_ms <= 0 or known.last_timestamp <= newest_ms)
         limits = await self._limits(open_in)
@@ -365,8 +365,8 @@ class TransactionAdmin:
             explained[partition] = explanation(partition, known, here, now_ms(), limits, first_ms)
         return explained
 
-    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> Lifecycle:
-        """The open transactions of each partition that has any, and what their coordinators hold, asked afterwards."""
+    async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> OpenByPartition:
+        """The open transactions by partition, and then the state of their coordinators."""
         open_in = {
             partition: opened
             for partition, states in (await self.producers(partitions)).items()
@@ -389,7 +389,7 @@ class TransactionAdmin:
         }
 
     async def _coordinator_epochs(self, decided: Iterable[DescribedTransaction]) -> dict[int, int]:
-        """The epochs of the coordinators of these transactions, by producer id, as far as brokers tell."""
+        """Producer id -> epoch of the coordinator of its transaction, where brokers report it."""
         ids = {transaction.producer_id: transaction.transactional_id for transaction in decided}
         if not ids:
             return {}
@@ -403,7 +403,7 @@ class TransactionAdmin:
         return {producer_id: known.leader_epoch for producer_id, known in leaders.items() if known is not None}
 
     async def _held(self, producer_ids: Collection[int]) -> dict[int, DescribedTransaction]:
-        """What coordinators know of these producer ids."""
+        """The coordinators' state of these producer ids."""
         if not producer_ids:
             return {}
         transactional_ids = {found.transactional_id for found in await self.list(producer_ids=producer_ids)}
@@ -417,8 +417,8 @@ class TransactionAdmin:
             described = {}
         return {transaction.producer_id: transaction for transaction in described.values()}
 
-    async def _limits(self, open_in: Lifecycle) -> TransactionLimits:
-        """What the coordinators are set to, as far as they tell; the largest where they differ."""
+    async def _limits(self, open_in: OpenByPartition) -> TransactionLimits:
+        """The settings of the coordinators, as far as known; the largest value if they differ."""
         nodes = {
             transaction.held.coordinator_id
             for transactions in open_in.values()
@@ -444,7 +444,7 @@ class TransactionAdmin:
         )
 
     async def _timestamp(self, partition: TopicPartition, ends: PartitionEnds) -> int | None:
-        """The timestamp of the first record that is not stable. None where there is none, or it cannot be had."""
+        """The timestamp of the first unstable record. None if there is none, or it cannot be read."""
         from oncelog_protocol.messages.fetch import FetchRequest
         from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 
@@ -471,7 +471,7 @@ class TransactionAdmin:
             return None
 
     async def _at_leader(self, partition: TopicPartition, ask: Callable[[int], Awaitable[R]]) -> R:
-        """What `ask(node id of the leader)` returns. Raises KafkaError."""
+        """The result of `ask(node id of the leader)`. Raises KafkaError."""
 
         async def ask_node(node_id: int, _: Mapping[TopicPartition, None]) -> dict[TopicPartition, R | KafkaError]:
             return {partition: await ask(node_id)}
@@ -499,7 +499,7 @@ class TransactionAdmin:
 
 
 def _producers_of(topic: str, answer: Any) -> Producers | KafkaError:
-    """What DescribeProducers says of one partition."""
+    """The producers of one partition in a DescribeProducers response."""
     if answer.error_code:
         meaning = answer.error_message or ErrorCode.of(answer.error_code).meaning
         return error_for(answer.error_code, f"{topic}-{answer.partition_index}: {meaning}")

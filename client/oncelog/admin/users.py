@@ -1,4 +1,4 @@
-"""Users who log in by SCRAM: their passwords are salted here, and never sent."""
+"""SCRAM users: passwords are salted here, and never sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SALT_BYTES: Final = 24
 
 
 class ScramCredentialInfo(NamedTuple):
-    """What may be known of a credential."""
+    """The public part of a credential."""
 
     mechanism: str
     iterations: int
@@ -42,7 +42,7 @@ class ScramDeletion(NamedTuple):
 async def describe_user_scram_credentials(
     calls: Calls, users: Iterable[str] | None = None
 ) -> dict[str, list[ScramCredentialInfo]]:
-    """By user; of all where none are named. Raises KafkaError, PartialFailure."""
+    """The credentials by user; of all users if none are named. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 
     def shown(answer: Any) -> tuple[str, int, str | None, list[ScramCredentialInfo]]:
@@ -65,7 +65,8 @@ async def describe_user_scram_credentials(
 
 
 async def alter_user_scram_credentials(calls: Calls, changes: Iterable[ScramUpsertion | ScramDeletion]) -> None:
-    """Of each user all changes, or none. Raises KafkaError, PartialFailure; ConfigError for what no broker takes."""
+    """Apply changes; those of one user as a whole or not at all. Raises KafkaError, PartialFailure; ConfigError for an
+    invalid change."""
     from oncelog_protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Alter
 
     by_user: dict[str, list[ScramUpsertion | ScramDeletion]] = {}

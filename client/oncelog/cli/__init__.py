@@ -1,13 +1,12 @@
-"""The `oncelog` command: its own commands here; serve and dump come from the broker as entry points.
+"""The `oncelog` command: its own commands are here; serve and dump are entry points of the broker.
 
-`main` finds commands by name and loads only the one that runs: `topics`, `leaders`, `produce`, `consume`, `groups`,
-`txns`, `log_dirs`, `reassign` (with `reassignment_throttle`), `explain`, `users`, `acls`, `quotas`, `configs`,
-`ping`, `top` (with `top_look`), `bench` (with `bench_loads` and `bench_report`), `completion`. What they share:
-`running` turns errors into messages and exit codes, `command_config` reads how to connect, `patience` says why one does
-not come on, `output` prints tables, `options` and `targets` are their arguments, `standard_input` reads without
-blocking, `streams` fills in for standard streams that are closed or full, `held_offsets` finds and shows offsets that
-transactions hold. Pure: `group_tables` (what `groups describe` shows), `transaction_words` (what is said of an open
-transaction), `offsets`, `text_records`,
-`json_records`, `reset_plan` (where `groups reset` moves a group; `group_positions` asks the cluster for that) and
-`reassignment_plan` (where `reassign` moves partitions).
+`main` finds commands by name and imports only the one that runs: `topics`, `leaders`, `produce`, `consume`, `groups`,
+`txns`, `log_dirs`, `reassign` (with `reassignment_throttle`), `explain`, `users`, `acls`, `quotas`, `configs`, `ping`,
+`top` (with `top_snapshot`), `bench` (with `bench_loads` and `bench_report`), `completion`. Shared: `running` turns
+errors into messages and exit codes, `command_config` reads connection settings, `patience` reports why a command makes
+no progress, `output` prints tables, `options` and `targets` are command line arguments, `standard_input` reads without
+blocking, `streams` handles closed or full standard streams, `held_offsets` finds pending offsets of transactions. Pure:
+`group_tables` (the tables of `groups describe`), `transaction_words` (descriptions of open transactions), `offsets`,
+`text_records`, `json_records`, `reset_plan` (the new offsets of `groups reset`; `group_positions` queries the cluster
+for them) and `reassignment_plan` (the plan of `reassign`).
 """

@@ -1,4 +1,4 @@
-"""`oncelog acls`: who may, or may not, do what with which resources."""
+"""`oncelog acls`: allowed and denied operations on resources."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ operation_option: Final = click.option(
 
 @click.group()
 def acls() -> None:
-    """Show and change who may do what.
+    """Show and change ACLs.
 
-    Brokers heed ACLs where authorizer.class.name is set. An ACL that denies goes before all that allow.
+    Brokers check ACLs if authorizer.class.name is set. A deny wins over every allow.
     """
 
 
@@ -123,7 +123,7 @@ def add(
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @output_option
 def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
-    """Take ACLs away: all that are as the options say. What is not said may be anything."""
+    """Delete the ACLs that match the options. An option that is left out matches anything."""
 
     async def find() -> list[AclBinding]:
         from oncelog.admin import Admin
@@ -159,7 +159,7 @@ def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
 @click.option("--matching", is_flag=True, help="Those that hold for the named resources: of prefixes and * as well.")
 @output_option
 def list_(bootstrap: str, output: str | None, **which: Any) -> None:
-    """Show the ACLs that are as the options say. What is not said may be anything."""
+    """Show the ACLs that match the options. An option that is left out matches anything."""
 
     async def command() -> list[AclBinding]:
         from oncelog.admin import Admin
@@ -220,7 +220,7 @@ def filters_of(
     matching: bool = False,
     **resources: Any,
 ) -> list[AclFilter]:
-    """The filters that options name: what is not said matches anything."""
+    """The filters for the options: an option that is left out matches anything."""
     from oncelog_protocol.acls import AclFilter, AclOperation, AclPermission, EntryFilter
 
     permissions = {None: AclPermission.ANY, "allow": AclPermission.ALLOW, "deny": AclPermission.DENY}

@@ -32,9 +32,9 @@ size_option: Final = click.option(
 
 @click.group()
 def bench() -> None:
-    """Measure a cluster with our own client: what Kafka's perf tests do.
+    """Measure a cluster with our client, like Kafka's perf tests.
 
-    While it runs a line on standard error counts, on a terminal. Plain output has a line for each figure: its name, and
+    A terminal shows progress on standard error. Plain output has a line for each figure: its name, and
     the value. Waits are in milliseconds.
     """
 
@@ -92,7 +92,7 @@ def consume(
     records: int | None,
     committed: bool,
 ) -> None:
-    """Read topics from their beginning to where they end as the command starts; what waits is a poll."""
+    """Read topics from their start to their end as of the start of the command; the wait measured is a poll."""
     options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
     if committed:
         options["isolation_level"] = "read_committed"
@@ -131,7 +131,7 @@ def transactions(
     aborts: int,
     transactional_id: str | None,
 ) -> None:
-    """Write transactions to TOPIC, one after another; each waits from its beginning until it is committed."""
+    """Write transactions to TOPIC, one after another; the wait measured is from begin to commit."""
     options = client_settings(settings)
     options["transactional_id"] = transactional_id or f"oncelog-bench-{uuid.uuid4().hex[:12]}"
     measured = Measured("transactions", "ended")
@@ -155,7 +155,7 @@ async def _partitions(bootstrap: str, targets: tuple[Target, ...]) -> list[Topic
 
 
 async def _watched(load: Coroutine[Any, Any, None], measured: Measured) -> None:
-    """Run `load`, and tell on a terminal how far it is."""
+    """Run `load`, and show its progress on a terminal."""
     if not sys.stderr.isatty():
         await load
         return

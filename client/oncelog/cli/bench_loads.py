@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 VALUES: Final = 64
 """Different values that are sent in turns: random letters, so that compression has something to do."""
 VALUES_BYTES: Final = 16 << 20
-"""Of all of them together, unless one is larger."""
+"""Limit of all values together, unless one is larger."""
 POLL_MS: Final = 500
 AHEAD_SECONDS: Final = 0.01
-"""A load with a rate rests when it is so far ahead of it."""
+"""A load with a rate pauses when it is this many seconds ahead."""
 
 LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for number in range(256))
-"""One for each byte."""
+"""A letter for each value of a byte."""
 
 
 def values(size: int, seed: int = 0) -> list[bytes]:
-    """Some of this size, the same in every run."""
+    """Random values of this size, the same in every run."""
     source = random.Random(seed)  # noqa: S311 - no secret
     count = max(1, min(VALUES, VALUES_BYTES // size)) if size else 1
     return [source.randbytes(size).translate(LETTERS) for _ in range(count)]
@@ -87,7 +87,7 @@ async def produce(
 async def consume(
     bootstrap: str, partitions: Sequence[TopicPartition], count: int | None, measured: Measured, options: dict[str, Any]
 ) -> None:
-    """Read what is in `partitions` as the command starts, up to `count` records. What is waited for is a poll."""
+    """Read the present content of `partitions`, up to `count` records. The wait measured is a poll."""
     from oncelog.consumer.consumer import Consumer
 
     async with Consumer(bootstrap, **options) as consumer:
@@ -140,7 +140,7 @@ async def _transaction(producer: Producer, topic: str, some: list[bytes], record
     if commits:
         await producer.commit_transaction()
     else:
-        await producer.flush()  # else nothing would be sent: aborting drops what waits
+        await producer.flush()  # otherwise nothing is sent: aborting drops unsent records
         await producer.abort_transaction()
 
 

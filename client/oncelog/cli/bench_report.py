@@ -1,4 +1,4 @@
-"""What a benchmark has measured: how much, how fast, and how the waits are spread. Pure."""
+"""The result of a benchmark: counts, rates, and the distribution of waits. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 STEPS_PER_DOUBLING: Final = 16
-"""Waits are told apart by a sixteenth of a doubling: some four percent."""
+"""Buckets of waits per doubling: a resolution of about four percent."""
 LEAST_SECONDS: Final = 1e-6
 QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
 BARS: Final = 12
@@ -37,7 +37,7 @@ class Waits:
         return self.total_seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Seconds that this share of the waits did not exceed, to within a bucket; 0 where there were none."""
+        """The wait in seconds that this share of the waits did not exceed, to within a bucket; 0 without waits."""
         left = math.ceil(share * self.count)
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -46,7 +46,7 @@ class Waits:
         return self.longest_seconds
 
     def bars(self) -> list[tuple[float, float, int]]:
-        """At most BARS of them: from, to (seconds), and how many waits."""
+        """Return a histogram of at most BARS bars: from, to (seconds), and the number of waits."""
         if not self._buckets:
             return []
         first, last = min(self._buckets), max(self._buckets)
@@ -63,10 +63,10 @@ class Waits:
 
 @dataclass(slots=True)
 class Measured:
-    """One benchmark, as far as it has come. `what` is waited for: an acknowledgement, say."""
+    """One benchmark so far. `what` is the event waited for, such as an acknowledgement."""
 
     unit: str
-    """What is counted: records, transactions."""
+    """The unit counted: records, transactions."""
     what: str
     count: int = 0
     size_bytes: int = 0
@@ -74,7 +74,7 @@ class Measured:
     waits: Waits = field(default_factory=Waits)
 
     def line(self) -> str:
-        """For people who wait."""
+        """The progress line."""
         rate = self.count / self.seconds if self.seconds else 0.0
         text = f"{self.count:,} {self.unit}, {rate:,.0f}/s, {self.megabytes_per_second:.2f} MB/s"
         if self.waits.count:
@@ -122,6 +122,6 @@ def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
 
 
 def milliseconds(seconds: float) -> str:
-    """With three figures that count."""
+    """Format with three significant digits."""
     ms = seconds * 1000
     return f"{ms:.2f} ms" if ms < 10 else f"{ms:.1f} ms" if ms < 100 else f"{ms:,.0f} ms"

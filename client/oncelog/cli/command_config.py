@@ -24,7 +24,7 @@ _SAME: Final = {
     "ssl.key.password": "ssl_password",
 }
 _WITHOUT_EFFECT: Final = frozenset({"ssl.protocol", "ssl.enabled.protocols", "sasl.client.callback.handler.class"})
-"""What OpenSSL does by itself, and what names classes of Java."""
+"""Settings that OpenSSL handles itself, and names of Java classes."""
 _NUMBERS: Final = frozenset({"request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "metadata.max.age.ms"})
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 
@@ -64,7 +64,7 @@ def settings_of(properties: dict[str, str]) -> dict[str, Any]:
 
 
 def connection_settings() -> dict[str, Any]:
-    """What --command-config of the command that runs says."""
+    """The settings in the --command-config of the running command."""
     context = click.get_current_context(silent=True)
     return {} if context is None else dict(context.meta.get(SETTINGS, {}))
 

@@ -8,13 +8,13 @@ import click
 from click.shell_completion import get_completion_class
 
 VARIABLE: Final = "_ONCELOG_COMPLETE"
-"""By which the script asks `oncelog` what may come next; click looks for it under this name."""
+"""The variable with which the script asks `oncelog` for completions; click expects this name."""
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete the commands and options of oncelog.
+    """Print a script that makes SHELL complete the commands and options of oncelog.
 
     \b
       bash   eval "$(oncelog completion bash)"       in ~/.bashrc
@@ -24,4 +24,4 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, shell
     made = kind(click.get_current_context().find_root().command, {}, "oncelog", VARIABLE)
-    click.echo(made.source_template % made.source_vars())  # `source()` would run the shell, to ask for its version
+    click.echo(made.source_template % made.source_vars())  # `source()` would run the shell to ask for its version

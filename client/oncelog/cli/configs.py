@@ -1,4 +1,4 @@
-"""`oncelog configs`: what topics and brokers are set to, where that comes from, and changing it."""
+"""`oncelog configs`: show and change settings of topics and brokers, with their sources."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SOURCES: Final = {
     "STATIC_BROKER_CONFIG": "file",
     "DEFAULT_CONFIG": "default",
 }
-"""Where a value comes from, as people are told."""
+"""The source of a value, in words."""
 COLUMNS: Final = (*map(Column.headed, ("Resource", "Key", "Value", "Source")), Column("read_only", "Read only"))
 DOCUMENTATION: Final = Column.headed("Documentation")
 
 
 def whose(command: F) -> F:
-    """Whose settings: `topics`, `brokers`, `is_default`."""
+    """The options that select resources: `topics`, `brokers`, `is_default`."""
     for option in (
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be repeated."),
         click.option("--broker", "brokers", type=click.IntRange(min=0), multiple=True, metavar="ID",
@@ -125,7 +125,7 @@ def delete(
     bootstrap: str,
     check: bool,
 ) -> None:
-    """Set KEY back to what holds without a setting here."""
+    """Reset KEY to the value that applies without a setting here."""
     from oncelog.admin.resources import AlterConfig, AlterOperation
 
     changes = [AlterConfig(key, None, AlterOperation.DELETE) for key in keys]
@@ -152,7 +152,7 @@ def _alter(
 
 
 def _resources(topics: tuple[str, ...], brokers: tuple[int, ...], is_default: bool) -> list[ConfigResource]:
-    """Each once. Raises UsageError where nothing is named."""
+    """The resources, without duplicates. Raises UsageError if none is named."""
     from oncelog.admin.resources import ConfigResource
 
     named = [ConfigResource.topic(name) for name in topics] + [ConfigResource.broker(node_id) for node_id in brokers]

@@ -40,10 +40,8 @@ BYTES: Final = parsed("TEXT", escaped_bytes)
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What to read of each partition: [start, end) and at most `count` records of all together.
-
-    `end` None: what is there at the start, unless `is_following`. `count` None: no limit.
-    """
+    """The range to read in each partition: [start, end), and at most `count` records in total. `end` None: the end at
+    the start of the command, unless `is_following`. `count` None: no limit."""
 
     start: Position
     end: Position | None
@@ -142,7 +140,7 @@ async def _consume(
 
 
 async def _partitions(bootstrap: str, targets: Sequence[Target], options: dict[str, Any]) -> list[TopicPartition]:
-    """What the arguments name, each once. Raises KafkaError, UsageError."""
+    """The partitions that the arguments name, without duplicates. Raises KafkaError, UsageError."""
     from dataclasses import fields
 
     from oncelog.admin import Admin
@@ -156,7 +154,7 @@ async def _partitions(bootstrap: str, targets: Sequence[Target], options: dict[s
 async def _seek(
     consumer: Consumer, partitions: Sequence[TopicPartition], wanted: Range
 ) -> dict[TopicPartition, int | None]:
-    """Assign the partitions and go to the start of each; the end of each, None where it is followed."""
+    """Assign the partitions and seek to their starts. Returns the end of each, None if it is followed."""
     beginnings = await consumer.beginning_offsets(partitions)
     log_ends = await consumer.end_offsets(partitions)
 
@@ -186,7 +184,8 @@ async def _seek(
 async def _print_records(
     consumer: Consumer, ends: dict[TopicPartition, int | None], wanted: Range, render: Render, output: BinaryIO
 ) -> None:
-    """Until every partition is at its end, or there were enough records. Raises KafkaError, BrokenPipeError."""
+    """Print records until every partition is at its end, or the wanted number is reached. Raises KafkaError,
+    BrokenPipeError."""
     left = wanted.count
     while await _drop_finished(consumer, ends):
         for partition, records in (await consumer.poll(POLL_MS, left)).items():
@@ -202,10 +201,8 @@ async def _print_records(
 
 
 async def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int | None]) -> bool:
-    """Stop reading the partitions that are at their end; whether any is left.
-
-    Positions decide, not records: behind the last record there may be markers, or records that a cleaner removed.
-    """
+    """Stop reading partitions that are at their end. Returns whether any is left. Positions decide, not records: after
+    the last record there may be markers, or compacted records."""
     finished = [
         partition for partition, end in ends.items() if end is not None and await consumer.position(partition) >= end
     ]

@@ -1,7 +1,5 @@
-"""`oncelog explain`: which transaction holds back the readers of a partition, since when, and what can be done.
-
-`pinned_text` and the rest below the command are pure.
-"""
+"""`oncelog explain`: the transaction that holds back the readers of a partition, and how to end it. `pinned_text` and
+the functions below the command are pure."""
 
 from __future__ import annotations
 
@@ -44,11 +42,11 @@ PLAIN_FIELDS: Final = (
 @bootstrap_option
 @output_option
 def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> None:
-    """Say which transaction holds back the read_committed readers of partitions, and what can be done.
+    """Show which transaction holds back the read_committed readers of partitions, and what can be done.
 
-    They see nothing from the first record of an open transaction on, the last stable offset, whether later records are
-    committed or not. Members of a group also wait for the offsets that an open transaction is about to commit: which
-    groups these are is said as well.
+    These readers see nothing from the first record of an open transaction on (the last stable offset), whether later
+    records are committed or not. Members of a group also wait for pending offsets of an open transaction: those groups
+    are shown as well.
 
     Plain output has a line for each partition: topic, partition, last stable offset, high watermark, and of the
     transaction in the way, with "-" if there is none: its first offset, transactional id, producer id, epoch, client
@@ -84,7 +82,7 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
 
 
 def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
-    """Lines for people: what is held back at length, then in a line for each topic what is not."""
+    """Lines of text: details of blocked partitions, then a line for each topic that is not blocked."""
     free: dict[str, list[Explanation]] = {}
     for each in explained:
         if each.pinned_by is not None:
@@ -112,7 +110,7 @@ def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int)
 
 
 def as_json(explained: Explanation, held: HeldOffsets = NOTHING_HELD) -> dict[str, Any]:
-    """All that is known, for programs."""
+    """The complete result, for programs."""
     pinned_by = explained.pinned_by
     return {
         "topic": explained.partition.topic,

@@ -1,4 +1,4 @@
-"""Where groups are and where they could be moved, asked of a live cluster: what `oncelog groups` shows and plans."""
+"""The positions of groups, and where they could be moved: queries of `oncelog groups`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """Where a group is in a partition; `member` reads it. None where there is none of a thing."""
+    """The position of a group in a partition; `member` reads it. Missing values are None."""
 
     partition: TopicPartition
     committed: int | None
@@ -44,7 +44,7 @@ class GroupPositions:
 
     @property
     def without_partitions(self) -> list[GroupMember]:
-        """Members that read nothing, or of which only their own kind of program can tell what they do."""
+        """Members without partitions, or with assignments in an unknown format."""
         return [member for member in self.group.members if not member.assignment]
 
 
@@ -72,13 +72,13 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
 
 
 async def _held(admin: Admin, group_id: str, partitions: list[TopicPartition]) -> HeldOffsets:
-    """Which of these offsets open transactions hold. Only if any is held, __consumer_offsets is read to say whose."""
+    """The pending offsets among these. Reads __consumer_offsets, to find their transactions, only if there are any."""
     unstable = await admin.groups.unstable_offsets(group_id, partitions)
     return replace(await held_offsets.find(admin, [group_id]), unstable=unstable) if unstable else HeldOffsets()
 
 
 async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """What those of the partitions hold that still exist. Raises KafkaError."""
+    """The bounds of those partitions that still exist. Raises KafkaError."""
     from oncelog.cli.reset_plan import Bounds
     from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -96,7 +96,7 @@ async def planned(
     position: Position | None,
     shift_by: int | None,
 ) -> dict[TopicPartition, int]:
-    """Where `position`, or a shift, moves each partition: to its new offset. Raises KafkaError."""
+    """The new offset of each partition by `position`, or by a shift. Raises KafkaError."""
     from oncelog.cli.offsets import AtTime, resolve
     from oncelog.cli.reset_plan import shifted
 

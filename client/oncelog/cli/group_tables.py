@@ -1,4 +1,4 @@
-"""(pure) What `oncelog groups describe` shows of a group: members, positions, offsets that transactions hold."""
+"""(pure) The tables of `oncelog groups describe`: members, positions, pending offsets of transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITION_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "La
 HELD_COLUMN: Final = "Offset held by"
 MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Instance", "Partitions")
 NOT_KNOWN: Final = "an open transaction"
-"""Whose it is was not told."""
+"""Shown if the transactional id is unknown."""
 
 
 def title(positions: GroupPositions) -> tuple[str, str]:
@@ -31,7 +31,7 @@ def title(positions: GroupPositions) -> tuple[str, str]:
 
 
 def partition_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
-    """Columns and rows; the last column only where an offset is held."""
+    """Columns and rows; the last column only if an offset is pending."""
     if not any(_holder(positions, row) for row in positions.rows):
         return PARTITION_COLUMNS, [_position(row) for row in positions.rows]
     rows = [(*_position(row), _holder(positions, row)) for row in positions.rows]
@@ -44,7 +44,7 @@ def member_table(positions: GroupPositions) -> list[Row]:
 
 
 def plain_rows(positions: GroupPositions) -> Iterator[Row]:
-    """A row for each partition, and one for each member without any; a group that has neither is one row."""
+    """A row for each partition, and for each member without any; a single row for a group with neither."""
     head = (positions.group.group_id, positions.group.state)
     for row in positions.rows:
         pending = positions.held.of_group(positions.group.group_id, row.partition)
@@ -60,7 +60,7 @@ def plain_rows(positions: GroupPositions) -> Iterator[Row]:
 
 
 def as_json(positions: GroupPositions) -> dict[str, Any]:
-    """All that is known, for programs."""
+    """The complete result, for programs."""
     group = positions.group
     return {
         "group": group.group_id,
@@ -88,7 +88,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
 
 
 def notes(positions: GroupPositions) -> Iterator[str]:
-    """What to say besides, where an offset is held and nobody can tell by whom."""
+    """Notes on pending offsets whose transaction is unknown."""
     if positions.held.unstable and positions.held.why_not is not None:
         where = ", ".join(_names(sorted(positions.held.unstable)))
         yield (
@@ -111,7 +111,7 @@ def _names(partitions: Any) -> list[str]:
 
 
 def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
-    """The transactional id that holds the offset of this partition, as far as it is known; None: none does."""
+    """The transactional id with a pending offset of this partition, if known; None: there is none."""
     pending = positions.held.of_group(positions.group.group_id, row.partition)
     if pending is not None:
         return pending.transactional_id or f"producer id {pending.transaction.producer.producer_id}"

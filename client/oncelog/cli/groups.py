@@ -69,15 +69,15 @@ def list_(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @output_option
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
-    """Show what the groups have committed, how far behind they are, their members, and who reads what.
+    """Show the committed offsets of groups, their lag, their members, and the assignment.
 
-    Where an open transaction holds an offset of the group, whoever is assigned that partition waits for its end: whose
-    transaction it is, since when and until when is said below the tables.
+    If an open transaction has a pending offset of the group, the member with that partition waits for its end: the
+    transaction, its start and its latest end are shown below the tables.
 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
     member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
     ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
-    is a line with "-" in place of what there is not.
+    is a line with "-" for missing values.
     """
 
     async def command() -> list[GroupPositions]:
@@ -148,7 +148,7 @@ def reset(
         async with Admin(bootstrap, **connection_settings()) as admin:
             committed = {key: value.offset for key, value in (await admin.groups.offsets(group_id)).items()}
             if not committed and not topics and from_file is None:
-                await admin.groups.describe([group_id])  # raises where there is no such group
+                await admin.groups.describe([group_id])  # raises if there is no such group
             if from_file is not None:
                 plan = _plan_from(from_file)
             else:
@@ -178,7 +178,7 @@ def reset(
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Delete groups without members, and what they have committed."""
+    """Delete groups without members, and their committed offsets."""
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("will not delete without asking, and there is nobody to ask: use --yes")

@@ -1,7 +1,4 @@
-"""Offsets of groups that open transactions hold, for `oncelog groups describe` and `oncelog explain`.
-
-Only `find` asks a cluster.
-"""
+"""Pending offsets of groups, for `oncelog groups describe` and `oncelog explain`. Only `find` queries a cluster."""
 
 from __future__ import annotations
 
@@ -20,25 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffsets:
-    """`pending` by group and partition. `why_not` is why nobody can tell whose transactions these are, None where it
-    is known."""
+    """`pending` by group and partition. `why_not` is why their transactions are unknown, None if they are known."""
 
     pending: tuple[PendingOffset, ...] = ()
     why_not: str | None = None
     unstable: frozenset[TopicPartition] = field(default_factory=frozenset)
-    """Partitions whose offsets the coordinator calls unstable, of one group that was asked about."""
+    """Partitions with a pending offset according to the coordinator of the one group queried."""
 
     def of_group(self, group_id: str, partition: TopicPartition) -> PendingOffset | None:
-        """What holds the group's offset of a partition."""
+        """The pending offset of the group in a partition."""
         return next((p for p in self.pending if (p.group_id, p.partition) == (group_id, partition)), None)
 
     def of_partition(self, partition: TopicPartition) -> list[PendingOffset]:
-        """What holds offsets of any group in a partition."""
+        """The pending offsets of any group in a partition."""
         return [pending for pending in self.pending if pending.partition == partition]
 
 
 async def find(admin: Admin, group_ids: Collection[str] | None = None) -> HeldOffsets:
-    """Of these groups, or of all. That a user may not look into __consumer_offsets is no error."""
+    """Find those of these groups, or of all. A missing right to read __consumer_offsets is no error."""
     from oncelog.admin.pending_offsets import pending_offsets
     from oncelog.errors import KafkaError
 
@@ -64,7 +60,7 @@ def text(held: HeldOffsets, now_ms: int) -> Iterator[str]:
 
 
 def as_json(pending: PendingOffset) -> dict[str, Any]:
-    """All that is known, for programs."""
+    """The complete result, for programs."""
     held = pending.transaction.held
     return {
         "group": pending.group_id,

@@ -26,7 +26,7 @@ MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 
 def format_json(record: OutputRecord, *, base64: bool) -> bytes:
-    """One line of JSON with its newline; text where everything is UTF-8 and `base64` does not ask otherwise."""
+    """One line of JSON with its newline; text if everything is UTF-8 and `base64` is not set."""
     line = json.dumps(as_json(record, base64=base64), ensure_ascii=False, separators=(",", ":"))
     return visible_json(line).encode() + b"\n"
 

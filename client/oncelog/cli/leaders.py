@@ -1,4 +1,4 @@
-"""`oncelog leaders`: who leads how much, and elections of leaders."""
+"""`oncelog leaders`: the leaders per broker, and elections."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Row = tuple[int, int, int, int, int, int]
 
 @click.group()
 def leaders() -> None:
-    """Show which brokers lead partitions, and elect other leaders.
+    """Show which brokers lead partitions, and elect leaders.
 
-    The preferred leader of a partition is the first of its replicas: with preferred leaders everywhere, brokers lead as
-    much as was meant when their topics were created.
+    The preferred leader of a partition is its first replica: with preferred leaders everywhere, brokers lead as many
+    partitions as was planned when their topics were created.
     """
 
 
@@ -55,7 +55,7 @@ def show(bootstrap: str, output: str | None) -> None:
 
 
 def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
-    """A row for each broker that is there, or that replicas are on, or that leads."""
+    """A row for each broker that is alive, has replicas, or leads."""
     replicas, in_sync, led, preferred, elsewhere = (Counter[int]() for _ in range(5))
     for topic in topics:
         for partition in topic.partitions.values():
@@ -72,22 +72,22 @@ def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
 @leaders.command()
 @click.argument("targets", nargs=-1, type=TARGET, metavar="[TOPIC[:PARTITION]]...")
 @bootstrap_option
-@click.option("--unclean", is_flag=True, help="Where nobody in sync is left: elect one that may lack records.")
+@click.option("--unclean", is_flag=True, help="Elect a replica that may lack records, where none in sync is left.")
 @click.option("--yes", "-y", is_flag=True, help="With --unclean: do not ask.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="How long it may take. Default: 60000.")
 def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool, timeout_ms: int | None) -> None:
-    """Let the preferred replicas lead, of these topics and partitions or of all.
+    """Elect the preferred leaders of these topics and partitions, or of all.
 
-    A replica that is not in sync stays what it is, and is told of. With --unclean, partitions that nobody leads get a
-    leader that may lack records: those are lost then, so topics or partitions must be named.
+    A preferred replica that is out of sync is not elected, and reported. With --unclean, partitions without a leader
+    get one that may lack records: those are lost then, so topics or partitions must be named.
     """
     if unclean and not targets:
         raise click.UsageError("--unclean may lose records: name the topics or partitions")
     if unclean and not yes:
         if not sys.stdin.isatty():
-            raise Failure("will not lose records without asking, and there is nobody to ask: use --yes")
+            raise Failure("an unclean election may lose records; without a terminal to ask on, it needs --yes")
         if not confirmed("Elect leaders that may lack records, and lose those for good?"):
-            raise Failure("nobody was elected")
+            raise Failure("no leader was elected")
 
     async def command() -> list[TopicPartition]:
         from oncelog.admin import Admin

@@ -1,4 +1,4 @@
-"""`oncelog log-dirs`: the data directories of the brokers, what lies in them, and how much room there is."""
+"""`oncelog log-dirs`: the data directories of the brokers, their replicas and free space."""
 
 from __future__ import annotations
 

@@ -41,25 +41,25 @@ BUILT_IN: Final = {
 }
 SHORTCUTS: Final = {"serve": "oncelog_broker.command:serve"}
 EXTRAS: Final = {"console": "console", "pipeline": "pipeline", "registry": "registry"}
-"""Of the distribution, with what a command needs; of all others it is `broker`."""
+"""Command -> the extra of the distribution that it needs; by default `broker`."""
 ENTRY_POINT_GROUP: Final = "oncelog.commands"
 
 
 class LazyCommands(click.Group):
-    """A click group whose commands are imported when they are asked for."""
+    """A click group that imports its commands when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(BUILT_IN.keys() | _added_commands().keys())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names alone: to tell what each command is for, all of them would have to be loaded."""
+        """Names only: help texts would require importing all commands."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in names] or super().shell_complete(ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. What it refuses may name what a client or a broker said: made visible for the terminal."""
+        """Run a command. Its errors may quote clients or brokers, so they are escaped for the terminal."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -118,6 +118,6 @@ def cli() -> None:
 
 
 def main() -> None:
-    """What the console script `oncelog` runs."""
+    """The entry point of the console script `oncelog`."""
     with whole_streams():
         cli(prog_name="oncelog")

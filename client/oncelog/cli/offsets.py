@@ -44,14 +44,14 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
-    """`count` offsets before the end. Where offsets are missing (markers, compaction) that is fewer records."""
+    """`count` offsets before the end. With gaps (markers, compaction) that is fewer records."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record whose timestamp (ms since the epoch) is not below this."""
+    """The first record whose timestamp (ms since the epoch) is at or after this."""
 
     timestamp_ms: int
 
@@ -85,10 +85,10 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def resolve(position: Position, *, beginning: int, end: int, found: int | None = None) -> int:
-    """The offset in [beginning, end] that `position` means in a partition which holds [beginning, end).
+    """The offset in [beginning, end] for `position`.
 
-    `found` is the broker's answer for an AtTime: the offset of the first record not older, None if there is none (then
-    it is the end). An AtOffset outside the range gives the nearest offset inside.
+    `found` is the broker's response for an AtTime: the offset of the first record at or after the time, None if there
+    is none (then the end). An AtOffset outside the range gives the nearest bound.
     """
     match position:
         case Earliest():
@@ -105,7 +105,7 @@ def resolve(position: Position, *, beginning: int, end: int, found: int | None =
 
 
 def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
-    """What to tell a user whose AtOffset lies outside of what the partition holds; None if it lies inside."""
+    """A message for an AtOffset outside the partition's range; None if it is inside."""
     if not isinstance(position, AtOffset) or beginning <= position.offset <= end:
         return None
     if position.offset < beginning:
@@ -114,7 +114,7 @@ def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
 
 
 def format_timestamp(timestamp_ms: int) -> str:
-    """`2026-01-01T00:00:00.000Z`, or the plain number where no date can show it (-1: none)."""
+    """`2026-01-01T00:00:00.000Z`, or the plain number for a timestamp without a date (-1: none)."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

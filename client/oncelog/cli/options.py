@@ -78,13 +78,13 @@ KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """`-D linger.ms=5` as keywords of a client: {"linger_ms": 5}, beside those of --command-config. Which keys exist is
-    checked by the client."""
+    """`-D linger.ms=5` as keyword arguments of a client: {"linger_ms": 5}, added to those of --command-config. The
+    client checks the keys."""
     return connection_settings() | {key.replace(".", "_"): _setting(key, value) for key, value in pairs}
 
 
 def _setting(key: str, value: str) -> bool | int | str:
-    """Text where the option is declared as text (`client.id=7`), else numbers and booleans as such."""
+    """Text for options declared as text (`client.id=7`), else a number or boolean if possible."""
     from oncelog.config import AdminConfig, ConsumerConfig, ProducerConfig, declared_types
     from oncelog.type_checks import takes_text
 

@@ -23,7 +23,7 @@ JSON: Final = "json"
 YAML: Final = "yaml"
 OUTPUTS: Final = ("table", JSON, YAML, "plain")
 YAML_CHOSEN: Final = "oncelog.yaml"
-"""Where click's context has it, for the command and those above it alike."""
+"""The key in click's context, for the command and its parents."""
 
 
 def _as_it_is(value: Any) -> object:
@@ -31,7 +31,7 @@ def _as_it_is(value: Any) -> object:
 
 
 class Column(NamedTuple):
-    """`name` is for JSON, `heading` for tables, where people see `shown(value)`."""
+    """`name` is for JSON, `heading` for tables, which show `shown(value)`."""
 
     name: str
     heading: str
@@ -44,12 +44,12 @@ class Column(NamedTuple):
 
 
 def chosen_format(output: str | None) -> str:
-    """`table`, `plain` or `json`: what was asked for, else by where standard output goes."""
+    """`table`, `plain` or `json`: as requested, else by the kind of standard output."""
     return output or ("table" if sys.stdout.isatty() else "plain")
 
 
 def chosen_document(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """What --output asks for, for click's callbacks: `yaml` is `json` to the command, and written otherwise."""
+    """A callback for click that handles --output: `yaml` is `json` for the command, but printed as YAML."""
     if value == YAML:
         context.meta[YAML_CHOSEN] = True
         return JSON
@@ -57,7 +57,7 @@ def chosen_document(context: click.Context, _: click.Parameter, value: str | Non
 
 
 def show_document(value: Any) -> None:
-    """One document, in the language that --output asks for."""
+    """Print one document in the format of --output."""
     context = click.get_current_context(silent=True)
     if context is None or YAML_CHOSEN not in context.meta:
         show_json(json.dumps(value, indent=2, ensure_ascii=False))
@@ -72,7 +72,7 @@ def show_document(value: Any) -> None:
 
 
 def show_json(document: str) -> None:
-    """A document that is JSON already."""
+    """Print a document that is JSON already."""
     click.echo(visible_json(document))
 
 
@@ -88,17 +88,17 @@ def say(text: str) -> None:
 
 
 def tell(text: str, *, end: bool = True, start: str = "") -> None:
-    """One line on standard error, which is for what is not the result. `start`, a carriage return, is not escaped."""
+    """Print one line on standard error, for messages. `start`, a carriage return, is not escaped."""
     click.echo(start + visible(text), err=True, nl=end)
 
 
 def confirmed(question: str) -> bool:
-    """Ask on the terminal."""
+    """Ask for confirmation on the terminal."""
     return click.confirm(visible(question), err=True)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *title: str) -> None:
-    """A table as wide as the terminal allows, below lines of a title; nothing in it is taken as markup."""
+    """Print a table as wide as the terminal, below its title; markup in it is not interpreted."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -114,7 +114,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *title:
 
 
 def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], output: str | None) -> None:
-    """The same rows in the format that `output` or the terminal asks for."""
+    """Print the rows in the format that `output` or the terminal requires."""
     match chosen_format(output):
         case "json":
             show_document([{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows])

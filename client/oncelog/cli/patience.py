@@ -1,6 +1,6 @@
-"""Says once why a command does not come on: what the client tries again, it logs, and else nobody sees that.
+"""Reports once why a command makes no progress: the client logs its retries, which are otherwise invisible.
 
-A leader that moves is nothing to talk about. So the reason is told when the same is tried again some seconds later.
+A leader that moves is not worth a message, so the reason is reported when the retries have lasted some seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog.cli.output import tell
 from oncelog.errors import ErrorCode, KafkaError
 
 PATIENCE_SECONDS: Final = 2.0
-"""How long the same may go wrong again and again before it is said."""
+"""Seconds of retries before the reason is reported."""
 TOO_FEW: Final = "Are brokers down? (oncelog topics describe TOPIC shows who is in sync)"
 WHAT_TO_DO: Final = {
     ErrorCode.NOT_ENOUGH_REPLICAS: TOO_FEW,
@@ -26,14 +26,14 @@ WHAT_TO_DO: Final = {
 
 
 class Patience(logging.Handler):
-    """Hears what the client logs. Each kind of error is told once."""
+    """Watches the client's log. Each kind of error is reported once."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
         super().__init__(logging.INFO)
         self._say = say
         self._clock = clock
         self._since: dict[ErrorCode, float | None] = {}
-        """When each error was first seen; None: it was told."""
+        """Error -> when it was first seen; None: reported."""
 
     def emit(self, record: logging.LogRecord) -> None:
         arguments = record.args if isinstance(record.args, tuple) else ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog_protocol.messages.metadata import MetadataResponse
 
 TIMEOUT_SECONDS: Final = 5.0
-"""By default: half of what health checks of containers allow, so that it is we who say what was waited for."""
+"""The default: half of the usual limit of container health checks, so that we report the reason."""
 
 
 @click.command()
@@ -41,10 +41,10 @@ TIMEOUT_SECONDS: Final = 5.0
     help="Seconds to wait for each broker.",
 )
 def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> None:
-    """Ask brokers whether they serve; the exit code is 0 if all that are named do.
+    """Check that brokers serve; the exit code is 0 if all named ones do.
 
-    Only those are asked, and nobody whom they know of. With --in-sync they answer for all topics, which takes them
-    longer: it tells when the next broker of a cluster may be stopped.
+    Only these brokers are asked, not others of their cluster. With --in-sync they check all topics, which takes longer:
+    it shows when the next broker of a cluster may be stopped.
     """
 
     async def command() -> list[str]:
@@ -69,7 +69,7 @@ def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> 
 
 
 async def _ask(address: Address, *, with_topics: bool, timeout: float) -> MetadataResponse:
-    """Of this broker alone. Raises KafkaError."""
+    """Ask this broker only. Raises KafkaError."""
     from oncelog.config import ClientConfig, load
     from oncelog.connection.security import security_of
     from oncelog.connection.transport import connect

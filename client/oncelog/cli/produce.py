@@ -102,13 +102,13 @@ def produce(
 
 @dataclass(slots=True)
 class Tally:
-    """How the records fared. `error` is the first failure, with the number of its line where it is the line's."""
+    """The counts of records. `error` is the first failure, with its line number if a line caused it."""
 
     sent: int = 0
     acknowledged: int = 0
     error: str | None = None
     is_acknowledging: bool = True
-    """False with acks=0, where "acknowledged" only means handed to the network."""
+    """False with acks=0, where "acknowledged" only means passed to the network."""
 
     def summary(self) -> str:
         records = "record" if self.sent == 1 else "records"
@@ -177,7 +177,7 @@ async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:
 
 
 class _Progress:
-    """A line on standard error that counts, where that is a terminal and nobody is typing records into it."""
+    """A progress line on standard error, if that is a terminal and no records are typed in it."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

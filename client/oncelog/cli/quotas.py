@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def entity_options(function: F) -> F:
-    """Whom it is about."""
+    """The options that select the entity."""
     options = (
         click.option("--user", metavar="NAME", help="A user, as ACLs have it after User:."),
         click.option("--user-default", is_flag=True, help="Users without quotas of their own, each for itself."),
@@ -68,9 +68,9 @@ def _entity(
 
 @click.group()
 def quotas() -> None:
-    """Show and change how much users, client ids and addresses may do.
+    """Show and change quotas of users, client ids and addresses.
 
-    Who uses more is answered late. Of the quotas for a user and client id the most particular one holds.
+    A client over its quota is throttled. The most specific quota for its user and client id applies.
     """
 
 
@@ -80,7 +80,7 @@ def quotas() -> None:
 @click.option("--strict", is_flag=True, help="Only of entities that have no other parts than those named.")
 @output_option
 def list_(bootstrap: str, strict: bool, output: str | None, **named: Any) -> None:
-    """Show the quotas that were set: all, or of the entities that have what the options name."""
+    """Show the quotas that are set: all, or those of the entities that match the options."""
     entity = _entity(**named)
 
     async def command() -> list[tuple[str, str, str, str, float]]:
@@ -129,7 +129,7 @@ def set_(bootstrap: str, **options: Any) -> None:
 @entity_options
 @click.argument("names", metavar="[QUOTA]...", nargs=-1, type=click.Choice(tuple(KEYS)))
 def remove(bootstrap: str, names: Sequence[str], **named: Any) -> None:
-    """Remove these quotas of an entity, or all. What is less particular holds then.
+    """Remove these quotas of an entity, or all. The next less specific quota applies then.
 
     `oncelog quotas remove --user alice consumer-byte-rate`
     """

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 0.5
-"""How often it is looked how far the partitions are."""
+"""Seconds between two queries of the progress."""
 HEARSAY_SECONDS: Final = 3.0
-"""How long it is looked again at partitions that seem to be neither where they should be nor on their way."""
+"""Seconds for which partitions that are neither at their target nor moving are queried again."""
 COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "State", "Replicas", "Target", "In sync")))
 DONE, MOVING, OTHER = "done", "moving", "elsewhere"
-"""States of a partition of a plan: as the plan wants it; on its way there; neither."""
+"""States of a partition of a plan: at its target; moving there; neither."""
 
 
 def broker_ids(text: str) -> tuple[int, ...]:
@@ -117,8 +117,8 @@ def execute(
 ) -> None:
     """Move partitions as the PLAN says, and wait until they have arrived.
 
-    Who is interrupted may look with `verify`, or call them back with `cancel`. A throttle is taken back in the end.
-    Ends with 1 if some did not arrive: somebody else has called them back, or moved them elsewhere.
+    If interrupted, check the progress with `verify`, or cancel with `cancel`. A throttle is removed in the end. The
+    exit code is 1 if another client has cancelled some reassignments, or moved partitions elsewhere.
     """
     plan = _parsed(from_json, plan_file)
 
@@ -199,7 +199,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
 @click.option("--all", "everything", is_flag=True, help="All that are on their way, in place of a PLAN.")
 @throttle_option
 def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve_throttle: bool) -> None:
-    """Call back what is on its way of the PLAN: partitions stay with those that held them before."""
+    """Cancel the ongoing reassignments of the PLAN: partitions stay on their previous brokers."""
     if (plan_file is None) is not everything:
         raise click.UsageError("either a PLAN or --all")
     plan = None if plan_file is None else _parsed(from_json, plan_file)
@@ -215,11 +215,11 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
                 await _take_throttle_back(admin, moving if plan is None else plan)
             return len(moving)
 
-    tell(f"{count(run(command, bootstrap), 'partition')} called back")
+    tell(f"{count(run(command, bootstrap), 'reassignment')} cancelled")
 
 
 def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:
-    """What the file says. Raises UsageError."""
+    """The parsed file. Raises UsageError."""
     try:
         return parse(file.read())
     except ValueError as error:
@@ -231,7 +231,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
 
 
 async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
-    """Who holds the partitions of these topics, or held them before a reassignment that is under way."""
+    """The replicas of these topics, or those before an ongoing reassignment."""
     from oncelog.cluster import TopicPartition
 
     described = await admin.describe_topics(topics)
@@ -260,7 +260,7 @@ async def _rows(
 
 
 async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> list[tuple[object, ...]]:
-    """As in COLUMNS. A broker may hear a little later than the controller what has arrived."""
+    """Rows for COLUMNS. Brokers may learn of the end of a reassignment a little later than the controller."""
     looks = int(HEARSAY_SECONDS / POLL_SECONDS)
     while True:
         rows = await _rows(admin, plan, await admin.list_partition_reassignments(plan))
@@ -271,7 +271,7 @@ async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int
 
 
 async def _until_arrived(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
-    """Return when none of the plan is on its way; the number that is left is shown as it falls."""
+    """Wait until no partition of the plan is moving; show the remaining number as it falls."""
     left = len(plan)
     while moving := await admin.list_partition_reassignments(plan):
         if len(moving) != left:
@@ -295,7 +295,7 @@ def _show_progress(done: int, of: int, *, is_last: bool = False) -> None:
 
 
 async def _take_throttle_back(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
-    """Unless others are still on their way, whose throttle it may be."""
+    """Remove the throttle, unless other partitions are still moving with it."""
     topics = _topics(partitions)
     if topics and not await admin.list_partition_reassignments():
         await clear_throttle(admin, topics)

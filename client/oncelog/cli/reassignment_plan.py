@@ -17,7 +17,7 @@ from typing import Any, Final
 from oncelog.cluster import TopicPartition
 
 Assignment = dict[TopicPartition, tuple[int, ...]]
-"""Who holds each partition, the preferred leader first."""
+"""Partition -> its replicas, the preferred leader first."""
 
 VERSION: Final = 1
 
@@ -32,8 +32,8 @@ def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 
 def from_json(text: str) -> Assignment:
-    """A plan of ours, or one that kafka-reassign-partitions made or takes (`log_dirs` may be there, if it asks for no
-    directory). Raises ValueError."""
+    """Parse a plan of ours or of kafka-reassign-partitions (`log_dirs` is allowed if it requests no directory). Raises
+    ValueError."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -78,11 +78,12 @@ def topics_from_json(text: str) -> list[str]:
 def spread(
     current: Mapping[TopicPartition, Sequence[int]], brokers: Mapping[int, str | None], replication_factor: int = 0
 ) -> Assignment:
-    """These partitions over these brokers (id -> rack), with as many replicas as they have, or `replication_factor`.
+    """Distribute the partitions over these brokers (id -> rack), with their present number of replicas or
+    `replication_factor`.
 
-    Each broker holds as many as any other, or one more, and each leads its share, as far as the racks allow: where all
-    brokers have one, the replicas of a partition lie in as many of them as can be. Raises ValueError: there are fewer
-    brokers than replicas.
+    Each broker gets as many replicas as any other, or one more, and leads its share, as far as racks allow: if all
+    brokers have a rack, the replicas of a partition are spread over as many racks as possible. Raises ValueError if
+    there are fewer brokers than replicas.
     """
     placing = _Placing(brokers)
     ordered = sorted(current)
@@ -103,7 +104,7 @@ def spread(
 
 
 class _Placing:
-    """How many replicas each broker has by now, and where the racks are."""
+    """The replicas per broker so far, and the racks."""
 
     def __init__(self, brokers: Mapping[int, str | None]) -> None:
         known = all(rack is not None for rack in brokers.values())
@@ -111,7 +112,7 @@ class _Placing:
         self._held: Counter[int] = Counter(dict.fromkeys(brokers, 0))
 
     def keep(self, replicas: Sequence[int], wanted: int, share: int) -> list[int]:
-        """Those of the replicas that stay: in different racks first, on brokers that have not got their share yet."""
+        """The replicas to keep: in different racks first, on brokers below their share."""
         kept: list[int] = []
         number_of_racks = len(set(self._racks.values()))
         for node in replicas:
@@ -125,7 +126,7 @@ class _Placing:
         return kept
 
     def fill(self, replicas: list[int], wanted: int) -> None:
-        """Add what is missing: in a rack that has none, on the broker that has the fewest."""
+        """Add missing replicas: in an unused rack, on the broker with the fewest."""
         while len(replicas) < wanted:
             racks = {self._racks[node] for node in replicas}
             node = min(
@@ -136,7 +137,7 @@ class _Placing:
             self._held[node] += 1
 
     def even_out(self, placed: Mapping[TopicPartition, list[int]]) -> None:
-        """Take from those that have too much, as long as that helps."""
+        """Move replicas from the fullest brokers, as long as that helps."""
         has_moved = True
         while has_moved:
             has_moved = False
@@ -157,7 +158,8 @@ class _Placing:
         return len(after) >= len(racks)
 
     def with_leaders(self, placed: Mapping[TopicPartition, list[int]]) -> Assignment:
-        """The preferred leader of each partition first: whoever leads fewer than its share, in the present order."""
+        """Put the preferred leader of each partition first: a broker below its share of leaders, in the present
+        order."""
         share = -(-len(placed) // max(1, len(self._racks)))
         led: Counter[int] = Counter()
         plan: Assignment = {}

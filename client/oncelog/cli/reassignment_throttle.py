@@ -1,7 +1,7 @@
-"""The throttle of `oncelog reassign`: how fast partitions may move, set before they do and taken back when they have.
+"""The throttle of `oncelog reassign`, set before partitions move and removed afterwards.
 
-As kafka-reassign-partitions does it (KIP-73): a rate on each broker that gives or takes, and on each topic the replicas
-that it is for. What is in sync is not held up by it.
+As in kafka-reassign-partitions (KIP-73): a rate on each broker that sends or receives, and on each topic the list of
+throttled replicas. In-sync replicas are not throttled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
     Moves = Mapping[TopicPartition, tuple[Sequence[int], Sequence[int]]]
-    """Who holds each partition now, and who is to."""
+    """Partition -> (present replicas, future replicas)."""
 
 RATE_KEYS: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -22,7 +22,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> None:
-    """Let these moves take so many bytes a second of each broker. Raises KafkaError."""
+    """Limit these moves to this many bytes per second on each broker. Raises KafkaError."""
     from oncelog.admin import AlterConfig, ConfigResource
 
     leaders: dict[str, list[str]] = {}
@@ -46,10 +46,8 @@ async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> Non
 
 
 async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
-    """Take back the throttle of these topics, and of all brokers that live. Raises KafkaError.
-
-    Without a look at what there is: a broker might not have heard of it yet.
-    """
+    """Remove the throttle of these topics, and of all live brokers. Raises KafkaError. Does not check for one first: a
+    broker might not know of it yet."""
     from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
 
     keys = {ConfigResource.topic(topic): (LEADER_REPLICAS, FOLLOWER_REPLICAS) for topic in topics}

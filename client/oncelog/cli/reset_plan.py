@@ -17,7 +17,7 @@ from oncelog.cluster import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition holds: [beginning, end)."""
+    """The offsets of a partition: [beginning, end)."""
 
     beginning: int
     end: int
@@ -26,7 +26,7 @@ class Bounds:
 def shifted(
     committed: Mapping[TopicPartition, int], by: int, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """Each committed offset moved by `by` records, kept within what the partition holds."""
+    """Each committed offset shifted by `by` records, within the partition's bounds."""
     return {
         partition: min(max(offset + by, bounds[partition].beginning), bounds[partition].end)
         for partition, offset in committed.items()
@@ -44,7 +44,7 @@ def to_csv(plan: Mapping[TopicPartition, int]) -> str:
 
 
 def from_csv(lines: Iterable[str]) -> dict[TopicPartition, int]:
-    """The plan in the lines of a file. Raises ValueError with the line that is wrong."""
+    """Parse the lines of a file. Raises ValueError with the invalid line."""
     plan: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(lines), 1):
         if not row:

@@ -46,7 +46,7 @@ class Failure(click.ClickException):
 
 
 def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
-    """Run what talks to the broker at `bootstrap`. Raises click's exceptions only: Failure, UsageError, Exit."""
+    """Run a command that uses the broker at `bootstrap`. Raises click's exceptions only: Failure, UsageError, Exit."""
     import asyncio
 
     from oncelog.cli.patience import patient
@@ -68,7 +68,8 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
 
 
 def describe(error: KafkaError, bootstrap: str) -> str:
-    """What to tell a user: Kafka's name for the error and the message; for no connection, where to and what to do."""
+    """The error message: Kafka's name for the error and the message; without a connection, the address and the
+    remedy."""
     from oncelog.errors import ConnectionFailed, PartialFailure
 
     if isinstance(error, ConnectionFailed):
@@ -79,7 +80,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
 
 
 def _addresses(bootstrap: str) -> list[str]:
-    """The addresses that were tried, with their ports; the text itself where it is none ("the cluster")."""
+    """The attempted addresses, with their ports; the text itself if it has none ("the cluster")."""
     from oncelog.config import ClientConfig, load
     from oncelog.errors import ConfigError
 
@@ -92,7 +93,7 @@ def _addresses(bootstrap: str) -> list[str]:
 
 
 def _unreachable(message: str, bootstrap: list[str]) -> str:
-    """What a ConnectionFailed says, and of whom: the bootstrap servers, or a broker that the cluster has named."""
+    """The message of a ConnectionFailed, and the address: a bootstrap server, or a broker that the cluster named."""
     where = ",".join(bootstrap)
     told = message.removeprefix(NONE_REACHED)
     place = _PLACE.match(told)
@@ -107,14 +108,14 @@ def _unreachable(message: str, bootstrap: list[str]) -> str:
 
 
 def _reason(message: str, where: str) -> str:
-    """The system's own words where the message has its numbers: asyncio says only "Connect call failed"."""
+    """The system's error text if the message has its number: asyncio says only "Connect call failed"."""
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
     words = ", ".join(os.strerror(number).lower() for number in numbers)
     return words or _LOOKUP_ERRNO.sub("", message).removeprefix(f"{where}: ")
 
 
 def _advice(why: str) -> str:
-    """What to look at, by the reason."""
+    """The remedy for a reason."""
     if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
         return "Is a broker there, and does security.protocol (--command-config) fit its listener?"
     if "not known" in why or "resolved" in why:
@@ -123,10 +124,8 @@ def _advice(why: str) -> str:
 
 
 def silenced() -> click.exceptions.Exit:
-    """The end of a command whose output nobody reads any more.
-
-    What is left in the buffer of standard output goes nowhere, or Python would complain at its own exit.
-    """
+    """Ends a command whose output is not read any more. The buffer of standard output is discarded, otherwise Python
+    would complain at exit."""
     try:
         discard(sys.stdout.fileno())
     except (OSError, ValueError):

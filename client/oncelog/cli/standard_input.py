@@ -1,8 +1,8 @@
-"""Reading a file, a pipe or a terminal in chunks without blocking the event loop, and without a thread.
+"""Reads a file, pipe or terminal in chunks without blocking the event loop, and without a thread.
 
-A thread that waits in read() cannot be cancelled: Ctrl-C would hang until the next line came. Making the descriptor
-non-blocking would do so for everyone who shares it, the terminal of the shell included. So we wait until there is
-something to read and then read once, which does not block. A regular file is always readable, and cannot be watched.
+A thread in read() cannot be cancelled: Ctrl-C would hang until the next line. A non-blocking descriptor would be so for
+every process that shares it, such as the shell on the terminal. So we wait until there is data and then read once,
+which does not block. A regular file is always readable, and cannot be watched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CHUNK_BYTES: Final = 65_536
 
 
 async def chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """What can be read from `descriptor`, as it comes, until its end. Raises OSError."""
+    """Yield data from `descriptor` until its end. Raises OSError."""
     is_watchable = True
     while True:
         if is_watchable:
@@ -28,7 +28,7 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def _readable(descriptor: int) -> bool:
-    """Wait until `descriptor` is readable; False if it is of a kind that always is."""
+    """Wait until `descriptor` is readable; False if its kind always is."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

@@ -1,7 +1,8 @@
-"""The three standard streams as a process gets them: any may be closed, or on a disk that is full.
+"""Handles standard streams that are closed, or on a full disk.
 
-A descriptor that is closed is given to the next file or socket that is opened, and what is printed would go there. So
-it is filled first, with something that cannot be read, or written: who needs it gets an error, and nobody else does.
+The next opened file or socket would get the number of a closed stream, and printed text would go there. So the number
+is occupied first by a descriptor on which reading, or writing, fails: only a command that needs the stream gets an
+error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FAILED: Final = 1
 
 @contextmanager
 def whole_streams() -> Iterator[None]:
-    """Around a command. What cannot be written to standard output is one line on standard error, and exit code 1."""
+    """Wraps a command. A failure to write standard output becomes one line on standard error, and exit code 1."""
     _fill_gaps()
     code: object = None
     try:
@@ -39,7 +40,7 @@ def whole_streams() -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """What to tell of an error that no command has handled: of the file that it names, else of standard output."""
+    """The text for an error that no command has handled: of the file that it names, else of standard output."""
     if error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     return f"cannot write to standard output: {error.strerror or error}"
@@ -50,7 +51,7 @@ def _failed(message: str) -> int:
     try:
         sys.stderr.write(f"oncelog: {message}\n")
     except OSError:
-        pass  # there is nobody left to tell
+        pass  # there is nobody left to report to
     return FAILED
 
 
@@ -62,14 +63,14 @@ def _flush_errors() -> None:
 
 
 def discard(descriptor: int) -> None:
-    """What is still in the buffer goes nowhere, or Python would complain at its own exit."""
+    """Discard the buffer, otherwise Python would complain at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, descriptor)
     os.close(null)
 
 
 def _fill_gaps() -> None:
-    # Reading from what is open for writing only fails, and the other way round.
+    # Reading from a descriptor opened for writing fails, and the reverse.
     if sys.stdin is None:
         sys.stdin = _stream(STDIN, os.O_WRONLY, "r")
     if sys.stdout is None:

@@ -42,8 +42,8 @@ PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
 
 
 async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
-    """Raises UsageError where one of them is no broker of the cluster, KafkaError. Asked before a request to a broker,
-    since a client waits for one that is not there: it may be starting."""
+    """Raises UsageError if one of them is no broker of the cluster, KafkaError. Checked before a request to a broker,
+    since a client waits for a missing one: it may be starting."""
     wanted = set(broker_ids)
     if not wanted:
         return
@@ -54,10 +54,8 @@ async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
 
 
 async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:
-    """What the arguments name, each once. Raises KafkaError for an unknown topic, UsageError for an unknown partition.
-
-    Asked of an admin client, which does not wait for a topic to appear.
-    """
+    """The partitions that the arguments name, without duplicates. Raises KafkaError for an unknown topic, UsageError
+    for an unknown partition. Uses an admin client, which does not wait for a topic to appear."""
     from oncelog.cluster import TopicPartition
 
     wanted = list(dict.fromkeys(targets))

@@ -34,7 +34,7 @@ class InputRecord:
 
 
 class OutputRecord(Protocol):
-    """A record to print: what the client's ConsumerRecord has, as far as it is shown."""
+    """A record to print: the shown fields of a ConsumerRecord."""
 
     @property
     def topic(self) -> str: ...
@@ -82,10 +82,8 @@ class Lines:
 
 
 def parse_line(line: bytes, *, key_separator: bytes | None, null_value: bytes | None) -> InputRecord:
-    """One line as a record: key and value if there is a separator (its first occurrence counts), else only a value.
-
-    Raises ValueError if the separator is not in the line.
-    """
+    """Parse one line: key and value if there is a separator (at its first occurrence), else only a value. Raises
+    ValueError if the separator is missing from the line."""
     key: bytes | None = None
     value: bytes | None = line
     if key_separator is not None:
@@ -122,7 +120,7 @@ def escaped_bytes(text: str) -> bytes:
 
 
 def unescaped(data: bytes) -> str:
-    """`data` for a message: as text where it is text."""
+    """`data` for a message: as text if it is text."""
     return data.decode(errors="backslashreplace")
 
 
@@ -186,7 +184,7 @@ class Template:
 
 
 def line_template(*, timestamps: bool, offsets: bool, headers: bool, key_separator: str | None) -> str:
-    """The template behind the flags of `consume`: the columns asked for, a tab after each, then key and value."""
+    """The template for the flags of `consume`: the requested columns, each followed by a tab, then key and value."""
     columns = [
         *(["{timestamp}"] if timestamps else []),
         *(["{topic}:{partition}:{offset}"] if offsets else []),

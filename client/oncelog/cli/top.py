@@ -1,4 +1,4 @@
-"""`oncelog top`: brokers, throughput, what is out of sync, lag, open transactions: at a glance, live in a terminal."""
+"""`oncelog top`: brokers, throughput, out-of-sync partitions, lag and open transactions, live in a terminal."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import cell, chosen_format, show_document, show_plain, tell
 from oncelog.cli.running import describe, run
-from oncelog.cli.top_look import Look, Rates, look, rates
+from oncelog.cli.top_snapshot import Rates, Snapshot, look, rates
 from oncelog.escaping import visible
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 MOST_ROWS: Final = 12
-"""Of each table; the first ones are those that matter most."""
+"""Rows of each table; the most important first."""
 SHORT: Final = 30
 """Characters of a list of partitions."""
 
@@ -34,9 +34,9 @@ class Form(NamedTuple):
     """How figures are written."""
 
     rate: Callable[[float | None], str]
-    """Of records per second."""
+    """For records per second."""
     time: Callable[[float | None], str]
-    """Of seconds."""
+    """For seconds."""
     partitions: Callable[[tuple[str, ...]], str]
 
 
@@ -51,12 +51,12 @@ class Form(NamedTuple):
     metavar="SECONDS",
     help="How often to look; throughput is what came between two looks.",
 )
-@click.option("--once", is_flag=True, help="Look twice, print, and end: as where standard output is no terminal.")
+@click.option("--once", is_flag=True, help="Snapshot twice, print, and end: as where standard output is no terminal.")
 def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None:
-    """Show what a cluster does, until Ctrl-C.
+    """Show the activity of a cluster, until Ctrl-C.
 
-    It is an admin client: it works with Apache Kafka, too, with what that tells. Plain output has a line for each row
-    of each table, which begins with the table's name; times are in seconds.
+    It is an admin client, so it works with Apache Kafka too, as far as that reports the values. Plain output has a line
+    for each row of each table, which starts with the table's name; times are in seconds.
     """
     if once or output is not None or not sys.stdout.isatty():
         before, now = run(lambda: _look_twice(bootstrap, interval), bootstrap)
@@ -65,7 +65,7 @@ def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None
         run(lambda: _follow(bootstrap, interval), bootstrap)
 
 
-async def _look_twice(bootstrap: str, interval: float) -> tuple[Look, Look]:
+async def _look_twice(bootstrap: str, interval: float) -> tuple[Snapshot, Snapshot]:
     from oncelog.admin import Admin
 
     async with Admin(bootstrap, **connection_settings()) as admin:
@@ -82,7 +82,7 @@ async def _follow(bootstrap: str, interval: float) -> None:
     from oncelog.errors import KafkaError
 
     async with Admin(bootstrap, **connection_settings()) as admin:
-        before: Look | None = None
+        before: Snapshot | None = None
         now = await look(admin)
         with Live(drawn(now, rates(None, now)), console=Console(), screen=True, auto_refresh=False) as live:
             while True:
@@ -94,7 +94,7 @@ async def _follow(bootstrap: str, interval: float) -> None:
                 live.update(drawn(now, rates(before, now)), refresh=True)
 
 
-def _show(now: Look, measured: Rates, output: str | None) -> None:
+def _show(now: Snapshot, measured: Rates, output: str | None) -> None:
     match chosen_format(output):
         case "json":
             show_document(as_json(now, measured))
@@ -110,7 +110,7 @@ def _show(now: Look, measured: Rates, output: str | None) -> None:
             Console(file=sys.stdout, highlight=False).print(drawn(now, measured))
 
 
-def as_json(now: Look, measured: Rates) -> dict[str, Any]:
+def as_json(now: Snapshot, measured: Rates) -> dict[str, Any]:
     return {
         "cluster_id": now.cluster_id,
         "records_per_second": round(measured.total, 1),
@@ -132,8 +132,8 @@ def busiest(measured: Rates) -> list[tuple[str, float]]:
     return sorted(busy, key=lambda each: (-each[1], each[0]))
 
 
-def tables(now: Look, measured: Rates, form: Form) -> list[Table]:
-    """What is shown, in this order."""
+def tables(now: Snapshot, measured: Rates, form: Form) -> list[Table]:
+    """The tables, in this order."""
     brokers: list[Row] = [
         (
             row.node_id,
@@ -170,7 +170,7 @@ def tables(now: Look, measured: Rates, form: Form) -> list[Table]:
     ]
 
 
-def drawn(now: Look, measured: Rates) -> Group:
+def drawn(now: Snapshot, measured: Rates) -> Group:
     """Tables that have rows, below a line about the whole; nothing in them is taken as markup."""
     from rich.console import Group
     from rich.text import Text
@@ -207,7 +207,7 @@ def per_second(rate: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """As people read it: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Format for people: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
         return "-"
     if seconds < 9.95:
@@ -221,7 +221,7 @@ def duration(seconds: float | None) -> str:
 
 
 def plain_number(number: float | None) -> str:
-    """As programs read it: one decimal, nothing between the thousands."""
+    """Format for programs: one decimal, no thousands separator."""
     return "-" if number is None else f"{number:.1f}"
 
 

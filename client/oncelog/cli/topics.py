@@ -175,7 +175,7 @@ def delete(names: tuple[str, ...], bootstrap: str, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """A topic as it is shown: `partitions` has a row for each, see PARTITION_COLUMNS."""
+    """A topic for display: `partitions` has a row for each, see PARTITION_COLUMNS."""
 
     name: str
     topic_id: str
@@ -209,7 +209,7 @@ async def _describe(admin: Admin, names: Sequence[str]) -> list[_Description]:
         return []
     known = await admin.describe_topics(names)
     configs = await admin.describe_configs([ConfigResource.topic(name) for name in known])
-    # A partition without a leader has no offsets to tell; asking would wait for one.
+    # A partition without a leader has no offsets; a query would wait for one.
     led = [
         TopicPartition(topic.name, partition.index)
         for topic in known.values()

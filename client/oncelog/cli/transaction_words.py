@@ -1,6 +1,6 @@
-"""What is said about an open transaction: whose it is, since when, until when, and how to end it. Pure.
+"""Descriptions of an open transaction: its owner, start and end, and how to end it. Pure.
 
-`oncelog explain`, `oncelog groups describe` and the console say it in the same words.
+`oncelog explain`, `oncelog groups describe` and the console use the same words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def headline(explained: Explanation, pinned_by: OpenTransaction) -> str:
 
 
 def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """What to know of the transaction in the way: (label, what)."""
+    """Facts about the blocking transaction: (label, text)."""
     yield "Held back", f"{count(explained.held_back, 'offset')}, up to the end at {explained.high_watermark}"
     yield from transaction_facts(explained, pinned_by, now_ms)
     if explained.later:
@@ -42,7 +42,7 @@ def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int
 
 
 def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """What to know of a transaction by itself: (label, what)."""
+    """Facts about a transaction itself: (label, text)."""
     yield "Open since", _since(explained, pinned_by, now_ms)
     yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
     held = pinned_by.held

@@ -334,7 +334,7 @@ def _ask(question: str, yes: bool) -> None:
 
 
 async def _described(admin: Admin, transactional_ids: Iterable[str]) -> Mapping[str, DescribedTransaction]:
-    """What their coordinators know; without those that may not, or cannot, be described."""
+    """Return the transactions by id; those that may not, or cannot, be described are left out."""
     from oncelog.errors import KafkaError, PartialFailure
 
     try:

@@ -1,4 +1,4 @@
-"""`oncelog users`: who may log in by SCRAM."""
+"""`oncelog users`: SCRAM users."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ COLUMNS: Final = ("User", "Mechanism", "Iterations")
 
 @click.group()
 def users() -> None:
-    """Add, change, list and remove users who log in by SCRAM (SASL).
+    """Add, change, list and remove SCRAM users (SASL).
 
-    The first one is made by the broker's sasl.scram.first.users; passwords are salted here and never sent.
+    The broker's sasl.scram.first.users creates the first one; passwords are salted here and never sent.
     """
 
 
@@ -41,7 +41,7 @@ def users() -> None:
 def set_user(
     bootstrap: str, name: str, password_file: IO[str] | None, mechanisms: tuple[str, ...], iterations: int
 ) -> None:
-    """Add a user, or give one another password. Without --password-file it is asked for."""
+    """Add a user, or change its password. Without --password-file the password is prompted for."""
     if password_file is None:
         if not sys.stdin.isatty():
             raise click.UsageError("no terminal to ask for the password on: give --password-file")
@@ -65,7 +65,7 @@ def set_user(
 @bootstrap_option
 @output_option
 def list_users(bootstrap: str, output: str | None) -> None:
-    """List who may log in by SCRAM, and by which mechanisms."""
+    """List the SCRAM users and their mechanisms."""
 
     async def command() -> list[tuple[str, str, int]]:
         from oncelog.admin import Admin
@@ -88,7 +88,7 @@ def list_users(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @click.argument("name")
 def remove(bootstrap: str, name: str) -> None:
-    """Remove a user, whatever mechanisms it has. Who is connected stays so until the login ends."""
+    """Remove a user with all its mechanisms. Its connections stay until the login ends."""
 
     async def command() -> None:
         from oncelog.admin import Admin

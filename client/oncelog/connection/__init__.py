@@ -1,11 +1,11 @@
 """Connections to brokers.
 
-framing.py    (pure) size-delimited frames out of received bytes
+framing.py    (pure) size-delimited frames from received bytes
 protocol.py   (pure) requests to bytes, frames to responses, the queue of requests in flight
-versions.py   (pure) which version of an API to speak with a broker
-sasl.py       (pure) our side of the mechanisms of SASL
-security.py   TLS and what we log in with, from the settings
-weak_keys.py  (pure) what to say of a key that OpenSSL finds too weak
-login.py      logging in, and again
+versions.py   (pure) chooses the version of an API for a broker
+sasl.py       (pure) the client's side of the SASL mechanisms
+security.py   TLS and login settings
+weak_keys.py  (pure) messages for keys that OpenSSL rejects as too weak
+login.py      login, and re-authentication
 transport.py  the socket around them        pool.py  one connection per broker, reconnecting
 """

@@ -1,8 +1,8 @@
-"""Frames out of a stream: int32 size, then that many bytes.
+"""Splits a stream into frames: int32 size, then that many bytes.
 
-Bytes are received in place: small frames come through one scratch buffer and are copied out of it, a large one gets a
-buffer of its own as soon as its size is known, into which the rest is received without a copy. So a frame never
-shares memory with what is received later, and record data may be used as slices of it.
+Bytes are received in place: small frames pass through a scratch buffer and are copied out of it; a large one gets its
+own buffer as soon as its size is known, and its rest is received without a copy. So a frame never shares memory with
+later data, and record data may be used as slices of it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class FrameTooLarge(ValueError):
 
 
 class FrameReader:
-    """`get_buffer` says where to receive to, `received` how much arrived there and returns the frames it completed.
+    """`get_buffer` returns where to receive, `received` takes the number of bytes and returns completed frames.
 
-    Invariant: either a large frame is being filled (`_frame`), or the unread bytes, less than a frame, are at the
-    front of the scratch buffer (`_held` of them).
+    Invariant: either a large frame is being filled (`_frame`), or the unread bytes, less than a frame, are at the start
+    of the scratch buffer (`_held` of them).
     """
 
     __slots__ = ("_filled", "_frame", "_held", "_max_frame_bytes", "_scratch")

@@ -1,4 +1,4 @@
-"""One connection per broker, made when it is needed and again when it was lost, not faster than the backoff allows."""
+"""One connection per broker, opened when needed and reopened after a loss, with a back-off."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
 HANGING_S: Final = 2.0
-"""A broker that owes an answer for so long, four times what a Fetch waits for data, may hang."""
+"""A broker whose response is overdue by this many seconds, four times the usual wait of a Fetch, may hang."""
 MAX_ASKED_AT_ONCE: Final = 3
-"""How many brokers are asked the same at a time, where those that were asked before say nothing."""
+"""Brokers asked the same at a time, if the earlier ones do not answer."""
 
 
 class _Link:
-    """What is known of one address: the connection or the attempt at one, how often it failed in a row, and when, in
-    turns, it was last asked as any broker."""
+    """One address: its connection or connection attempt, its failures in a row, and the turn in which it was last asked
+    as any broker."""
 
     __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
 
@@ -59,7 +59,7 @@ class _Link:
 
 
 class ConnectionPool:
-    """Connections by node id. `cluster` says where the nodes are; the bootstrap servers serve until it does."""
+    """Connections by node id. `cluster` has the addresses; until it is known the bootstrap servers are used."""
 
     def __init__(self, config: ClientConfig, rng: random.Random | None = None) -> None:
         self._config = config
@@ -80,8 +80,8 @@ class ConnectionPool:
         return link.connection if link is not None and link.is_open else None
 
     def is_stuck(self, node_id: int, may_wait_s: float = 0.0) -> bool:
-        """Whether a node can just now not be reached, or has owed an answer for HANGING_S, and `may_wait_s` that it was
-        told to wait."""
+        """Whether a node cannot be reached now, or its response is overdue by HANGING_S, beyond the `may_wait_s` that
+        it was allowed."""
         broker = self.cluster.brokers.get(node_id)
         link = None if broker is None else self._links.get(Address(broker.host, broker.port))
         if link is None:
@@ -99,19 +99,19 @@ class ConnectionPool:
         return await self._open(Address(broker.host, broker.port))
 
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
-        """A connection to any broker: the open one that has the least to do, else the first that can be made, bootstrap
-        servers last (KIP-899), and only then one that hangs.
+        """A connection to any broker: the least loaded open one, else the first that can be opened, bootstrap servers
+        last (KIP-899), and only then a hanging one.
 
-        `elsewhere`: what the broker that was asked last has said did not help. It may be cut off from the others and
-        know nothing newer, so the others have their turns first. Raises ConnectionFailed when none can be made.
+        `elsewhere`: the response of the last broker did not help. It may be cut off from the others and know nothing
+        newer, so others are preferred. Raises ConnectionFailed if none can be opened.
         """
         return await self._first_of(self._candidates(elsewhere=elsewhere), self._open)
 
     async def ask_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
-        """Ask any broker what every broker can tell, and may be asked twice. Raises KafkaError.
+        """Ask any broker for what all brokers know; the request must be repeatable. Raises KafkaError.
 
-        Brokers are chosen as by `any_connection`. One that says nothing for HANGING_S is not waited for: the next one
-        is asked too, and the first answer counts (E54).
+        Brokers are chosen as in `any_connection`. After HANGING_S without a response the next one is asked too, and the
+        first response counts (E54).
         """
 
         async def ask(address: Address) -> R:
@@ -120,8 +120,8 @@ class ConnectionPool:
         return await self._first_of(self._candidates(elsewhere=elsewhere), ask)
 
     async def _first_of(self, addresses: list[Address], attempt: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
-        """The first success of an `attempt` at the addresses, in this order: the next one is tried when one has failed,
-        and besides, when none has succeeded for HANGING_S. Raises ConnectionFailed where all have failed."""
+        """The first success of an `attempt` at the addresses, in order: the next one is tried when one has failed, and
+        also after HANGING_S without success. Raises ConnectionFailed if all have failed."""
         errors: list[str] = []
         running: set[asyncio.Task[T]] = set()
         waiting = iter(addresses)
@@ -153,11 +153,11 @@ class ConnectionPool:
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 
     def start_over(self) -> None:
-        """Nothing that is known of the cluster holds: ask the bootstrap servers next."""
+        """Forget the cluster, and ask the bootstrap servers next."""
         self.cluster = Cluster()
 
     def _candidates(self, *, elsewhere: bool) -> list[Address]:
-        """All that may be asked as any broker, the best first."""
+        """The addresses to ask as any broker, the best first."""
         known = [Address(broker.host, broker.port) for broker in self.cluster.brokers.values()]
         self._rng.shuffle(known)
         if not known or self._config.metadata_recovery_strategy == REBOOTSTRAP:
@@ -169,7 +169,7 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                return (0, load > 0, link.turn, not is_open)  # what it owes may be what it hangs on
+                return (0, load > 0, link.turn, not is_open)  # its outstanding requests may be what it hangs on
             if not elsewhere and is_open:
                 return (0, load, link.turn)
             return (1, link.is_hanging, link.not_before)
@@ -177,7 +177,7 @@ class ConnectionPool:
         return sorted(dict.fromkeys(known), key=rank)
 
     async def send(self, node_id: int, request: Request[R], timeout_s: float | None = None) -> R:
-        """Send to a node, connecting first where needed. Raises KafkaError."""
+        """Send to a node, connecting first if needed. Raises KafkaError."""
         connection = self.ready(node_id) or await self.connection(node_id)
         return await connection.send(request, timeout_s=timeout_s)
 
@@ -186,12 +186,12 @@ class ConnectionPool:
         return await (await self.any_connection(elsewhere=elsewhere)).send(request)
 
     async def finish(self) -> None:
-        """Until brokers have read what they do not answer (acks=0). Those connections are closed then."""
+        """Wait until brokers have read requests without response (acks=0). Those connections are then closed."""
         connections = [link.connection for link in self._links.values() if link.connection is not None]
         await asyncio.gather(*(connection.finish() for connection in connections))
 
     async def close(self) -> None:
-        """Close all connections; what is in flight fails with ClientClosed."""
+        """Close all connections; requests in flight fail with ClientClosed."""
         self._is_closed = True
         links, self._links = list(self._links.values()), {}
         attempts = [link.connecting for link in links if link.connecting is not None]
@@ -217,7 +217,7 @@ class ConnectionPool:
             link.connecting = asyncio.ensure_future(self._connect(address, link))
             link.connecting_since = asyncio.get_running_loop().time()
             link.connecting.add_done_callback(_retrieve)
-        # Shielded: callers share the attempt, and one who gives up must not take it from the others.
+        # Callers share the attempt; cancelling one must not cancel it for the others.
         attempt = link.connecting
         try:
             return await asyncio.shield(attempt)
@@ -262,6 +262,6 @@ class ConnectionPool:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the error of an attempt as seen: those who waited for it have it, and there may be none any more."""
+    """Mark the attempt's error as retrieved: the waiting callers have it, and there may be none left."""
     if not task.cancelled():
         task.exception()

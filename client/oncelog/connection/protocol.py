@@ -26,7 +26,7 @@ from oncelog_protocol.wire_writers import Buffer
 T = TypeVar("T")
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024 + 64 * 1024
-"""What we read in one piece: 100 MiB of records, as much as brokers take in by default, and room around them."""
+"""Limit of a response: 100 MiB of records, a broker's default limit of a request, and some overhead."""
 CORRELATION_ID_MASK: Final = 2**31 - 1
 ERROR_CODE: Final = Struct(">h")
 
@@ -59,7 +59,7 @@ def exchange(cls: Any, version: int) -> Exchange:
 
 @dataclass(slots=True)
 class InFlight(Generic[T]):
-    """A request that waits for its response. `waiter` is the caller's own, handed back with the response."""
+    """A request waiting for its response. `waiter` is the caller's object, returned with the response."""
 
     correlation_id: int
     exchange: Exchange
@@ -102,14 +102,14 @@ class ConnectionProtocol(Generic[T]):
         return parts
 
     def get_buffer(self) -> memoryview:
-        """Where to write received bytes to."""
+        """The buffer to receive into."""
         return self._reader.get_buffer()
 
     def received(self, size: int) -> Iterator[tuple[T, Any]]:
-        """`size` bytes were written to the buffer: the (waiter, response) pairs that they complete, one by one.
+        """Process `size` received bytes: yields the (waiter, response) pairs that they complete.
 
-        Raises ConnectionFailed at the first bytes that are not a response to what was asked; the connection is then of
-        no use, and the requests still in flight will get no response.
+        Raises ConnectionFailed at the first bytes that are not an expected response; the connection is then useless,
+        and the requests in flight get no response.
         """
         try:
             for frame in self._reader.received(size):
@@ -128,7 +128,7 @@ class ConnectionProtocol(Generic[T]):
             )
         response_codec = request.exchange.response
         if response_codec.cls is ApiVersionsResponse and _is_unsupported_version(frame, position):
-            # T2, KIP-511: a broker that does not know the version we asked in answers with version 0
+            # T2, KIP-511: a broker that does not know our version answers with version 0
             response_codec = codec(ApiVersionsResponse, 0)
         response = response_codec.decode(frame, position)
         self.in_flight.popleft()

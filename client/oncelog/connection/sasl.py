@@ -1,4 +1,4 @@
-"""(pure) Our side of SASL: each mechanism gives a first token, and answers those of the broker."""
+"""(pure) The client's side of SASL: each mechanism gives a first token, and answers the broker's tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SaslClient(Protocol):
         """The token to begin with."""
 
     def answer(self, token: bytes) -> bytes | None:
-        """To a token of the broker; None where the exchange is done."""
+        """The answer to a token of the broker; None when the exchange is done."""
 
 
 class PlainClient:
@@ -56,7 +56,7 @@ class OAuthClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, token: bytes) -> bytes | None:
-        return b"\x01" if token else None  # an error, to which the broker wants to hear this before it refuses
+        return b"\x01" if token else None  # an error: the broker expects this answer before it refuses
 
 
 class ScramClient:

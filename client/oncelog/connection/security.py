@@ -1,4 +1,4 @@
-"""How connections are protected, and what we log in with: from the settings to what `transport` needs."""
+"""TLS and login of connections, from the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NONCE_BYTES: Final = 24
 
 
 class SaslLogin(NamedTuple):
-    """What we log in with."""
+    """The login of a client."""
 
     mechanism: str
     username: str = ""
@@ -30,7 +30,7 @@ class SaslLogin(NamedTuple):
         return f"SaslLogin({self.mechanism}, {self.username})"
 
     async def client(self) -> SaslClient:
-        """For one exchange. Raises AuthenticationFailed where there is no token."""
+        """A SASL client for one exchange. Raises AuthenticationFailed without a token."""
         scram = ScramMechanism.named(self.mechanism)
         if scram is not None:
             return ScramClient(scram, self.username, self.password, secrets.token_urlsafe(NONCE_BYTES))
@@ -46,13 +46,13 @@ class SaslLogin(NamedTuple):
 
 
 class Security(NamedTuple):
-    """Of all connections of a client; `tls` None is plain TCP, `login` None nobody to log in as."""
+    """The security of all connections of a client; `tls` None is plain TCP, `login` None no login."""
 
     tls: ssl.SSLContext | None = None
     login: SaslLogin | None = None
 
     def tls_options(self, host: str) -> dict[str, Any]:
-        """For `create_connection`; `host` is the name as it was given, which the certificate must have."""
+        """For `create_connection`; `host` is the configured name, which the certificate must contain."""
         return {} if self.tls is None else {"ssl": self.tls, "server_hostname": host}
 
 
@@ -90,7 +90,7 @@ def _context(config: ClientConfig) -> ssl.SSLContext:
     if config.ssl_certfile is not None:
         password = config.ssl_password or ""
         try:
-            # Without a password OpenSSL would ask for it on the terminal.
+            # Without a password OpenSSL would prompt on the terminal.
             context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, lambda: password)
         except (OSError, ssl.SSLError) as error:
             reason = weakness(error) or error

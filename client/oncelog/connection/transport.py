@@ -1,8 +1,8 @@
-"""The socket around `protocol.ConnectionProtocol`: one connection to one broker.
+"""The socket of a `protocol.ConnectionProtocol`: one connection to one broker.
 
-Requests are written at once and answered through futures: no task, no lock and no timer per request. Since answers
-come in order, one timer per connection, set to the deadline of the oldest request, finds every request that times
-out; a connection on which one did is closed, as nothing behind it could be answered either.
+Requests are written at once and answered through futures: no task, lock or timer per request. Responses come in order,
+so one timer per connection, set to the deadline of the oldest request, detects every timeout; the connection is then
+closed, as no later request could be answered either.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from oncelog_protocol.schema import Request
 
 R = TypeVar("R")
 OpenConnection = Callable[..., Awaitable[Any]]
-"""Connect what the callable makes to a host and a port, as `loop.create_connection` does, with `ssl` and
-`server_hostname` where there is TLS. Raises OSError."""
+"""Connect the protocol that the callable makes to a host and port, like `loop.create_connection`, with `ssl` and
+`server_hostname` for TLS. Raises OSError."""
 
 logger = logging.getLogger(__name__)
 
 MAX_THROTTLE_S: Final = 120.0
-"""The longest that we believe a broker that has us wait. It tells again whom it would have wait for longer."""
+"""The longest throttle time that is respected. A broker repeats it if it wants more."""
 LOGIN_AGAIN_FRACTION: Final = 0.85
-"""Of the time for which a login holds, as much as the Java client lets pass at least."""
+"""Fraction of a login's lifetime after which to authenticate again, the least that the Java client uses."""
 IPV6_PLACE: Final = 4
 """host, port, flow, scope"""
 
 
 class _Held(NamedTuple):
-    """What is to be written later."""
+    """A write that is delayed."""
 
     deadline: float
-    """Until when."""
+    """When to write, in seconds of the loop's clock."""
     timeout_s: float
-    """From then on."""
+    """Timeout of the request, from its write on."""
     future: asyncio.Future[Any]
     write: Callable[[float], None]
 
     def write_late(self, now: float) -> None:
-        """Nobody is there any more to raise to."""
+        """Write now; there is no caller to raise to."""
         try:
             self.write(now + self.timeout_s)
         except KafkaError as error:
@@ -65,7 +65,7 @@ class _Held(NamedTuple):
     def _fail(self, error: KafkaError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
+            self.future.exception()  # mark as retrieved: the loop must not complain if nobody waits
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -92,8 +92,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._heard_at = 0.0
         self._timer = Timer(self.check_deadlines)
         self._held: list[_Held] | None = None
-        """What is to be written when we have logged in again (KIP-368), or when the broker wants to hear of us again,
-        as we have used more than a quota (KIP-219): nothing else may be sent meanwhile."""
+        """Requests held back until re-authentication (KIP-368) is done, or a throttle time has passed (KIP-219):
+        nothing else may be sent meanwhile."""
         self._throttled_until = 0.0
         self._end_of_throttling: asyncio.TimerHandle | None = None
         self._login_again: asyncio.TimerHandle | None = None
@@ -120,9 +120,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> asyncio.Future[R]:
         """Write `request`; the future has its response.
 
-        Raises UnsupportedVersion, ConnectionFailed if the connection is not open, INVALID_REQUEST for what cannot be
-        encoded; nothing but a KafkaError. The future fails with ConnectionFailed or RequestTimedOut; whatever the loop
-        or its transport raises is a lost connection (E55). Cancelling it only means that nobody wants the answer.
+        Raises UnsupportedVersion, ConnectionFailed if the connection is not open, INVALID_REQUEST for a request that
+        cannot be encoded; nothing but a KafkaError. The future fails with ConnectionFailed or RequestTimedOut; an error
+        of the loop or transport counts as a lost connection (E55). Cancelling the future only means that the response
+        is not wanted.
         """
         deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
@@ -142,10 +143,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._set_alarm()
 
     def start_without_response(self, request: Request[Any]) -> asyncio.Future[None]:
-        """Write a request that the broker does not answer: Produce with acks=0 (T17).
+        """Write a request without a response: Produce with acks=0 (T17).
 
-        The future is done when the socket has taken all of it: what it has not, is memory of ours still. Raises and
-        fails as `start`.
+        The future is done when the socket has taken all of it; until then it occupies our memory. Raises and fails like
+        `start`.
         """
         deadline = self._loop.time() + self._request_timeout_s
         future: asyncio.Future[None] = self._loop.create_future()
@@ -174,7 +175,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._set_alarm()
 
     async def send(self, request: Request[R], version: int | None = None, timeout_s: float | None = None) -> R:
-        """As `start`, and wait for the response."""
+        """`start`, and wait for the response."""
         return await self.start(request, version, timeout_s)
 
     def _write(
@@ -189,8 +190,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             parts = self._protocol.send(request, version, future, deadline)
         except UnencodableMessage as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        # What is raised here may come after the transport has written some of it, or all: so the request counts as
-        # sent, and its future fails with the connection.
+        # An error here may come after the transport has written a part, or all: so the request counts as
         try:
             if future is not None:
                 self._transport.writelines(parts)
@@ -198,28 +198,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not self._has_unanswered:
                 self._has_unanswered = True
                 self._transport.set_write_buffer_limits(high=0)  # so that `resume_writing` says that all is written
-            self._transport.write(b"".join(parts))  # not every transport counts what `writelines` leaves behind
+            self._transport.write(b"".join(parts))  # some transports do not count the data of `writelines`
         except Exception as error:
             self._broke(error)
 
     def _check_open(self) -> None:
-        """Raises the error for which nothing can be sent.
-
-        A transport that is closing has lost its connection already, and says so in the next turn of the loop: until
-        then some transports (those of CPython 3.12 and 3.13.0) break when they are written to.
-        """
+        """Raises the error because of which nothing can be sent. A closing transport has lost its connection already,
+        and reports it in the next turn of the loop; until then some transports (those of CPython 3.12 and 3.13.0) break
+        on a write."""
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
         if self._transport is None or self._error is not None or self._is_finishing:
             raise self._error or ConnectionFailed(f"{self.address}: not connected")
 
     def _broke(self, error: Exception) -> None:
-        """The transport has raised what callers do not expect: they know what to do when connections break."""
+        """Turn an unexpected exception of the transport into a lost connection, which callers can handle."""
         logger.info("%s: the transport failed", self.address, exc_info=error)
         self._fail(ConnectionFailed(f"{self.address}: the transport failed: {error!r}"))
 
     async def negotiate(self) -> None:
-        """Learn what the broker supports. Raises KafkaError."""
+        """Get the broker's versions. Raises KafkaError."""
         version: int | None = FIRST_TRY
         while version is not None:
             tried = version
@@ -228,7 +226,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.versions = VersionTable(response)
 
     async def log_in(self, login: SaslLogin) -> None:
-        """Say who we are, and again before that ends (KIP-368). Raises KafkaError, AuthenticationFailed among them."""
+        """Log in, and authenticate again before the login expires (KIP-368). Raises KafkaError, AuthenticationFailed
+        among them."""
         assert self.versions is not None
         lifetime_ms = await log_in(self._ask, self.versions, login)
         if lifetime_ms:
@@ -265,7 +264,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             each.write_late(self._loop.time())
 
     def _throttle(self, seconds: float) -> None:
-        """Send nothing for so long. The broker answers nothing meanwhile, so those that wait for it have longer."""
+        """Send nothing for this many seconds. The broker does not answer meanwhile, so deadlines move too."""
         now = self._loop.time()
         until = now + min(seconds, MAX_THROTTLE_S)
         more_s = min(until - max(now, self._throttled_until), self._request_timeout_s)
@@ -286,20 +285,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write_held()
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Close; what is in flight fails with `error`. Does nothing the second time."""
+        """Close; requests in flight fail with `error`. The second call does nothing."""
         self._fail(error or ConnectionFailed(f"{self.address}: the connection was closed"))
 
     async def finish(self) -> None:
-        """Until the broker has read what it does not answer: nothing more is sent, and it closes the connection then.
+        """Wait until the broker has read requests without response: nothing more is sent, and it then closes the
+        connection.
 
-        Returns at once where there was no such thing.
+        Returns at once if there are none.
         """
         if self._end_of_throttling is not None and (self._held or self._has_unanswered):
             await asyncio.wait([self._lost], timeout=self._throttled_until - self._loop.time())
-            await asyncio.sleep(0)  # what is held is written at the same moment
+            await asyncio.sleep(0)  # held requests are written at the same moment
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
-        if not self._transport.can_write_eof():  # TLS: the next answer says that what was before it has been read
+        if not self._transport.can_write_eof():  # TLS: the next response shows that earlier requests were read
             await self.send(api_versions_request(), LAST_TRY)
             self.close()
             return
@@ -312,7 +312,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Until the transport is gone."""
+        """Wait until the transport is closed."""
         await asyncio.shield(self._lost)
 
     # called by the transport
@@ -351,7 +351,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._lost.set_result(None)
 
     def _set_alarm(self) -> None:
-        """For the oldest of what is under way."""
+        """Set the timer to the deadline of the oldest request."""
         deadlines = [request.deadline for request in islice(self._protocol.in_flight, 1)]
         deadlines += [deadline for deadline, _ in self._unwritten[:1]]
         deadlines += [held.deadline for held in self._held or ()]
@@ -404,7 +404,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # whoever waits gets it; if nobody does, the loop need not complain
+            future.exception()  # mark as retrieved: the loop must not complain if nobody waits
 
 
 async def connect(
@@ -417,11 +417,10 @@ async def connect(
     open_connection: OpenConnection | None = None,
     security: Security = UNSECURED,
 ) -> BrokerConnection:
-    """An open connection whose versions are known, to the first address of the name that answers.
+    """An open connection with known versions, to the first address of the name that answers.
 
-    `setup_timeout_s` is for each address: one that swallows what it is sent, or says nothing, is not to be in the way
-    of the next. `open_connection` is the network, by default that of the loop. Raises ConnectionFailed,
-    UnsupportedVersion, AuthenticationFailed.
+    `setup_timeout_s` applies to each address, so that an unresponsive one does not block the next. `open_connection`
+    opens it, by default the event loop. Raises ConnectionFailed, UnsupportedVersion, AuthenticationFailed.
     """
     errors: list[str] = []
     open_connection = open_connection or _loop().create_connection
@@ -443,7 +442,7 @@ async def connect(
                     ErrorCode.NETWORK_EXCEPTION,
                     f"{address}: the broker's certificate is not accepted: {error.verify_message}",
                 ) from error
-            elif isinstance(error, OSError | ValueError | OverflowError):  # also a port that is none
+            elif isinstance(error, OSError | ValueError | OverflowError):  # also an invalid port
                 reason = str(error) or type(error).__name__
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
                 reason = error.message.removeprefix(f"{address}: ")
@@ -457,7 +456,7 @@ async def connect(
 
 
 def _is_literal(host: str) -> bool:
-    """Whether it is an address already, not a name: then nobody needs to be asked, in a thread."""
+    """Whether it is an address, which needs no lookup in a thread."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -466,7 +465,7 @@ def _is_literal(host: str) -> bool:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """Where names are looked up and sockets opened."""
+    """The loop that resolves names and opens sockets."""
     return asyncio.get_running_loop()
 
 
@@ -475,7 +474,7 @@ def _itself(connection: BrokerConnection) -> BrokerConnection:
 
 
 async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
-    """All that the name stands for, in the resolver's order. Raises ConnectionFailed, also for what is no name."""
+    """All addresses of the name, in the resolver's order. Raises ConnectionFailed, also for an invalid name."""
     try:
         if _is_literal(address.host):
             return [(address.host, address.port)]

@@ -16,8 +16,8 @@ OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 
 CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
-"""Where we stop below what is declared: from the next version on, topics are named by id, which adds nothing for a
-client that finds leaders by name, and would make each request depend on metadata of version 10 or newer."""
+"""The highest versions that the client uses: in the next ones topics are named by id, which does not help a client that
+finds leaders by name, and would require metadata of version 10 or newer."""
 
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
@@ -36,9 +36,9 @@ def api_versions_request() -> ApiVersionsRequest:
 
 
 def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
-    """The version in which to ask again after `response` to a question in version `tried`; None if it is an answer.
+    """The version for the next ApiVersions attempt after `response` in version `tried`; None if the response is final.
 
-    Raises KafkaError for any other error, and when version 0 was refused too.
+    Raises KafkaError for any other error, and if version 0 was refused too.
     """
     if response.error_code == ErrorCode.NONE:
         return None
@@ -52,14 +52,14 @@ def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
 
 
 def _finalized(response: ApiVersionsResponse, feature: str) -> int:
-    """The level of a feature of the whole cluster; 0 where it has none, or the broker does not know yet."""
+    """The level of a finalised feature; 0 if the cluster lacks it, or the broker does not know it yet."""
     if response.finalized_features_epoch < 0:
         return 0
     return next((entry.max_version_level for entry in response.finalized_features if entry.name == feature), 0)
 
 
 class VersionTable:
-    """What one broker supports."""
+    """The versions that one broker supports."""
 
     __slots__ = ("_chosen", "_ranges", "transaction_version")
 
@@ -79,7 +79,7 @@ class VersionTable:
         return version
 
     def choose_at_most(self, cls: type[Request[Any]], highest: int) -> int:
-        """As `choose`, but not above `highest`: for what newer versions only mean elsewhere (T6)."""
+        """`choose`, at most `highest`: for versions above which a request means something else (T6)."""
         return min(self.choose(cls), highest)
 
     def supports(self, cls: type[Request[Any]]) -> bool:
@@ -96,7 +96,7 @@ class VersionTable:
         return self._common(cls, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
 
     def highest(self, cls: type[Request[Any]]) -> int:
-        """As `choose`, also beyond where a client stops: for brokers among themselves, who name topics by id."""
+        """`choose` without the client's limits: for requests between brokers, which name topics by id."""
         return self._common(cls, schema_of(cls).versions.high)
 
     def _common(self, cls: type[Request[Any]], highest: int) -> int:

@@ -1,4 +1,4 @@
-"""What to say where OpenSSL refuses a key or a certificate as too weak: not that the password may be wrong."""
+"""Messages for keys and certificates that OpenSSL rejects as too weak."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHAT_TO_DO: Final = (
 
 
 def weakness(error: Exception) -> str | None:
-    """The reason and what to do about it, where `error` of `load_cert_chain` is such a refusal; else None."""
+    """The reason and the remedy, if `error` of `load_cert_chain` rejects a weak key or certificate; else None."""
     reason = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or reason is None:
         return None

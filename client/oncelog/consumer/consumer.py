@@ -468,7 +468,7 @@ class Consumer(Lifecycle):
                     break
         return False
 
-    # what there is
+    # offsets of the log
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first available offset of each partition. Raises KafkaError."""

@@ -4,14 +4,14 @@ A position has the leader epoch of the batch before it, or the epoch given with 
 The latter may not be the epoch of any batch: ListOffsets returns the leader's epoch for the log end. So it decides
 which leaders are too old to ask, and is no evidence of the log's content (S92).
 
-A leader of a newer epoch may have another log from some offset on: after an unclean election, or where what a consumer
-had read was lost with the only replica that had it. "Where does that epoch end with you?" finds it out: an end below
-the position means that the log was cut below it.
+A leader of a newer epoch may have another log from some offset on: after an unclean election, or if the only replica
+with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the position's
+epoch: an end below the position means that the log was truncated below it.
 
     leader's epoch == position's epoch      READ: a leader only appends while its epoch lasts
     leader's epoch == the one agreed with   READ
     either is not known                     READ: nothing to compare (Metadata < 7, nothing read since a seek)
-    leader's epoch <  position's epoch      BEHIND: whoever named this leader lags, or the topic was made anew
+    leader's epoch <  position's epoch      BEHIND: the metadata is old, or the topic was created again
     leader's epoch >  position's epoch      ASK, by OffsetForLeaderEpoch, before the next Fetch
 """
 

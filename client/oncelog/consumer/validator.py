@@ -162,8 +162,8 @@ class Validator:
         position.back_off(self._loop.time(), self._config, self._rng)
 
     def _believe_leader(self, position: PartitionPosition, epoch: int) -> None:
-        """The epoch of the position was told and not read, so nothing shows that the log was cut: read on from the
-        offset. If the log ends before it, the leader says so."""
+        """Read on from the offset: the position's epoch was not read from a batch, so it does not prove a truncation.
+        If the log ends before the offset, the Fetch fails."""
         logger.warning(
             "%s: the position came with leader epoch %d, but the leader has epoch %d for good: reading on at offset %d",
             position.topic_partition,

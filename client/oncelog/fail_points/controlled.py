@@ -1,6 +1,6 @@
-"""Faults that are set and taken back while the process runs, by whoever controls it from outside.
+"""Faults that a controller sets and removes while the process runs.
 
-The process strikes from its own thread, the control comes from another: one lock holds the list.
+Faults strike in the process's own thread, the controller uses another: one lock guards the list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from oncelog.fail_points.specification import Action
 
 MAX_FAULTS: Final = 1000
-"""Set at a time: each hit of a point looks at all of them."""
+"""Limit of the faults set at a time: each hit of a point checks all of them."""
 
 
 class TooManyFaults(Exception):
@@ -23,14 +23,14 @@ class TooManyFaults(Exception):
 
 @dataclass(slots=True)
 class Fault:
-    """Do `action` at `point`, for what its filters name."""
+    """Do `action` at `point`, for requests that match the filters."""
 
     number: int
     point: str
     action: Action
     is_after: bool
     left: int | None
-    """How many more times; None: at every hit until it is taken back."""
+    """Remaining strikes; None: at every hit until it is removed."""
     filters: Mapping[str, str]
     """`transactional_id`, `topic`, `group_id`: the hit must be about this one."""
     struck: int = 0
@@ -46,8 +46,8 @@ class ControlledFaults:
         self._last_number = 0
         self._cleared = 0
         self._waiting: dict[Callable[[], object], Fault | None] = {}
-        """Who is told when a fault is taken back: delays in which nothing but an answer, or a coroutine, stands still.
-        None: of no fault that is set here, so it ends only with all of them."""
+        """Callback -> the fault whose removal calls it: of delays that hold only a response or a coroutine. None:
+        called when all faults are removed."""
 
     def add(
         self,
@@ -68,7 +68,7 @@ class ControlledFaults:
             return fault
 
     def all(self) -> list[Fault]:
-        """Those set and not taken back, spent ones too, so that one can be asked how often it struck."""
+        """All faults not removed, spent ones included, so that their strikes can be read."""
         with self._changed:
             return list(self._faults.values())
 
@@ -100,8 +100,8 @@ class ControlledFaults:
             tell()
 
     def when_taken_back(self, fault: Fault | None, tell: Callable[[], object]) -> Callable[[], None]:
-        """Call `tell` once, in whatever thread takes `fault` back, unless what is returned is called before. At once,
-        where that has happened. With None: where all faults are taken back."""
+        """Call `tell` once, in the thread that removes `fault`, unless the returned function is called before; at once
+        if it was removed already. None: when all faults are removed."""
         with self._changed:
             is_gone = fault is not None and not self._is_set(fault)
             if not is_gone:
@@ -116,7 +116,7 @@ class ControlledFaults:
         return forget
 
     def sleep(self, seconds: float, fault: Fault | None = None) -> None:
-        """As long as that, or until `fault` is taken back; with None, until all faults are."""
+        """Block for `seconds`, or until `fault` is removed; None: until all faults are."""
         with self._changed:
             before = self._cleared
             self._changed.wait_for(
@@ -124,7 +124,7 @@ class ControlledFaults:
             )
 
     async def pause(self, seconds: float, fault: Fault | None = None) -> None:
-        """As `sleep`, in a coroutine: others go on."""
+        """`sleep` for a coroutine: the event loop goes on."""
         loop = asyncio.get_running_loop()
         is_over = asyncio.Event()
         forget = self.when_taken_back(fault, lambda: loop.call_soon_threadsafe(is_over.set))
@@ -147,8 +147,8 @@ class ControlledFaults:
     def taken(
         self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
     ) -> Iterator[Fault]:
-        """The faults that strike at this hit of a point, one after the other; each counts as done. `about` says what
-        the hit is about, and is asked only where a filter is to be compared."""
+        """The faults that strike at this hit, one after the other; each counts as a strike. `about` returns the subject
+        of the hit, and is called only if a filter must be compared."""
         if not self._faults:
             return
         with self._changed:
@@ -167,5 +167,5 @@ class ControlledFaults:
             if due:
                 self._changed.notify_all()
         for fault in due:
-            if self._is_set(fault):  # else it was taken back while the one before it had us wait
+            if self._is_set(fault):  # otherwise it was removed during the delay of the previous one
                 yield fault

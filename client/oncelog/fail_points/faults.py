@@ -1,4 +1,4 @@
-"""Doing what the rules of ONCELOG_FAIL_POINTS, and faults set while we run, say at the points that are hit."""
+"""Carries out the rules of ONCELOG_FAIL_POINTS and the controlled faults at the points that are hit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 FILTERS: Final = ("transactional_id", "topic", "group_id")
-"""What a fault may be limited to."""
+"""The filters of a fault."""
 
 
 class Step:
-    """A marked function: which point it is at a call, and what its caller gets when it is left out."""
+    """A decorated function: the point of a call, and the caller's result when the step is dropped."""
 
     __slots__ = ("dropped", "function", "which")
 
@@ -42,7 +42,7 @@ class Step:
         return inspect.iscoroutinefunction(self.function)
 
     def check(self, action: Action) -> None:
-        """Raises InvalidFailPoints for what this step cannot do."""
+        """Raises InvalidFailPoints for an action that the step does not support."""
         can_come_later = self.is_coroutine or self.dropped is not None
         if (action.kind is Kind.DROP and self.dropped is None) or (action.kind is Kind.REORDER and not can_come_later):
             raise InvalidFailPoints(f"{self.function.__qualname__} cannot {action.kind}: its result is needed")
@@ -53,7 +53,7 @@ class Step:
 
 
 class Hit:
-    """One time that a step is met, and what is to become of the step."""
+    """One call of a step, and what to do with the step."""
 
     __slots__ = ("args", "kind", "kwargs", "number", "point", "step")
 
@@ -66,12 +66,11 @@ class Hit:
 
     @property
     def times(self) -> int:
-        """How often the step is done, if it is done there and then."""
+        """How often the step runs, if it runs now."""
         return 2 if self.kind is Kind.DUPLICATE else 1
 
     def about(self) -> Mapping[str, list[str]]:
-        """What the step is about, by the name of the filter: its arguments of that name, and attributes of its
-        arguments."""
+        """Filter name -> values that the step is about: its arguments of that name, and attributes of its arguments."""
         arguments = inspect.signature(self.step.function).bind(*self.args, **self.kwargs).arguments
         found = {}
         for name in FILTERS:
@@ -90,10 +89,10 @@ class Faults:
         self._questions: dict[str, Questions] = {}
         self.controlled = ControlledFaults()
         self.steps: dict[str, Step] = {}
-        """The marked functions by point, as far as their modules are imported."""
+        """The decorated functions by point, of the imported modules."""
 
     def obey(self, rules: Iterable[Rule]) -> None:
-        """More rules, also for steps that are marked already. Raises InvalidFailPoints for what these cannot do."""
+        """Add rules, also for steps decorated before. Raises InvalidFailPoints for an unsupported action."""
         rules = list(rules)
         for rule in rules:
             if rule.point in self.steps:
@@ -107,7 +106,7 @@ class Faults:
         which: Callable[..., str | None],
         dropped: Callable[[], Any] | None,
     ) -> F:
-        """`function` as the step of `points`. Raises InvalidFailPoints where a rule asks for what it cannot do."""
+        """Decorate `function` as the step of `points`. Raises InvalidFailPoints if a rule has an unsupported action."""
         step = Step(function, which, dropped)
         for rule in self._rules:
             if rule.point in points:
@@ -158,13 +157,13 @@ class Faults:
         self._held.setdefault(hit.point, []).append(later)
 
     def release(self, hit: Hit) -> None:
-        """A step is done, or has failed: now those that were to come after it."""
+        """After a step: run the steps that were reordered after it."""
         for later in self._held.pop(hit.point, ()):
             later()
 
 
 class Questions:
-    """The socket of the test that decides. Who asks waits for the answer, and with it the whole process."""
+    """The socket of a test that decides. The process waits for its answer."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -187,7 +186,7 @@ def crash() -> None:
 
 
 def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """Here a delay stops the whole process, and a step that comes later looks to its caller as if it were left out."""
+    """A step in a plain function: a delay blocks the process, and a reordered step looks dropped to its caller."""
 
     def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)
@@ -214,7 +213,7 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """Here only the caller waits, for a delay as for the next step."""
+    """Like `_function_at`, for a coroutine: only the caller waits, for a delay or for the step."""
 
     async def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)
@@ -242,7 +241,7 @@ def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _kept(value: Any) -> Any:
-    """Records may lie in a receive buffer, which is used again before a step that is held."""
+    """A copy: records may lie in a receive buffer that is reused before a held step runs."""
     return memoryview(bytearray(value)) if isinstance(value, memoryview) else value
 
 
@@ -250,4 +249,4 @@ def _do_late(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str
     try:
         function(*args, **kwargs)
     except Exception:
-        logger.info("a step that was held failed; nobody waits for it", exc_info=True)
+        logger.info("a held step failed, after its caller had stopped waiting", exc_info=True)

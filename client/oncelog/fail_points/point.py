@@ -64,7 +64,7 @@ def _faults_of(specification: str | None) -> Faults | None:
 
 ACTIVE_FAULTS: Faults | None = _faults_of(os.environ.get(VARIABLE))
 _passed: list[FailPoint] = []
-"""Points whose functions were left as they are."""
+"""Points whose functions were left undecorated."""
 
 
 def arm() -> Faults:
@@ -80,7 +80,7 @@ def arm() -> Faults:
 
 
 def obey(specification: str) -> None:
-    """As if the variable had said so when this process, which is armed, began. Raises InvalidFailPoints."""
+    """Add rules as if the variable had contained them, in an armed process. Raises InvalidFailPoints."""
     from oncelog.fail_points.specification import parse_specification
 
     assert ACTIVE_FAULTS is not None, "arm first"
@@ -92,10 +92,10 @@ def fail_point(
     which: Callable[..., FailPoint | None] | None = None,
     dropped: Callable[[], Any] | None = None,
 ) -> Callable[[F], F]:
-    """Mark a function, coroutine function or method as the step of a point.
+    """Decorate a function, coroutine function or method as the step of a point.
 
-    A step that belongs to several points says with `which` (given the step's arguments) to which one, or to none.
-    `dropped` makes what the caller gets whose step is left out or comes later, or raises it; None: that cannot be.
+    A step of several points returns with `which` (called with the step's arguments) the point of a call, or None.
+    `dropped` returns, or raises, the result for the caller of a dropped or reordered step; None: neither is supported.
     """
 
     def mark(step: F) -> F:

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 
 class InvalidFailPoints(ValueError):
-    """A specification that means nothing, or asks for what a step cannot do."""
+    """An invalid specification, or one that a step does not support."""
 
 
 class Kind(StrEnum):
-    """What to do at a point."""
+    """The action at a point."""
 
     GO = "go"
     CRASH = "crash"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     REORDER = "reorder"
     ASK = "ask"
     REFUSE = "refuse"
-    """Of a request, with an error of Kafka's: `controlled.py` alone has it, for steps have no answer of their own."""
+    """Refuse a request with a Kafka error: only in `controlled.py`, since steps have no response."""
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
@@ -41,7 +41,7 @@ OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
 
 
 class Action(NamedTuple):
-    """A kind with its argument: milliseconds of a delay, path of the socket to ask at, name of the error."""
+    """A kind with its argument: milliseconds of a delay, path of a socket, name of an error."""
 
     kind: Kind
     delay_ms: int = 0

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id."""
+"""FindCoordinator: the coordinator of a group or transactional id."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoor
 async def find_coordinator(
     pool: ConnectionPool, key: str, key_type: CoordinatorType, *, elsewhere: bool = False
 ) -> Broker:
-    """Ask any broker; `elsewhere`, another one than the last, who named one that was none. The pool can reach it then.
-
-    Raises KafkaError, retriable while there is none yet.
-    """
+    """Ask any broker; `elsewhere`: another one than the last, whose answer was wrong. The pool can then reach the
+    coordinator. Raises KafkaError, retriable while there is no coordinator."""
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
     response = await pool.ask_any(request, elsewhere=elsewhere)
     found = Broker(response.node_id, response.host, response.port)

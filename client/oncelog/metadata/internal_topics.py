@@ -16,8 +16,8 @@ HASH_FACTOR: Final = 31
 
 @lru_cache(maxsize=4096)
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, in 32 signed bits (S30). Kept for the keys that were
-    asked for last: a producer or a member asks with each of its requests."""
+    """Java's `String.hashCode`: over UTF-16 units, in 32 signed bits (S30). Cached, since producers and members use the
+    same keys in each request."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):

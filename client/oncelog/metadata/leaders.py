@@ -1,4 +1,4 @@
-"""Asking the leaders of many partitions: grouped by node, asked at the same time, again where the leader has moved."""
+"""Sends requests to the leaders of many partitions: grouped by node, concurrently, repeated if a leader has moved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the answer lacks the partition")
 
 Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R | KafkaError]]]
-"""(node id, what to ask of each partition) -> the answer or error of each. May raise for all of them."""
+"""(node id, argument of each partition) -> the result or error of each. May raise for all of them."""
 
 
 async def ask_leaders(
@@ -33,10 +33,10 @@ async def ask_leaders(
     config: ClientConfig,
     timeout_s: float,
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
-    """The answers, and the errors that retries did not cure within `timeout_s`. Raises ClientClosed, InvalidTopic.
+    """The results, and the errors that remain after retries within `timeout_s`. Raises ClientClosed, InvalidTopic.
 
-    The answer of each leader counts when it comes, and its partitions are asked about again then, if need be: a leader
-    that hangs costs the answers about its own partitions alone (E54).
+    Each leader's response is processed when it comes, and its partitions are retried then if needed: a hanging leader
+    delays only its own partitions (E54).
     """
     asking: _Asking[V, R] = _Asking(wanted, ask, metadata, config)
     try:
@@ -54,8 +54,8 @@ async def ask_leaders(
 
 
 class _Asking(Generic[V, R]):
-    """`open` are the partitions that are neither answered nor failed for good, `_again` those of them that nobody is
-    being asked about."""
+    """`open` are the partitions without a result or final error, `_again` those of them without an outstanding
+    request."""
 
     def __init__(
         self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], metadata: Metadata, config: ClientConfig
@@ -70,7 +70,7 @@ class _Asking(Generic[V, R]):
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def run(self) -> None:
-        """Until nothing is open. Raises ClientClosed."""
+        """Run until no item is open. Raises ClientClosed."""
         running: set[asyncio.Task[None]] = set()
         rounds = 0
         try:
@@ -95,7 +95,7 @@ class _Asking(Generic[V, R]):
         await asyncio.sleep(backoff_s(rounds, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
 
     def _by_node(self) -> dict[int, dict[TopicPartition, V]]:
-        """Whom to ask about the partitions that nobody is being asked about; those without a leader have failed."""
+        """Node -> the partitions without an outstanding request; those without a leader fail."""
         by_node: dict[int, dict[TopicPartition, V]] = {}
         cluster = self._metadata.cluster
         again, self._again = self._again, set()
@@ -117,7 +117,7 @@ class _Asking(Generic[V, R]):
             raise
         except KafkaError as error:
             outcomes = dict.fromkeys(part, error)
-        for partition in part:  # what is not answered is asked again
+        for partition in part:  # partitions without a result are retried
             self._take(partition, outcomes.get(partition, UNANSWERED))
 
     def _take(self, partition: TopicPartition, outcome: R | KafkaError) -> None:
@@ -126,7 +126,7 @@ class _Asking(Generic[V, R]):
         else:
             self.errors[partition] = outcome
             if outcome.retriable:
-                logger.info("%s: asking again after %s", partition, outcome)
+                logger.info("%s: retrying after %s", partition, outcome)
                 self._again.add(partition)
                 return
         del self.open[partition]

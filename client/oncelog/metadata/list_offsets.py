@@ -17,13 +17,13 @@ __all__ = ["EARLIEST_TIMESTAMP", "LATEST_TIMESTAMP", "OffsetAndTimestamp", "list
 
 Topic = ListOffsetsRequest.ListOffsetsTopic
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""Milliseconds: what an int64 can say."""
+"""The largest int64, in milliseconds."""
 CONSUMER: Final = -1
-"""The replica id of whoever is not a replica."""
+"""The replica id of a consumer."""
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """`offset` is -1 where no record is that new; `timestamp_ms` is -1 for the ends of the log."""
+    """`offset` is -1 if no record is that new; `timestamp_ms` is -1 for the ends of the log."""
 
     offset: int
     timestamp_ms: int
@@ -39,7 +39,7 @@ async def list_offsets(
     config: ClientConfig,
     timeout_s: float,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
-    """What each partition has for its timestamp (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP), and the errors."""
+    """The offsets for the timestamps (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) by partition, and the errors."""
 
     async def ask(
         node_id: int, part: dict[TopicPartition, int]
@@ -57,7 +57,7 @@ async def list_offsets_of(
     pool: ConnectionPool,
     metadata: Metadata,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-    """Ask one leader once about its partitions. Raises KafkaError where it does not answer."""
+    """Ask one leader once about its partitions. Raises KafkaError without a response."""
     request = ListOffsetsRequest(
         replica_id=CONSUMER, isolation_level=isolation_level, topics=_topics(timestamps, metadata)
     )

@@ -1,4 +1,4 @@
-"""Keeping the view of the cluster fresh: at start, when it grows old, and when a broker says that it is wrong."""
+"""Keeps the view of the cluster fresh: at start, periodically, and when a broker reports it out of date."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ IN_A_ROW: Final = 2
 
 
 class Metadata:
-    """Follows the topics that are in use, and forgets the others. Refreshes are shared: one request is under way at a
-    time, and those that are asked for in a row come later and later (KIP-580).
+    """Follows the topics in use.
 
-    In use is what one of `in_use` names when it is asked, what somebody waits for, and with `max_idle_ms` what was used
-    within that time (metadata.max.idle.ms). `listeners` are called after every refresh that came through, and after a
-    hint at a new leader.
+    Refreshes are shared: one request is outstanding at a time, and repeated ones back off (KIP-580). In use are the
+    topics that one of `in_use` returns, those that a caller waits for and, with `max_idle_ms`, those used within that
+    time (metadata.max.idle.ms). `listeners` are called after every successful refresh, and after a hint at a new
+    leader.
     """
 
     def __init__(
@@ -67,15 +67,13 @@ class Metadata:
         return self._pool.cluster
 
     def use(self, topic: str) -> None:
-        """It is in use now: remember it for metadata.max.idle.ms."""
+        """Mark the topic as used: keep it for metadata.max.idle.ms."""
         self._used[topic] = asyncio.get_running_loop().time()
 
     @contextmanager
     def waiting_for(self, topics: Iterable[str]) -> Iterator[None]:
-        """Ask for these topics too, from the next refresh on, as long as this lasts.
-
-        Raises InvalidTopic for what cannot be asked for.
-        """
+        """Request these topics too, from the next refresh to the end of the block. Raises InvalidTopic for an invalid
+        name."""
         names = set(topics)
         for name in names:
             check_topic(name)
@@ -89,15 +87,15 @@ class Metadata:
                     del self._waited_for[name]
 
     def follow_all(self, is_wanted: bool) -> None:
-        """Ask for all topics that there are, or no longer, from the next refresh on."""
+        """Request all topics, or stop doing so, from the next refresh on."""
         self._follows_all = is_wanted
 
     async def refresh(self) -> Cluster:
-        """The cluster after a refresh; joins one that is under way. Raises KafkaError."""
+        """The cluster after a refresh; joins an outstanding one. Raises KafkaError."""
         return await asyncio.shield(self._start())
 
     async def try_refresh(self) -> None:
-        """As `refresh`; a failure that may pass by itself is not raised."""
+        """`refresh` without raising retriable errors."""
         try:
             await self.refresh()
         except ClientClosed:
@@ -107,14 +105,14 @@ class Metadata:
                 raise
 
     def request_refresh(self) -> None:
-        """Refresh soon, without waiting for it: at once, or retry.backoff.ms after the last time, and more where that
-        did not help."""
+        """Refresh soon, without waiting for it: at once, or retry.backoff.ms after the last time, and later if that did
+        not help."""
         if self._running is not None or self._is_closed:
             return
         self._schedule(max(0.0, self._last_s + self._backoff(self._in_a_row) - asyncio.get_running_loop().time()))
 
     async def refresh_again(self) -> Cluster:
-        """As `refresh`, for callers who may come again and again: after the backoff of `request_refresh`."""
+        """`refresh` for callers that repeat it: after the back-off of `request_refresh`."""
         now = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._last_s + self._backoff(self._in_a_row) - now))
         return await self.refresh()
@@ -122,7 +120,7 @@ class Metadata:
     def learn_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, brokers: Iterable[Broker] = ()
     ) -> None:
-        """A broker that is not the leader any more said who is, and where the `brokers` that it names are (KIP-951)."""
+        """Take a new leader, and the addresses of `brokers`, from the response of a former leader (KIP-951)."""
         known = self.cluster.with_brokers(broker for broker in brokers if broker.node_id == leader)
         cluster = known.with_leader(topic, partition, leader, leader_epoch)
         if cluster is not known:
@@ -130,10 +128,8 @@ class Metadata:
             self._notify()
 
     async def topic(self, name: str, timeout_s: float) -> Topic:
-        """The topic, once it has partitions; waits for one that is being created.
-
-        Raises KafkaError at once where waiting does not help (authorization, illegal name), else after `timeout_s`.
-        """
+        """The topic, once it has partitions; waits for one that is being created. Raises KafkaError at once if waiting
+        does not help (authorization, invalid name), else after `timeout_s`."""
         with self.waiting_for([name]):
             found = await self._wait_for(name, timeout_s)
             if self._max_idle_s is not None:
@@ -197,7 +193,7 @@ class Metadata:
         try:
             return await self._refresh()
         finally:
-            self._running = None  # here, not by a callback: who comes in between would be given what is over
+            self._running = None  # here, not in a callback: a caller in between would get the finished task
 
     async def _refresh(self) -> Cluster:
         asked, is_complete = self._topics_in_use(), self._follows_all
@@ -206,7 +202,7 @@ class Metadata:
             topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
-        # Two in a row are usual, as at start; a third one says that whoever answers may lag behind.
+        # Two in a row are usual, as at start; for a third one the answering broker may lag behind.
         elsewhere = self._in_a_row > 1 and self._is_in_a_row(asyncio.get_running_loop().time())
         response = await self._pool.ask_any(request, elsewhere=elsewhere)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -246,7 +242,7 @@ class Metadata:
         self._last_s = now
         if task.cancelled():
             return
-        error = task.exception()  # looked at, or the loop would complain of what nobody waits for
+        error = task.exception()  # mark as retrieved: the loop must not complain if nobody waits
         if self._is_closed:
             return
         if error is None:
@@ -274,7 +270,7 @@ class Metadata:
 
 
 def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
-    """Whoever wants to write or read there waits for one."""
+    """Log the partitions without a leader, for which readers and writers wait."""
     topics = [topic for name in names if (topic := cluster.topics.get(name)) is not None]
     for topic in topics:
         leaderless = [index for index, known in topic.partitions.items() if known.leader == NO_NODE]
@@ -284,7 +280,7 @@ def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
 
 
 def _why_unknown(code: int) -> KafkaError:
-    """What to say of a topic that no broker describes. Kafka's words for the code are about a partition of a broker."""
+    """The error for a topic that no broker describes, as Kafka's text for the code is about a partition."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error_for(code, "there is no such topic, and brokers have not created it (auto.create.topics.enable)")
     return error_for(code)

@@ -197,10 +197,10 @@ class Producer(Lifecycle):
         await self._need_transactions().send_offsets(told, group)
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Send the waiting records, and hand the transaction over: it stays open, also when this producer is closed.
+        """Send the waiting records, and prepare the transaction: it stays open, even if this producer is closed.
 
         Store the result. With two_phase_commit=True the next producer with this transactional id ends the transaction
-        with `complete_transaction`, however much later. Without, any process ends it with `admin.transactions.end`,
+        with `complete_transaction`, at any later time. Without, any process ends it with `admin.transactions.end`,
         before transaction.timeout.ms has passed since its first record. This producer can only complete, commit or
         abort it. Returns None if nothing was sent: that transaction is over.
 
@@ -210,12 +210,13 @@ class Producer(Lifecycle):
         return await self._need_transactions().prepare()
 
     async def complete_transaction(self, stored: PreparedTransaction | None) -> bool | None:
-        """Commit the prepared transaction if it is the one that was `stored`, else abort it (KIP-939, S121).
+        """Commit the prepared transaction if it is `stored`, else abort it (KIP-939, S121).
 
-        Call it after each `start` with what was stored last; None if nothing was. Returns whether the transaction was
-        committed; None if none is open: it was ended before. Raises ValueError for one of another transactional id;
-        InvalidTransactionState in a transaction that is not prepared; FatalError (ProducerFenced: another producer has
-        taken over and ends it); EndNotKnown after max.block.ms: call it again to wait on.
+        Call it after each `start` with the result of `prepare_transaction` that was stored last, or None. Returns
+        whether the transaction was committed; None if none is open: it was ended before. Raises ValueError for one of
+        another transactional id; InvalidTransactionState in a transaction that is not prepared; FatalError
+        (ProducerFenced: another producer has taken over and ends it); EndNotKnown after max.block.ms: call it again to
+        wait on.
         """
         return await self._need_transactions().complete(stored)
 

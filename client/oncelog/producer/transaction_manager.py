@@ -48,7 +48,7 @@ class TransactionManager:
         self.pending: set[TopicPartition] = set()
         self._is_begun_at_broker = False
 
-    # what the user asks for
+    # called for the user
 
     def begin_initialising(self) -> None:
         self._to(TransactionState.INITIALIZING)
@@ -124,7 +124,7 @@ class TransactionManager:
         does)."""
         self._is_begun_at_broker = True
 
-    # what was answered
+    # outcomes
 
     def initialised(self, identity: ProducerIdAndEpoch) -> None:
         """InitProducerId returned an identity: all earlier transactions have ended."""

@@ -52,19 +52,21 @@ TWO_PHASE_COMMIT_HINTS: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "it needs the operations Write and TwoPhaseCommit on the"
     " transactional id, and transaction.two.phase.commit.enable=true on all brokers",
 }
-"""What to do about an answer that says that this producer cannot have two-phase commit."""
+"""Advice for an error that refuses two-phase commit to this producer."""
 
 
 class _Ending(NamedTuple):
-    """The end of a transaction under way, or done and not seen by anybody yet."""
+    """A commit or abort that is in progress, or done and not yet returned to a caller."""
 
     commits: bool
     task: asyncio.Task[None]
 
 
 class Transactions:
-    """`wake` has the sender look again; `flush` waits until every batch has its answer; `drop_waiting` fails what was
-    not sent yet."""
+    """The transactions of one producer.
+
+    `wake` wakes the sender; `flush` waits until every batch is answered; `drop_waiting` fails the unsent records.
+    """
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class Transactions:
         self.prepared: PreparedTransaction | None = None
         """The transaction that this producer has prepared, or has found open when it started; None if it is over."""
 
-    # what the user asks for
+    # called by the user
 
     async def initialise(self) -> None:
         """Take over the transactional id: older producers with it are fenced, and their open transaction is aborted
@@ -135,8 +137,11 @@ class Transactions:
 
     @contextmanager
     def record_waits(self) -> Iterator[None]:
-        """Around what a record waits for. If that fails or is cancelled, what was to be part of the transaction is not;
-        and it is no part of the next one. Raises InvalidTransactionState, KafkaError."""
+        """Wraps a wait of `send` for metadata or memory. If the wait fails or is cancelled, the transaction must be
+        aborted, as it lacks a record; if the transaction ends meanwhile, the record does not go into the next one.
+
+        Raises InvalidTransactionState, KafkaError.
+        """
         manager = self.manager
         manager.check_in_transaction()
         number = manager.number
@@ -153,7 +158,7 @@ class Transactions:
             raise
 
     def _record_failed(self, number: int, error: KafkaError) -> None:
-        """A record that was to be part of transaction `number` is not."""
+        """Transaction `number` lacks a record, so it must be aborted."""
         if self.manager.number == number and self.manager.is_sending:
             self.failed(error)
 
@@ -183,10 +188,10 @@ class Transactions:
                 self._offsets_done.set()
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Write everything that was handed over, and leave the transaction open for whoever is told of it.
+        """Send all records, and leave the transaction open: a process with the result can end it.
 
-        None where nothing was written, and so there is nothing to end. Raises AbortableError where only `abort` is
-        left, FatalError, InvalidTransactionState; RequestTimedOut after max.block.ms: calling it again waits on.
+        Returns None if nothing was written. Raises AbortableError if only `abort` is possible; FatalError;
+        InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
         """
         manager = self.manager
         self._forget_ended()
@@ -212,11 +217,11 @@ class Transactions:
         return self.prepared
 
     async def complete(self, stored: PreparedTransaction | None) -> bool | None:
-        """Commit the prepared transaction if it is the one that was `stored`, else abort it (S121).
+        """Commit the prepared transaction if it is `stored`, else abort it (S121).
 
         Returns whether it was committed; None if no transaction is open. Raises ValueError for a transaction of another
         transactional id; InvalidTransactionState in a transaction that is not prepared; FatalError; EndNotKnown after
-        max.block.ms: calling it again waits for the end.
+        max.block.ms: call it again to wait on.
         """
         if stored is not None and stored.transactional_id != self._id:
             raise ValueError(
@@ -236,8 +241,8 @@ class Transactions:
         return commits
 
     async def commit(self) -> None:
-        """Raises AbortableError where only `abort` is left, FatalError, InvalidTransactionState; EndNotKnown after
-        max.block.ms: the commit goes on, and calling again waits for it."""
+        """Raises AbortableError if only `abort` is possible; FatalError; InvalidTransactionState; EndNotKnown after
+        max.block.ms: the commit continues, and another call waits for it."""
         if self._ending is None or not self._ending.commits:
             self._forget_ended()
             self.manager.begin_commit()
@@ -295,7 +300,7 @@ class Transactions:
             if self.span is not None:
                 self.span.lost("the producer was closed before the transaction was ended")
 
-    # what the sender tells
+    # called by the sender
 
     def failed(self, error: KafkaError) -> KafkaError:
         """A batch, or a request, failed for good; nothing more of this transaction is sent. Returns the error for the

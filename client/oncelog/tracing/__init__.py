@@ -1,13 +1,13 @@
-"""OpenTelemetry, where the application asks for it: `Producer(..., tracing=True)`, `Consumer(..., tracing=True)`.
+"""OpenTelemetry, on request: `Producer(..., tracing=True)`, `Consumer(..., tracing=True)`.
 
-headers.py           (pure) the headers of records as what carries a trace
-wanted.py            what the option `tracing` stands for
-attributes.py        the names that OpenTelemetry has for what we tell
-tracing.py           what records carry, and the work on them
-client_spans.py      what a producer or a consumer does
-transaction_span.py  the span of a transaction
+  headers.py          (pure) trace context in record headers
+  wanted.py           resolves the option `tracing`
+  attributes.py       attribute names of OpenTelemetry's conventions
+  tracing.py          the context of records, and spans of their processing
+  client_spans.py     spans of a producer or consumer
+  transaction_span.py the span of a transaction
 
-Only the last three need the package `opentelemetry-api` (the extra `otel`), and only who asks for them imports it.
+Only the last three need the package `opentelemetry-api` (the extra `otel`), and are imported only with the option.
 """
 
 from __future__ import annotations

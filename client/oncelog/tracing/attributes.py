@@ -1,6 +1,6 @@
-"""OpenTelemetry's names for what we tell (its conventions for messaging, and for Kafka), and ours where it has none.
+"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and ours where there are none.
 
-Keys of records are not told: they are bytes, and may be somebody's name.
+Record keys are left out: they are bytes, and may contain personal data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRANSACTIONAL_ID: Final = "oncelog.transactional_id"
 PRODUCER_ID: Final = "oncelog.producer_id"
 PRODUCER_EPOCH: Final = "oncelog.producer_epoch"
 RESULT: Final = "oncelog.transaction.result"
-"""commit, abort; prepared: somebody else ends it; unknown."""
+"""commit; abort; prepared (another process ends it); unknown."""
 
 
 def error_type(error: BaseException) -> str:

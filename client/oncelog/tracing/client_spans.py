@@ -1,8 +1,8 @@
-"""Spans of what one producer or consumer does, and the context of a span in the headers of what is sent in it.
+"""Spans of a producer or consumer, and the trace context in the headers of sent records.
 
-A span for each `send`, as OpenTelemetry's conventions for messaging want it where records are handed over one by one:
-how they travel in batches is the producer's business, and a record's context must be its own. `send_columns` hands over
-many at once, and has one span for all of them, whose context is in each.
+Each `send` has a span, as OpenTelemetry's conventions require where records are sent one by one; batches are internal
+to the producer, and a record needs its own context. `send_columns` sends many at once, with one span, whose context is
+in each record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Send = Callable[..., Awaitable[asyncio.Future[Any]]]
 
 
 class Sent(Protocol):
-    """What we need of a RecordMetadata."""
+    """The used part of RecordMetadata."""
 
     @property
     def partition(self) -> int: ...
@@ -51,10 +51,8 @@ class ClientSpans:
         headers: HeaderSequence,
         **place: int | None,
     ) -> asyncio.Future[Any]:
-        """`send` the record within a span that ends when the record is acknowledged, or has failed.
-
-        Where the application has set a context itself that stays, all of it, and the span has a link there.
-        """
+        """`send` a record within a span that ends when it is acknowledged or has failed. A context that the application
+        has set in the headers is kept, and the span links to it."""
         links: list[Link] = []
         if headers:
             headers = checked(headers)
@@ -76,7 +74,7 @@ class ClientSpans:
         headers: Sequence[HeaderSequence] | None,
         **columns: Any,
     ) -> asyncio.Future[Any]:
-        """As `send`, for all of them in one span."""
+        """`send_columns` within one span for all records."""
         told = operation("send", "send", topic, self.client_id)
         told |= {attributes.BATCH_SIZE: len(values), attributes.PARTITION: str(partition)}
         span = self.tracing.tracer.start_span(name_of(told), None, SpanKind.PRODUCER, told)
@@ -99,7 +97,7 @@ class ClientSpans:
         return TransactionSpan(self.tracing.tracer.start_span("transaction", attributes=told))
 
     def is_about(self, records: Sequence[Traced]) -> None:
-        """The current span gets links to where `records` come from."""
+        """Link the current span to the origins of `records`."""
         self._link(trace.get_current_span(), records)
 
     def polled(self, started_ns: int, records: Sequence[Traced]) -> None:
@@ -111,7 +109,7 @@ class ClientSpans:
         span.end()
 
     def _link(self, span: Span, records: Sequence[Traced]) -> None:
-        if span.is_recording():  # else nothing is looked for
+        if span.is_recording():  # otherwise no links are needed
             for link in self.tracing.links_to(records):
                 span.add_link(link.context)
 
@@ -142,7 +140,7 @@ def _acknowledged(span: Span, future: asyncio.Future[Sent]) -> None:
         return
     sent = future.result()
     span.set_attribute(attributes.PARTITION, str(sent.partition))
-    if sent.offset >= 0:  # it is not known with acks=0
+    if sent.offset >= 0:  # unknown with acks=0
         span.set_attribute(attributes.OFFSET, sent.offset)
     span.end()
 

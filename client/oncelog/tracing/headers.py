@@ -1,4 +1,4 @@
-"""The headers of records as what carries the context of a trace (W3C Trace Context, in Kafka's headers as UTF-8)."""
+"""Trace context in record headers (W3C Trace Context, in Kafka headers as UTF-8)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_CONTEXT_BYTES: Final = 8_192
-"""What a header of a context may have: as W3C Baggage bounds it. A longer one is nobody's context."""
+"""Limit of a context header, as for W3C Baggage. Longer ones are ignored."""
 
 
 class TracedHeaders(list[tuple[str, Buffer | None]]):
@@ -21,10 +21,8 @@ class TracedColumn(list[HeaderSequence]):
 
 
 def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[str, str]:
-    """What `headers` say of a context whose names are `fields`: of each name the last one, as Kafka's clients read it.
-
-    Whatever others have written: what is no text, or too long, is left out.
-    """
+    """The context fields in `headers`: for each name the last header, as Kafka's clients read it. Headers that are no
+    text, or too long, are ignored."""
     found: dict[str, str] = {}
     for name, value in headers:
         if name in fields and value is not None and len(value) <= MAX_CONTEXT_BYTES:
@@ -36,7 +34,7 @@ def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[st
 
 
 def checked(headers: HeaderSequence) -> HeaderSequence:
-    """`headers`, to be looked at more than once. Raises TypeError for what cannot be headers of a record."""
+    """`headers` in a form that can be iterated repeatedly. Raises TypeError for invalid headers."""
     try:
         seen = list(headers)
         if all(isinstance(name, str) for name, _ in seen):
@@ -47,7 +45,7 @@ def checked(headers: HeaderSequence) -> HeaderSequence:
 
 
 def with_context(headers: HeaderSequence, context: Mapping[str, str]) -> TracedHeaders:
-    """`headers`, and behind them those of `context` that the application has not set itself. Raises TypeError."""
+    """`headers`, followed by the fields of `context` that the application has not set itself. Raises TypeError."""
     if not headers:
         return TracedHeaders([(name, value.encode()) for name, value in context.items()])
     given = checked(headers)
@@ -58,7 +56,8 @@ def with_context(headers: HeaderSequence, context: Mapping[str, str]) -> TracedH
 def column_with_context(
     headers: Sequence[HeaderSequence] | None, count: int, context: Mapping[str, str]
 ) -> TracedColumn:
-    """As `with_context` for each of `count` records; a column of another length stays as it is, to be refused."""
+    """`with_context` for each of `count` records; a column of another length is returned unchanged, to be refused
+    later."""
     if headers is None:
         return TracedColumn([with_context((), context)] * count)
     if len(headers) != count:

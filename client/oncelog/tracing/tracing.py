@@ -1,4 +1,4 @@
-"""What OpenTelemetry's traces are to records: the context that they carry, and the work on them as a span."""
+"""The trace context that records carry, and spans of their processing."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from oncelog.tracing.headers import context_headers
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_LINKS: Final = 128
-"""As many links as a span has by default: more would be looked for in vain."""
+"""The default limit of a span's links: more would be dropped."""
 
 MAX_LOOKED_AT: Final = 1024
-"""Records in which links are looked for: a poll may bring very many, and everything else waits meanwhile."""
+"""Records searched for links: a poll may return very many, and the search blocks the event loop."""
 
 Attributes = dict[str, str | int | bool]
 
 
 class Traced(Protocol):
-    """What we need of a ConsumerRecord."""
+    """The used part of ConsumerRecord."""
 
     @property
     def topic(self) -> str: ...
@@ -55,10 +55,10 @@ _GETTER: Final = _HeaderGetter()
 
 
 class Tracing:
-    """What the option `tracing` of a producer or consumer is; one may serve many of both.
+    """The value of the option `tracing`; one may serve many producers and consumers.
 
-    `tracer_provider` and `propagator` are OpenTelemetry's; without them those that were set globally. Where nobody has
-    set up a tracer no span is told of, and what a record carries goes on to those that are sent while it is processed.
+    `tracer_provider` and `propagator` are OpenTelemetry's; by default the global ones. Without a configured tracer no
+    spans are reported, and a record's context is passed on to records sent during its processing.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Tracing:
 
     @property
     def propagator(self) -> TextMapPropagator:
-        """The global one is asked for each time: it may be set later than this is made."""
+        """The global propagator is read each time: it may be set after this object is created."""
         return propagate.get_global_textmap() if self._propagator is None else self._propagator
 
     def context_of(self, record: Traced, onto: Context | None = None) -> Context:
-        """What `record` carries: the span in which it was sent, baggage. Nothing of what is current, unless `onto` is
-        that: then what the record says takes its place."""
+        """The context of `record`: the span in which it was sent, and baggage. The current context is not included,
+        unless it is passed as `onto`: the record's values then replace its values."""
         return self.context_in(record.headers, onto)
 
     def context_in(self, headers: HeaderSequence, onto: Context | None = None) -> Context:
-        """As `context_of`, of a record's headers alone."""
+        """`context_of` for headers."""
         context = Context() if onto is None else onto
         propagator = self.propagator
         carried = context_headers(headers, propagator.fields)
@@ -100,11 +100,11 @@ class Tracing:
     def processing(
         self, records: Traced | Sequence[Traced], client_id: str | None = None, group_id: str | None = None
     ) -> Iterator[Span]:
-        """Around the work on a record, or on several at once: what is sent meanwhile carries on their trace.
+        """Wraps the processing of a record, or of several: records sent meanwhile continue their trace.
 
-        The span of one record is a child of that in which it was sent, and has a link to what was current. That of
-        several is a child of what is current, with links to those in which they were sent. An exception is noted, and
-        goes on to the caller.
+        The span of one record is a child of the span in which it was sent, with a link to the current one. That of
+        several is a child of the current span, with links to the spans in which they were sent. An exception is
+        recorded, and propagates.
         """
         context = contexts.get_current()
         record, many = _one_or_many(records)
@@ -120,7 +120,7 @@ class Tracing:
             told = operation("process", "process", topic_of(many), client_id, group_id)
             told[attributes.BATCH_SIZE] = len(many)
             links = self.links_to(many)
-        token = contexts.attach(context)  # with what else the record carries: its baggage
+        token = contexts.attach(context)  # with the rest of the record's context: its baggage
         try:
             with self.tracer.start_as_current_span(name_of(told), None, SpanKind.CONSUMER, told, links) as span:
                 yield span
@@ -135,7 +135,7 @@ def span_of(context: Context) -> SpanContext:
 def operation(
     name: str, kind: str, topic: str | None, client_id: str | None, group_id: str | None = None
 ) -> Attributes:
-    """What is told of every one of them; `kind` is one of OpenTelemetry's types of operations."""
+    """The common attributes; `kind` is one of OpenTelemetry's operation types."""
     told: Attributes = {
         attributes.SYSTEM: attributes.KAFKA,
         attributes.OPERATION: name,
@@ -146,19 +146,19 @@ def operation(
 
 
 def name_of(told: Attributes) -> str:
-    """Of the span of an operation."""
+    """The span name of an operation."""
     name = str(told[attributes.OPERATION])
     return f"{name} {told[attributes.TOPIC]}" if attributes.TOPIC in told else name
 
 
 def topic_of(records: Sequence[Traced]) -> str | None:
-    """None where there is more than one, or none."""
+    """The topic of the records; None if there are several, or no records."""
     topics = {record.topic for record in records}
     return topics.pop() if len(topics) == 1 else None
 
 
 def _one_or_many(records: Traced | Sequence[Traced]) -> tuple[Traced | None, Sequence[Traced]]:
-    """A record is a tuple, too: what it has tells them apart."""
+    """Distinguishes a record, which is a tuple too, from a sequence of records."""
     if hasattr(records, "headers"):
         return cast(Traced, records), ()
     return None, records

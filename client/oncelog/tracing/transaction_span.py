@@ -1,4 +1,4 @@
-"""The span of a transaction: from its begin until it is known how it ended."""
+"""The span of a transaction, from its begin until its outcome is known."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ COMMIT, ABORT, PREPARED, UNKNOWN = "commit", "abort", "prepared", "unknown"
 
 
 class TransactionSpan:
-    """A commit leaves its status unset, as what went well has it; an abort is an error, and says for what.
-
-    `cause` is why it will be aborted, as far as that is known. Only the first end counts.
-    """
+    """A commit leaves the status unset, as for success; an abort is an error, with its cause. `cause` is the known
+    reason of a coming abort. Only the first end counts."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -39,7 +37,7 @@ class TransactionSpan:
             self.cause = cause
 
     def committed(self, task: asyncio.Task[None]) -> None:
-        """The commit is done. What can only be aborted now is not over."""
+        """The commit is done. A transaction that must be aborted now has not ended."""
         error = None if task.cancelled() else task.exception()
         if task.cancelled():
             self.lost("the producer was closed before the commit was done")

@@ -1,4 +1,4 @@
-"""What the option `tracing` of a producer or consumer stands for."""
+"""Resolves the option `tracing` of a producer or consumer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load() -> ModuleType:
-    """The module that needs OpenTelemetry. Raises ConfigError where that is not installed."""
+    """The module that needs OpenTelemetry. Raises ConfigError if that is not installed."""
     try:
         from oncelog.tracing import client_spans
     except ModuleNotFoundError as error:
@@ -23,7 +23,7 @@ def load() -> ModuleType:
 
 
 def wanted_spans(option: object, client_id: str, group_id: str | None = None) -> ClientSpans | None:
-    """None for None and False; True is what was set up globally; else a Tracing. Raises ConfigError."""
+    """None for None and False; True is the global setup; else a Tracing. Raises ConfigError."""
     if option is None or option is False:
         return None
     module = load()

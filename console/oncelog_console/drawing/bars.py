@@ -11,15 +11,15 @@ from oncelog_console.drawing.scale import Scale, Tick, age_ticks
 LEAST_MS: Final = 10_000
 """The axis is at least so long."""
 MOST_MS: Final = 3600 * 1000
-"""And at most so long: what is older runs out of the picture at the left, and does not press the others together."""
+"""The longest time shown: older bars are cut at the left, so that they do not squeeze the others."""
 NOW_AT: Final = 0.8
-"""Of the width: what is to its right is to come."""
+"""Fraction of the width: the future is to its right."""
 TICKS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is to be drawn: times in ms, None where nobody knows."""
+    """The bar of a transaction: times in ms, None if unknown."""
 
     since_ms: int | None
     ends_by_ms: int | None

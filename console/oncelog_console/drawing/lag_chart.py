@@ -13,7 +13,7 @@ HEIGHT: Final = 100
 TICKS: Final = 6
 LEAST_MS: Final = 60_000
 SPARK_POINTS: Final = 60
-"""Of a chart as small as a row: a table has hundreds of them, each with an hour of samples."""
+"""Points of a sparkline: a table has hundreds of them, each with an hour of samples."""
 HEADROOM: Final = 1.3
 """Above the highest point there is room for a label."""
 
@@ -29,7 +29,7 @@ class LagChart:
 
 
 def spark(points: Iterable[tuple[int, int | None]], now_ms: int) -> LagChart:
-    """For a row of a table: of so many points that nobody could tell them apart the highest, and the newest."""
+    """The sparkline of a table row: the maximum of each run of points, at most SPARK_POINTS, and the newest point."""
     *older, newest = known = [*points] or [(now_ms, None)]
     many = -(-len(known) // SPARK_POINTS)
     runs = (older[start : start + many] for start in range(0, len(older), many))

@@ -1,4 +1,4 @@
-"""A log as people may look at it: offsets to the right, a line for each producer, a box for each of its batches."""
+"""The picture of a log: offsets to the right, a lane for each producer, a box for each of its batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOTTOM: Final = 26
 TICKS: Final = 8
 LEAST_WIDTH: Final = 0.35
 GAP: Final = 0.12
-"""Percent between boxes, where there is room."""
+"""Percent between boxes, if there is room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A line of the picture. None: records without a producer; `others`: of so many further producers."""
+    """A lane. None: records without a producer; `others`: how many further producers share it."""
 
     producer_id: int | None
     y: int
@@ -59,7 +59,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A vertical line. `anchor` is where its label stands: "start", "middle" or "end" of the text at `x`."""
+    """A vertical line. `anchor` is the alignment of its label at `x`: "start", "middle" or "end"."""
 
     x: float
     label: str
@@ -80,7 +80,7 @@ class LogPicture:
 
 
 def log_picture(batches: Sequence[Drawn], start: int, end: int, last_stable: int, high_watermark: int) -> LogPicture:
-    """Offsets from `start` up to `end`; the marks are left out where they are not between these."""
+    """Draw the offsets from `start` to `end`; marks outside are left out."""
     end = max(end, start + 1)
     scale = Scale(start, end)
     lanes, lane_of = _lanes(batches)
@@ -103,7 +103,8 @@ def log_picture(batches: Sequence[Drawn], start: int, end: int, last_stable: int
 
 
 def _lanes(batches: Sequence[Drawn]) -> tuple[tuple[Lane, ...], dict[int, Lane]]:
-    """Those that wrote most have lines of their own, in the order in which they come; the last is for all others."""
+    """The producers with the most records have their own lanes, in order of appearance; the last lane is for all
+    others."""
     counts = Counter(batch.producer_id for batch in batches)
     own = {producer for producer, _ in counts.most_common(LANES if len(counts) <= LANES else LANES - 1)}
     lanes: list[Lane] = []

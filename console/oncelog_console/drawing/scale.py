@@ -1,4 +1,4 @@
-"""An axis: where a value is, in percent, and the round values beside which lines are drawn."""
+"""An axis: positions of values in percent, and round values for grid lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ages(span_ms: int, most: int) -> list[int]:
 
 
 def age_ticks(scale: Scale, now_ms: int, span_ms: int, most: int) -> tuple[Tick, ...]:
-    """Where round ages are on an axis of times (ms) that goes back by `span_ms` from now."""
+    """The positions of round ages on an axis of times (ms) that spans `span_ms` before now."""
     return tuple(Tick(scale.at(now_ms - age), age_label(age)) for age in ages(span_ms, most))
 
 

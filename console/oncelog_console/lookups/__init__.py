@@ -1,15 +1,15 @@
-"""What is seen of a cluster: an admin client asks, values come back. Nothing here knows HTML.
+"""State of a cluster, read with the admin client. No HTML.
 
-missing.py       what could not be had, and why
-brokers.py       brokers, what they lead and hold, their data directories
-topics.py        topics and one of them: partitions, settings, sizes
-batch_outcomes.py  (pure) what has become of each batch: committed, aborted, open, held back
-log_reading.py   a stretch of a partition, with the fate of each batch
-records.py       a page of records: from a position on, by key, committed only
-tailing.py       records as they come
-producers.py     a partition: its ends, producers, and why it is held back
-transactions.py  open transactions, what they hold back and for whom
-lag_history.py   groups, sampled: how far behind they were
-query_history.py streaming queries of Spark, sampled by the metrics that they serve
-groups.py        a group: members, positions, and where a reset would move it
+missing.py       unavailable values, and why
+brokers.py       brokers, their led and hosted partitions, their data directories
+topics.py        topics, and one topic: partitions, settings, sizes
+batch_outcomes.py (pure) the outcome of each batch: committed, aborted, open, held back
+log_reading.py   a range of a partition, with the outcome of each batch
+records.py       a page of records: from a position, by key, committed only
+tailing.py       new records as they arrive
+producers.py     a partition: its ends, producers, and blocking transaction
+transactions.py  open transactions, and the groups that they hold back
+lag_history.py   sampled lag of groups
+query_history.py sampled metrics of Spark's streaming queries
+groups.py        a group: members, positions, and the plan of a reset
 """

@@ -1,7 +1,7 @@
-"""What has become of a batch. Pure.
+"""The outcome of batches. Pure.
 
-Below the last stable offset every transaction is decided: the leader names those that were aborted. Above it, a batch
-belongs to a transaction that is open, or stands behind one.
+Below the last stable offset every transaction is decided: the leader lists the aborted ones. Above it, a batch belongs
+to an open transaction, or lies after the start of one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_protocol.records.control import read_marker
 
 
 class Outcome(Enum):
-    """The value is what people read."""
+    """The value is the text shown."""
 
     PLAIN = "no transaction"
     COMMITTED = "committed"
@@ -25,7 +25,7 @@ class Outcome(Enum):
     OPEN = "open"
     HELD_BACK = "held back"
     TRANSACTIONAL = "in a transaction"
-    """As it comes: nobody knows yet what will become of it."""
+    """A new batch, whose outcome is unknown."""
     COMMIT = "commit marker"
     ABORT = "abort marker"
     CONTROL = "control record"
@@ -42,14 +42,14 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JudgedBatch:
-    """A batch, and what has become of it."""
+    """A batch with its outcome."""
 
     batch: RecordBatch
     fate: Outcome
 
 
 def judged_stable(part: LogPart) -> list[JudgedBatch]:
-    """Of what was read up to the last stable offset."""
+    """The outcomes of batches below the last stable offset."""
     aborted = AbortedTransactions(part.aborted)
     return [JudgedBatch(batch, _stable_fate(batch, aborted)) for batch in part.batches]
 
@@ -67,7 +67,8 @@ def _stable_fate(batch: RecordBatch, aborted: AbortedTransactions) -> Outcome:
 
 
 def judged_unstable(batches: Iterable[RecordBatch], open_from: Mapping[int, int]) -> list[JudgedBatch]:
-    """Of what is above it. `open_from`: producer id -> where its open transaction begins in this partition."""
+    """The outcomes of batches above it. `open_from`: producer id -> first offset of its open transaction in this
+    partition."""
     return [JudgedBatch(batch, _unstable_fate(batch, open_from)) for batch in batches]
 
 
@@ -81,7 +82,7 @@ def _unstable_fate(batch: RecordBatch, open_from: Mapping[int, int]) -> Outcome:
 
 
 def judged_fresh(batches: Iterable[RecordBatch]) -> list[JudgedBatch]:
-    """Of what has just come."""
+    """The outcomes of newly arrived batches."""
     return [JudgedBatch(batch, _fresh_fate(batch)) for batch in batches]
 
 

@@ -1,11 +1,11 @@
-"""Brokers: what they lead and hold, how far their replicas are behind, how full their directories are."""
+"""Brokers: their led and hosted partitions, the lag of their replicas, the free space of their directories."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from oncelog.admin import Admin, LogDirectory
-from oncelog.cli.top_look import BrokerRow, PartitionRow, broker_rows
+from oncelog.cli.top_snapshot import BrokerRow, PartitionRow, broker_rows
 from oncelog.cluster import NO_NODE, Topic
 from oncelog.errors import KafkaError, PartialFailure, StaleMetadata
 from oncelog_console.lookups.missing import Missing
@@ -60,7 +60,7 @@ async def look(admin: Admin) -> BrokersView:
 
 
 async def all_topics(admin: Admin) -> dict[str, Topic]:
-    """Those that may be seen, internal ones too. Raises KafkaError: who gets no answer must not say there are none."""
+    """All visible topics, internal ones included. Raises KafkaError, so that a failure is not shown as no topics."""
     names = await admin.list_topics(include_internal=True)
     if not names:
         return {}
@@ -73,7 +73,7 @@ async def all_topics(admin: Admin) -> dict[str, Topic]:
 
 
 async def log_dirs(admin: Admin, missing: Missing) -> Directories:
-    """By broker and path; of those that answer."""
+    """Broker id and path -> directory, for brokers that answer."""
     try:
         return await admin.describe_log_dirs()
     except PartialFailure as failure:

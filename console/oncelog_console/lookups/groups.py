@@ -1,4 +1,4 @@
-"""One group: its members, where it is in each partition, and where a reset would move it."""
+"""One group: its members, its position in each partition, and the plan of a reset."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from oncelog.cli.offsets import Position
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure
 from oncelog_protocol.messages.fetch import IsolationLevel
 
-RESETTABLE = ("Empty", "Dead", "")
-
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """Where the group is in a partition. `waits`: behind it there is only what is not stable."""
+    """The group's position in a partition. `waits`: only unstable records follow."""
 
     partition: TopicPartition
     committed: int | None
@@ -44,10 +42,6 @@ class GroupView:
         known = [row.lag for row in self.rows if row.lag is not None]
         return sum(known) if known else None
 
-    @property
-    def may_be_reset(self) -> bool:
-        return not self.group.members and self.group.state in RESETTABLE
-
 
 async def look(admin: Admin, group_id: str) -> GroupView:
     """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
@@ -70,7 +64,7 @@ async def offsets_of(admin: Admin, group_id: str) -> dict[TopicPartition, int]:
 
 
 async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int | None, int | None]]:
-    """Last stable offset and high watermark of those that still exist."""
+    """Last stable offset and high watermark of the partitions that still exist."""
     topics = set(await admin.list_topics(include_internal=True))
     wanted = {where: LATEST_TIMESTAMP for where in partitions if where.topic in topics}
     found: list[dict[TopicPartition, int]] = []
@@ -86,8 +80,8 @@ async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPar
 async def plan(
     admin: Admin, group_id: str, topic: str | None, position: Position | None, shift_by: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """What the group has committed, and where `position`, or a shift, would move it: of one topic or of all that it has
-    committed. Raises KafkaError."""
+    """The committed offsets of the group, and their new values by `position`, or by a shift: of one topic or of all
+    that it has committed. Raises KafkaError."""
     committed = await offsets_of(admin, group_id)
     if topic is None:
         wanted = sorted(committed)
@@ -98,7 +92,7 @@ async def plan(
 
 
 async def within_bounds(admin: Admin, targets: dict[TopicPartition, int]) -> bool:
-    """Whether each partition holds the offset that it is to be moved to. Raises KafkaError."""
+    """Whether each partition still has its target offset. Raises KafkaError."""
     bounds = await bounds_of(admin, targets)
     return all(
         where in bounds and bounds[where].beginning <= offset <= bounds[where].end for where, offset in targets.items()

@@ -1,4 +1,4 @@
-"""Groups, looked at every few seconds: where they are now, and how far behind they were. In memory, bounded."""
+"""Samples the positions and the lag of groups every few seconds. In memory, bounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from oncelog import TopicPartition
 from oncelog.admin import LATEST_TIMESTAMP, Admin
 from oncelog.cli.running import describe
-from oncelog.cli.top_look import lag_of
+from oncelog.cli.top_snapshot import lag_of
 from oncelog.clock import now_ms
 from oncelog.errors import ConnectionFailed, KafkaError, PartialFailure
 from oncelog_console.limits import MAX_SAMPLED_GROUPS, SAMPLE_SECONDS, SAMPLES
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class LagPoint(NamedTuple):
-    """A sample: when (ms since the epoch), and records behind; None where that was not known."""
+    """A sample: its time (ms since the epoch), and the lag in records; None if unknown."""
 
     at_ms: int
     lag: int | None
@@ -44,7 +44,7 @@ class GroupHistory:
 
 
 class LagHistory:
-    """`groups` by id. `problem`: why the last look failed. `left_out`: groups beyond those that are sampled."""
+    """`groups` by id. `problem`: why the last sample failed. `left_out`: the number of groups that are not sampled."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -67,13 +67,12 @@ class LagHistory:
                 self.problem = describe(error, self._link.bootstrap)
             except Exception:
                 # A mistake of ours: to be seen, and no reason to stand still from now on.
-                logger.exception("the groups could not be looked at")
-                self.problem = "the groups could not be looked at: see the console's own log"
+                logger.exception("the groups could not be read")
+                self.problem = "the groups could not be read: see the console's own log"
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
-        """One look at all groups, begun after this was called: never is an older one put over a newer. Raises
-        KafkaError."""
+        """Sample all groups. An older sample never replaces a newer one. Raises KafkaError."""
         async with self._sampling:
             await self._sample()
 
@@ -99,7 +98,7 @@ class LagHistory:
         self.samples += 1
 
     def at(self, partition: TopicPartition) -> dict[str, int]:
-        """Where the groups are that have committed something there, as of the last sample: group id -> offset."""
+        """The positions of groups in a partition, from the last sample: group id -> offset."""
         return {
             group_id: history.committed[partition]
             for group_id, history in self.groups.items()
@@ -108,7 +107,7 @@ class LagHistory:
 
 
 async def _committed(admin: Admin, group_id: str) -> Mapping[TopicPartition, int] | None:
-    """None where it cannot be had now. Raises ConnectionFailed."""
+    """None if they are unavailable. Raises ConnectionFailed."""
     try:
         return {where: known.offset for where, known in (await admin.groups.offsets(group_id)).items()}
     except ConnectionFailed:
@@ -118,7 +117,7 @@ async def _committed(admin: Admin, group_id: str) -> Mapping[TopicPartition, int
 
 
 async def _ends(admin: Admin, partitions: set[TopicPartition]) -> dict[tuple[str, int], int]:
-    """Of those that exist and have leaders. Raises KafkaError."""
+    """The ends of existing partitions with leaders. Raises KafkaError."""
     if not partitions:
         return {}
     topics = set(await admin.list_topics(include_internal=True))

@@ -13,7 +13,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From `start`; the next one begins at `next_offset`. `is_end`: there was no more."""
+    """A part of a log, from the requested offset up to `next_offset`. `is_end`: nothing more was readable."""
 
     log_start_offset: int
     last_stable_offset: int
@@ -43,7 +43,7 @@ async def read_stretch(admin: Admin, partition: TopicPartition, offset: int, max
 
 
 async def open_transactions(admin: Admin, partition: TopicPartition) -> dict[int, int]:
-    """Producer id -> where its open transaction begins. Empty where the broker does not tell, or not us."""
+    """Producer id -> first offset of its open transaction. Empty if the broker does not report them, or not to us."""
     try:
         states = (await admin.transactions.producers([partition]))[partition]
     except KafkaError:

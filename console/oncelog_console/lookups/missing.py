@@ -1,4 +1,4 @@
-"""What could not be had is said on the page; the rest of it is shown."""
+"""Collects unavailable values, which the page lists; the rest is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog.errors import ConnectionFailed, KafkaError
 T = TypeVar("T")
 
 Missing = dict[str, str]
-"""What, and why."""
+"""Description -> reason."""
 
 
 async def had(missing: Missing, what: str, asked: Awaitable[T], otherwise: T) -> T:

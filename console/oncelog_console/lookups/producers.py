@@ -1,4 +1,4 @@
-"""A partition: its newest batches with their fates, its ends, the producers that it remembers, what holds it back."""
+"""A partition: its newest batches with their outcomes, its ends, its producers, and the transaction that blocks it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PartitionPage:
 
 
 async def look(admin: Admin, partition: TopicPartition, known: Partition, at: int | None) -> PartitionPage:
-    """From offset `at` on; by default the newest. Raises KafkaError."""
+    """Read the producers' batches from offset `at` on; by default the newest. Raises KafkaError."""
     missing: Missing = {}
     asked = admin.transactions.explain([partition])
     explained = (await had(missing, "explanation", asked, {})).get(partition)
@@ -77,7 +77,7 @@ async def _read(admin: Admin, page: PartitionPage) -> None:
         try:
             stretch = await read_stretch(admin, page.partition, position, min(left, STRETCH_BYTES))
         except KafkaError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # what was there is deleted
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since
                 break
             raise
         if stretch.is_end:

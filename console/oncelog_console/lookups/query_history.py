@@ -84,7 +84,7 @@ class QueryHistories:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
-        """Ask every address once. Queries of an address that does not answer keep their last values."""
+        """Query every address once. The queries of an address without an answer keep their last values."""
         answers = await asyncio.gather(*(asyncio.to_thread(_ask, each) for each in self.addresses))
         at_ms = now_ms()
         found: dict[tuple[str, str], dict[str, float]] = {}
@@ -119,7 +119,7 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
         if len(text) > MAX_METRICS_BYTES:
             return BadMetrics(f"its metrics have more than {MAX_METRICS_BYTES} bytes")
         return read_metrics(text.decode())
-    except OSError as error:  # of the network, and HTTP errors
+    except OSError as error:  # network and HTTP errors
         return BadMetrics(f"it does not answer: {error}")
     except Exception as error:
         logger.debug("metrics of queries cannot be read from %s", address, exc_info=True)
@@ -127,8 +127,8 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
 
 
 def read_metrics(text: str) -> dict[tuple[str, str], dict[str, float]]:
-    """(query id, name) -> its metrics of one value, without their prefix; one that is no number (NaN) is left
-    out. Raises ValueError for what is no metrics."""
+    """(query id, name) -> its single-valued metrics, without their prefix; NaN is left out. Raises ValueError for text
+    that is not metrics."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for sample in _samples(text):
         if sample.labels.keys() == {"query", "query_id"} and math.isfinite(sample.value):

@@ -1,4 +1,4 @@
-"""A page of records of a topic: from a position on, in the order of their timestamps as far as partitions allow it."""
+"""A page of a topic's records: from a position on, in timestamp order as far as the order within partitions allows."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _DECODER: Final = ThreadPoolExecutor(1, "console-decoder")
 
 
 async def decoded(work: Callable[[], T]) -> T:
-    """What `work`, which decodes records, returns: done beside the event loop, one after another."""
+    """Run `work`, which decodes records, in a thread, one at a time. Returns its result."""
     return await asyncio.get_running_loop().run_in_executor(_DECODER, work)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for. `key`: only records with it."""
+    """The search. `key`: only records with it."""
 
     committed_only: bool = False
     key: bytes | None = None
@@ -62,10 +62,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """One record; a control record has no key and no value. `error`: why its batch cannot be read.
-
-    `key_size` and `value_size`: of all of them, where only their beginnings are kept.
-    """
+    """One record; a control record has no key and value. `error`: why its batch is unreadable. `key_size` and
+    `value_size`: the full sizes, if only the beginnings are kept."""
 
     partition: int
     offset: int
@@ -81,15 +79,16 @@ class RecordView:
     value_size: int = 0
 
     def for_a_table(self) -> RecordView:
-        """What a row shows of it: a few kilobytes of a batch may be megabytes of a value, and a page has many."""
+        """The row of a table, with the beginning of the value: a few kilobytes of a batch may contain megabytes of a
+        value."""
         key, value = self.key and self.key[:KEY_BYTES], self.value and self.value[:VALUE_BYTES]
         return replace(self, key=key, value=value, headers=())
 
 
 @dataclass(slots=True)
 class RecordPage:
-    """`cursor`: partition -> where the next page begins. `looked_at`: records that were looked at to find these.
-    `has_more`: there may be more, at the cursor."""
+    """`cursor`: partition -> start of the next page. `looked_at`: records read to find these. `has_more`: there may be
+    more, at the cursor."""
 
     records: list[RecordView] = field(default_factory=list)
     cursor: dict[int, int] = field(default_factory=dict)
@@ -99,7 +98,7 @@ class RecordPage:
 
 
 async def starts(admin: Admin, partitions: list[TopicPartition], position: Position) -> dict[int, int]:
-    """Where `position` is in each partition. Raises KafkaError."""
+    """The offset of `position` in each partition. Raises KafkaError."""
     bounds = await _known_bounds(admin, partitions)
     found: dict[TopicPartition, int | None] = {}
     if isinstance(position, AtTime):
@@ -112,7 +111,7 @@ async def starts(admin: Admin, partitions: list[TopicPartition], position: Posit
 
 
 async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """What each of them holds. Raises KafkaError, also for a topic that was deleted a moment ago."""
+    """The bounds of each partition. Raises KafkaError, also for a topic deleted just now."""
     bounds = await bounds_of(admin, partitions)
     for where in partitions:
         if where not in bounds:
@@ -145,7 +144,7 @@ async def page(admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Want
 
 
 def _merged(pages: list[_PartitionPage], limit: int) -> list[RecordView]:
-    """The first by their timestamps; those of one partition stay in their order."""
+    """The first records by timestamp; those of one partition stay in order."""
     merged = heapq.merge(*(_stamped(each.found, number) for number, each in enumerate(pages)))
     return [record for _, _, _, record in (entry for _, entry in zip(range(limit), merged, strict=False))]
 
@@ -200,7 +199,7 @@ class _PartitionPage:
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            # Retention, or DeleteRecords, was faster: what there is begins later.
+            # Deleted by retention or DeleteRecords meanwhile: continue at the new start.
             first = (await starts(self._admin, [self.partition], Earliest()))[self.partition.partition]
             self.is_done = first <= self.position
             self.start = self.position = max(first, self.position)
@@ -213,7 +212,7 @@ class _PartitionPage:
         await decoded(partial(self._take, stretch, budget))
 
     def _take(self, stretch: Stretch, budget: _Budget) -> None:
-        """One batch at least, and others as long as there is time."""
+        """Take the records of at least one batch, and of more while there is time."""
         for judged in stretch.batches:
             for record in records_of(self.partition.partition, judged, self.position):
                 self.position = record.offset + 1
@@ -228,7 +227,7 @@ class _PartitionPage:
                 return
 
     def is_at_limit_of_stable(self, offset: int) -> bool:
-        """Whether nothing more can be had, although the log goes on."""
+        """Whether nothing more is readable, although the log goes on."""
         return self._wanted.committed_only and self._stable_end is not None and offset >= self._stable_end
 
 

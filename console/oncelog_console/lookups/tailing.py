@@ -1,4 +1,4 @@
-"""Records as they come, from the ends of partitions on."""
+"""New records as they arrive, from the ends of partitions on."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WAIT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """The newest records that came since the last part, and how many before them are left out."""
+    """The newest records since the last part, and how many before them are left out."""
 
     records: list[RecordView]
     left_out: int
 
 
 async def tail(admin: Admin, topic: str, partitions: list[int], wanted: Wanted) -> AsyncGenerator[TailPart]:
-    """One part at each look, also where nothing came: for ever. Raises KafkaError."""
+    """Yields a part for each query, also an empty one, for ever. Raises KafkaError."""
     committed_only = wanted.committed_only
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     offsets = await _ends(admin, [TopicPartition(topic, index) for index in partitions], level)
@@ -61,7 +61,8 @@ async def _ends(admin: Admin, wanted: list[TopicPartition], level: IsolationLeve
 async def _moved_on(
     admin: Admin, error: KafkaError, offsets: dict[TopicPartition, int], level: IsolationLevel
 ) -> dict[TopicPartition, int]:
-    """Where to go on after logs were cut, or cleaned faster than we read: at their ends. Raises other errors."""
+    """The ends of partitions, to continue there after logs were truncated, or compacted faster than we read. Raises
+    other errors."""
     errors = error.errors if isinstance(error, PartialFailure) else dict.fromkeys(offsets, error)
     others = [each for each in errors.values() if each.code is not ErrorCode.OFFSET_OUT_OF_RANGE]
     if others:
@@ -73,7 +74,7 @@ async def _moved_on(
 def _newest(
     partition: int, judged: list[JudgedBatch], from_offset: int, wanted: Wanted
 ) -> tuple[deque[RecordView], int]:
-    """The last TAIL_RECORDS of those that are wanted, and how many these are."""
+    """The last TAIL_RECORDS matching records, and the number of all matching ones."""
     kept: deque[RecordView] = deque(maxlen=TAIL_RECORDS)
     count = 0
     for each in judged:

@@ -14,7 +14,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """`size`: bytes of all replicas, None where no broker tells."""
+    """`size`: bytes of all replicas, None if no broker reports it."""
 
     name: str
     is_internal: bool
@@ -49,7 +49,7 @@ class TopicView:
 
 
 async def rows(admin: Admin) -> tuple[list[TopicRow], Missing]:
-    """By name. Raises KafkaError if the cluster cannot be reached."""
+    """Sorted by name. Raises KafkaError if the cluster cannot be reached."""
     missing: Missing = {}
     topics = await all_topics(admin)
     sizes = _sizes(await log_dirs(admin, missing))

@@ -1,4 +1,4 @@
-"""Open transactions: those that coordinators know, and those that hang; what each holds back, and for whom."""
+"""Open transactions: those known to coordinators, and hanging ones; what each holds back, and for which groups."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from oncelog_console.lookups.brokers import all_topics
 from oncelog_console.lookups.missing import Missing, had
 
 Positions = Callable[[TopicPartition], Mapping[str, int]]
-"""Where groups are in a partition: group id -> committed offset."""
+"""Returns the positions of groups in a partition: group id -> committed offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A partition in which a transaction is open. `open_here` is None where it has written nothing there yet, or its
-    marker is there already; `explained` is None where that was not asked, or not told.
-
-    `waiting`: groups that stand at the last stable offset; whoever reads committed records among them gets nothing.
-    """
+    """A partition with an open transaction. `open_here` is None if it has no record there yet, or its marker is
+    written; `explained` is None if unknown. `waiting`: groups at the last stable offset, whose read_committed members
+    get nothing."""
 
     partition: TopicPartition
     open_here: OpenTransaction | None
@@ -35,7 +33,7 @@ class Hold:
 
     @property
     def pins(self) -> bool:
-        """Whether it is the one that readers wait for."""
+        """Whether it is the transaction that readers wait for."""
         explained, mine = self.explained, self.open_here
         if explained is None or explained.pinned_by is None or mine is None:
             return False
@@ -48,11 +46,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactionView:
-    """One open transaction over all partitions. `held` is what its coordinator knows, None if none does.
-
-    `since_ms`: by its coordinator, else by its first record; None where nobody can tell. `lacks_markers`: where its
-    coordinator is still to write one.
-    """
+    """One open transaction over all partitions. `held` is its coordinator's state, None if no coordinator knows it.
+    `since_ms`: from its coordinator, else from its first record; None if unknown. `lacks_markers`: the partitions whose
+    marker its coordinator has not written yet."""
 
     producer_id: int
     producer_epoch: int
@@ -66,7 +62,7 @@ class OpenTransactionView:
 
     @property
     def state(self) -> str:
-        """As its coordinator has it; of one that hangs, why."""
+        """The coordinator's state; for a hanging transaction, the reason."""
         hangs = self.hangs
         if hangs is not None:
             return f"hangs: {hangs.value}"
@@ -156,7 +152,7 @@ async def _hanging(admin: Admin, topics: Mapping[str, Topic], missing: Missing) 
 async def explanations(
     admin: Admin, partitions: list[TopicPartition], missing: Missing
 ) -> dict[TopicPartition, Explanation]:
-    """Of the first MAX_EXPLAINED, as far as they can be had. Raises ConnectionFailed."""
+    """The explanations of the first MAX_EXPLAINED partitions, as far as available. Raises ConnectionFailed."""
     if len(partitions) > MAX_EXPLAINED:
         missing["explanations"] = f"{len(partitions) - MAX_EXPLAINED} more partitions are not explained"
     asked = partitions[:MAX_EXPLAINED]
@@ -164,7 +160,7 @@ async def explanations(
         return {}
     try:
         return await admin.transactions.explain(asked)
-    except PartialFailure as failure:  # of some, perhaps without a leader, nothing can be told
+    except PartialFailure as failure:  # some, perhaps without a leader, are unavailable
         told = [where for where in asked if where not in failure.errors]
         missing["explanations"] = failure.message
         return await had(missing, "explanations", admin.transactions.explain(told), {}) if told != asked else {}
@@ -181,7 +177,7 @@ def combined(
     explained: Mapping[TopicPartition, Explanation],
     positions: Positions,
 ) -> list[OpenTransactionView]:
-    """What the coordinators, the logs and the groups say, by transaction. Pure but for `positions`."""
+    """Combines coordinators, logs and groups, by transaction. Pure apart from `positions`."""
     open_here: dict[tuple[int, int], dict[TopicPartition, tuple[OpenTransaction, Hang | None]]] = {}
     described: dict[tuple[int, int], DescribedTransaction | None] = {}
     for each in held:
@@ -189,7 +185,8 @@ def combined(
     for where, explanation in explained.items():
         pinned = () if explanation.pinned_by is None else (explanation.pinned_by,)
         for opened in (*pinned, *explanation.later):
-            open_here.setdefault(_producer(opened), {})[where] = (opened, None)  # one look is not enough to call it so
+            # one query is not enough to call it hanging
+            open_here.setdefault(_producer(opened), {})[where] = (opened, None)
     for found in hanging:
         opened = found.transaction
         open_here.setdefault(_producer(opened), {})[opened.partition] = (opened, found.hang)

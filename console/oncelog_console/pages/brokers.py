@@ -1,4 +1,4 @@
-"""/: brokers, what is out of sync, how full their directories are."""
+"""/: brokers, out-of-sync partitions, free space of directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/transaction/abort and /transaction/fence: what would be done, and by a form of ours, doing it."""
+"""/transaction/abort and /transaction/fence: confirmation, and execution by a form."""
 
 from __future__ import annotations
 

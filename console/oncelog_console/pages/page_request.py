@@ -1,6 +1,6 @@
-"""What every page does: it waits for its turn, takes its time and no more, reads parameters, and says what is wrong.
+"""Common to all pages: limits concurrency and time, reads parameters, and reports errors.
 
-A change is a form with our token, of few fields, which is read in little time; what it does is one more function.
+A change is a form with our token and few fields, read within a short time, and a handler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_OFFSET: Final = 2**63 - 1
 
 
 def page(handler: Handler) -> Handler:
-    """With its turn, its time, and a page for what it raises."""
+    """Limits concurrency and time, and turns errors into pages."""
 
     @wraps(handler)
     async def answered(request: Request) -> Response:
@@ -46,7 +46,7 @@ def page(handler: Handler) -> Handler:
 
 
 def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
-    """As `page`, for a form that changes something. The guard has looked at where it comes from."""
+    """`page` for a form that changes something. The guard has checked its origin."""
 
     @page
     @wraps(handler)
@@ -59,7 +59,7 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
             raise Refused("this form is of an earlier start of the console: load its page again", 403)
         try:
             return await handler(request, form)
-        finally:  # what fails may be done
+        finally:  # a failed change may have taken effect
             console.shared.forget()
 
     return answered
@@ -98,7 +98,7 @@ async def admin_of(request: Request) -> Admin:
 
 
 def done(request: Request, text: str, path: str, **query: object) -> Response:
-    """Back to a page, which says what was done."""
+    """Redirect to a page that shows what was done."""
     return RedirectResponse(url(path, **query, notice=console_of(request).notices.add(text)), 303)
 
 
@@ -106,7 +106,7 @@ def done(request: Request, text: str, path: str, **query: object) -> Response:
 
 
 def text_of(given: str | None, name: str) -> str:
-    """Raises Refused where there is none."""
+    """Raises Refused if the parameter is missing."""
     if given is None:
         raise Refused(f"the address lacks {name}")
     return given

@@ -1,4 +1,4 @@
-"""/partition: the picture of a log, what holds it back, the producers that it remembers."""
+"""/partition: the picture of a log, the transaction that blocks it, its producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/queries and /query: streaming queries of Spark, their throughput, lag and batch time, and what they hold open."""
+"""/queries and /query: streaming queries of Spark, their throughput, lag, batch time and open transactions."""
 
 from __future__ import annotations
 

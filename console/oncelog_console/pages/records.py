@@ -40,7 +40,7 @@ MAX_KEY_CHARACTERS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the form above the records says. `partition` is None for all."""
+    """The values of the form above the records. `partition` is None for all."""
 
     topic: str
     partition: int | None
@@ -139,7 +139,7 @@ async def record(request: Request) -> Response:
 
 
 def _cursor(text: str | None, indexes: list[int]) -> dict[int, int] | None:
-    """`0:17,1:4` as what it says of the partitions that are read. Raises Refused."""
+    """Parse `0:17,1:4` for the partitions being read. Raises Refused."""
     if text is None:
         return None
     cursor: dict[int, int] = {}

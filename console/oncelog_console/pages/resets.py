@@ -1,7 +1,7 @@
-"""/group/reset: where a group would move, and by a form of ours, moving it there.
+"""/group/reset: the plan of a reset and, by a form, its execution.
 
-What is done is what was shown: the form carries the plan, and where the group was when it was made. The group itself
-is in its address, since a field of a form does not keep line ends as they are.
+The plan shown is the plan executed: the form contains it, with the group's positions at that time. The group id is in
+the URL, since form fields do not preserve line ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/tail: records as they come, as server-sent events. Each tail has connections of its own to the cluster."""
+"""/tail: new records, as server-sent events. Each tail has its own connections to the cluster."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ async def tail_events(request: Request) -> Response:
 
 
 class EventStream(Response):
-    """Sends what `events` yields until the browser goes, or its time is over. Counted from here to its end."""
+    """Sends the `events` until the browser leaves, or the time is over. Counted as a connection from here to its
+    end."""
 
     def __init__(self, events: AsyncGenerator[bytes], console: Console) -> None:
         super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
@@ -66,7 +67,7 @@ class EventStream(Response):
             sent, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
             self._console.tails -= 1
         if isinstance(sent, Exception):
-            raise sent  # the server tells it, and the browser connects again
+            raise sent  # the server reports it, and the browser reconnects
         if is_over and self._has_begun:  # the browser connects again
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

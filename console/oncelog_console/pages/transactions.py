@@ -1,4 +1,4 @@
-"""/transactions: open ones as bars over time; what each holds back, for whom, and what can be done."""
+"""/transactions: open transactions as bars over time; the groups that each holds back, and how to end it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from oncelog_console.pages.page_request import admin_of, console_of, page
 from oncelog_console.rendering import render, url
 
 TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
-"""Facts that are those of the transaction, and the same for all of its partitions."""
+"""Facts that are equal for all partitions of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldView:
-    """A partition of a transaction, and what `oncelog explain` says of it. `abort`: where to end it there alone."""
+    """A partition of a transaction, with the text of `oncelog explain`. `abort`: the URL to abort it in this
+    partition."""
 
     hold: Hold
     headline: str | None
@@ -32,8 +33,8 @@ class HoldView:
 
 @dataclass(frozen=True, slots=True)
 class OpenView:
-    """A transaction as the page shows it: of its partitions the first, those that hang or hold back before others.
-    `fence`: where to take its transactional id away, and so end it."""
+    """A transaction on the page: its first partitions, hanging and blocking ones first. `fence`: the URL to fence its
+    producer, which ends it."""
 
     look: OpenTransactionView
     bar: Bar

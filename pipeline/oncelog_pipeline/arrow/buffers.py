@@ -1,4 +1,4 @@
-"""What lies below a binary column of Arrow."""
+"""The buffers of a binary Arrow column: offsets, content, sizes, validity."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 
 def starts_of(column: pa.Array) -> Any:
-    """Where each value begins in the column's content, and, as the last one, where the last value ends: an array of
-    int64. A null takes no place, or some that means nothing."""
+    """Return the offset at which each value begins in the column's content, and last the end of the last value: an
+    int64 array. A null has no content, or content that means nothing."""
     size = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     offsets = column.buffers()[1]
     if offsets is None or not len(column):
@@ -20,13 +20,13 @@ def starts_of(column: pa.Array) -> Any:
 
 
 def content_of(column: pa.Array) -> bytes | memoryview:
-    """All values one after another, from where the first one begins."""
+    """Return the bytes of all values, one after another, from the start of the first one."""
     starts, content = starts_of(column), column.buffers()[2]
     return b"" if content is None else memoryview(content)[int(starts[0]) : int(starts[-1])]
 
 
 def sizes_of(column: pa.Array) -> Any:
-    """Of each value its bytes, -1 for null: an array of int64."""
+    """Return the length of each value in bytes, -1 for null: an int64 array."""
     sizes = np.diff(starts_of(column))
     if column.null_count:
         sizes[~is_valid(column)] = -1
@@ -34,5 +34,5 @@ def sizes_of(column: pa.Array) -> Any:
 
 
 def is_valid(column: pa.Array) -> Any:
-    """Of each value whether it is not null: an array of bool."""
+    """Return for each value whether it is not null: a bool array."""
     return column.is_valid().to_numpy(zero_copy_only=False)

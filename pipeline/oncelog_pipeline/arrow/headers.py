@@ -48,7 +48,7 @@ def encoded_headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def header_counts(column: pa.Array) -> Any:
-    """How many headers each row has, none where it has a null: an array of int64."""
+    """Return how many headers each row has, 0 for a null: an int64 array."""
     return pc.fill_null(column.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 

@@ -1,7 +1,7 @@
 """The partition of each key of a column, as Java's producer and `oncelog.producer.partitioner` choose it.
 
-All keys are hashed side by side: a step takes the next four bytes of each key that has so many left. Keys longer than
-LONGEST are hashed one by one, since one of them would take as many steps as it has words.
+All keys are hashed side by side: each step takes the next four bytes of every key that has four bytes left. Keys longer
+than LONGEST are hashed one by one, since one of them would take as many steps as it has words.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ LONGEST: Final = 128
 """The longest key, in bytes, that is hashed in the vectorised step; longer keys are hashed one by one."""
 WORD: Final = 4
 TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-"""What of the last word belongs to a key, by how many bytes of it are left."""
+"""The bytes of the last word that belong to a key, by how many bytes of it remain."""
 
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Any:
-    """Of each key (binary or large_binary, null for none) its partition of `count`: an array of int64, of no meaning
-    where the key is null."""
+    """Return the partition (of `count`) of each key, an int64 array. Keys are binary or large_binary; the result for a
+    null key means nothing."""
     return ((hashes(keys) & np.uint32(SIGN_MASK)) % np.uint32(count)).astype(np.int64)
 
 
 def hashes(keys: pa.Array) -> Any:
-    """Of each key its murmur2, an array of uint32; of no meaning where the key is null."""
+    """Return the murmur2 hash of each key, a uint32 array. The result for a null key means nothing."""
     starts = starts_of(keys)
     sizes = np.diff(starts)
     starts = starts[:-1] - starts[0]

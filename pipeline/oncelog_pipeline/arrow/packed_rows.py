@@ -30,7 +30,7 @@ NOTHING: Final = Packed(b"", (), 0)
 
 
 class EncodedColumns:
-    """Columns of records, and what of their encoding does not depend on a batch."""
+    """Columns of records, with the parts of their encoding that do not depend on a batch."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self.columns = columns
@@ -54,7 +54,7 @@ class EncodedColumns:
             self.tails = encoded_headers(columns.headers, self.kind)
             sizes += sizes_of(self.tails)
         self.sizes = sizes
-        """Of each record without its length, timestamp and offset."""
+        """Size of each record without its length, timestamp and offset."""
         self.ends: Any = np.zeros(count + 1, np.int64)
         """The sum of the sizes before each record, and, as the last one, of all."""
         np.cumsum(sizes, out=self.ends[1:])

@@ -70,7 +70,7 @@ def _binary(column: pa.Array) -> pa.Array:
 
 
 def _milliseconds(column: pa.Array) -> Any:
-    """Where there is none, the time now."""
+    """Timestamps in milliseconds; the time now for rows without one."""
     # Rounded down, as Spark does: a microsecond before 1970 is in the millisecond before it.
     found = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1000
     if column.null_count:

@@ -1,7 +1,8 @@
-"""The digest of rows in columns: what `oncelog_pipeline.sink.digest.digest_of` is for rows that are Python objects.
+"""The digest of rows in Arrow columns: equal to what `oncelog_pipeline.sink.digest.digest_of` returns for Python
+objects.
 
-A CRC that goes on with the next field is the CRC of the fields one after another. So small fields are joined, and each
-row takes one call; of large ones, whose copies cost more than calls, each field is looked at where it lies.
+The CRC over several fields equals the CRC over their concatenation. So small fields are joined, and each row takes one
+call; large fields, which cost more to copy than to call for, are read in place.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from oncelog_pipeline.arrow.buffers import content_of, sizes_of, starts_of
 from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, NULL, Digest, started
 
 PIECE: Final = 1024
-"""Rows at a time: the memory of their Python objects is used again for those of the next ones."""
+"""Rows per step. The memory of the Python objects of one step is reused by the next."""
 LARGE: Final = 512
 """Bytes of a field, on average, from which a copy of it costs more than a call."""
 
 
 def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, headers: pa.Array | None) -> Digest:
-    """The columns are binary or large binary, all of one type. `headers` are as they are in the record, nothing for a
-    row without any; None where no row has any."""
+    """Return the digest of rows of one topic.
+
+    The columns are binary or large binary, all of one type. `headers` are encoded as in the record, empty for a row
+    without headers; None if no row has headers.
+    """
     total = 0
     for first in range(0, len(values), PIECE):
         rows = slice(first, first + PIECE)
@@ -47,7 +51,7 @@ def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, heade
 
 
 def _contents(column: pa.Array) -> Iterable[bytes | memoryview]:
-    """Of each row its bytes. No value is null."""
+    """Yield the bytes of each row. No value may be null."""
     if not _is_large(column):
         found: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
         return found

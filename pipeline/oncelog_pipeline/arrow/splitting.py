@@ -39,8 +39,8 @@ def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
 
 
 def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys: bool) -> Any:
-    """Of each row its partition of `count`, an array of int64: what its column "partition" says, else what its key
-    means, else `sticky`."""
+    """Return the partition (of `count`) of each row, an int64 array: its column "partition", else the hash of its key,
+    else `sticky`."""
     found: Any = np.full(len(columns), sticky, np.int64)
     keys = None if ignores_keys else columns.keys
     if keys is not None:

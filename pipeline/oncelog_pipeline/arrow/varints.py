@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 BITS: Final = 7
-"""Of a number in each byte."""
+"""Bits of the number in each byte."""
 MORE: Final = 0x80
 """The bit that says that another byte follows."""
 COUNTED: Final = 1 << 14
@@ -22,7 +22,7 @@ class Codes(NamedTuple):
 
     content: Any
     widths: Any
-    """How many bytes each row's code has: an array, or an int where all are alike."""
+    """Bytes of each row's code: an array, or an int if all are equal."""
 
     def only(self, first: int, end: int) -> Codes:
         """The rows from `first` up to `end`."""
@@ -57,7 +57,7 @@ def _width(zigzag: int) -> int:
 
 
 def _content(zigzag: Any, widest: int, widths: Any) -> Any:
-    """`widths` is None where all are `widest`."""
+    """Return the bytes of the codes. `widths` is None if all are `widest` bytes long."""
     content: Any = np.empty((len(zigzag), widest), np.uint8)
     for each in range(widest):
         byte = (zigzag >> BITS * each & MORE - 1).astype(np.uint8)
@@ -73,10 +73,8 @@ def _small() -> Codes:
 
 
 def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.Array:
-    """Of each of `count` rows one binary value: its codes, one after another. Bytes are a code that all rows have.
-
-    `kind` is pa.binary() or pa.large_binary().
-    """
+    """Return one binary value for each of `count` rows: its codes, joined. An element of `codes` that is bytes is the
+    same for all rows. `kind` is pa.binary() or pa.large_binary()."""
     columns = [len(each) if isinstance(each, bytes) else each.content.shape[1] for each in codes]
     content: Any = np.empty((count, sum(columns)), np.uint8)
     is_used: Any = None

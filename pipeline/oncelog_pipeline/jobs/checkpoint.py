@@ -1,7 +1,7 @@
-"""What the offsets of a checkpoint tell: whether it is this job's, by its topics; where its sources are. Pure.
+"""Reads the offsets of a checkpoint: which topics its query reads, and up to where. Pure.
 
-A checkpoint holds one file for each batch, `offsets/N`: a version, a line about the batch, and a line for each input,
-the JSON of its offsets.
+A checkpoint holds one file for each batch, `offsets/N`: a version, a line about the batch, and a line for each input
+with the JSON of its offsets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from oncelog_pipeline.source.offsets import MARKS, STREAM
 
 LINES_BEFORE: Final = 2
 NOTHING: Final = "-"
-"""In place of the offsets of an input that had none yet."""
+"""Stands for the offsets of an input that had none yet."""
 
 
 def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> None:
-    """`offsets` is the text of the last file of offsets. Raises JobError where it is of another query."""
+    """Raise JobError if the checkpoint belongs to another query. `offsets` is the text of the newest file of
+    offsets."""
     lines = [line for line in offsets.strip().splitlines()[LINES_BEFORE:] if line]
     if len(lines) != len(inputs):
         raise JobError(_other(location, f"it has {len(lines)} inputs, this job has {len(inputs)}"))

@@ -38,8 +38,12 @@ def pipeline() -> None:
 
 @pipeline.command()
 @click.argument("job_file", type=click.Path(dir_okay=False, path_type=Path), metavar="JOB.toml")
-@click.option("--available-now", is_flag=True, help="Read what there is, and end, whatever the trigger in the file.")
-@click.option("--check", "checks_only", is_flag=True, help="Only look whether the file is right.")
+@click.option(
+    "--available-now",
+    is_flag=True,
+    help="Read the records that are there now, then end, whatever the trigger in the file.",
+)
+@click.option("--check", "checks_only", is_flag=True, help="Only check the file.")
 @click.option(
     "--metrics",
     metavar="HOST:PORT",

@@ -20,7 +20,7 @@ TYPES: Final = NUMBERS | {
 UNITS: Final = frozenset(
     ("year", "month", "day", "hour", "minute", "second", "to", "with", "without", "local", "time", "zone", "collate")
 )
-"""What may follow a type: interval day to second, timestamp without time zone."""
+"""Words that may follow a type: interval day to second, timestamp without time zone."""
 CONTAINERS: Final = {"array": 1, "map": 2}
 """How many types stand between < and >."""
 _TOKEN: Final = re.compile(r"\s*(?:(?P<name>\w+|`(?:[^`]|``)*`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<mark>[<>(),:]))")
@@ -36,11 +36,12 @@ class _Token(NamedTuple):
 
 
 def check_ddl(text: str) -> None:
-    """Raises BadDdl for what is neither columns nor a type."""
+    """Raise BadDdl if the text is neither a list of columns nor a type."""
     tokens = _tokens(text)
     if not tokens:
         raise BadDdl("is empty")
-    # One type, such as ARRAY<INT>, begins with the name of a type that is no column's: nothing but <, ( or an end.
+    # A single type, such as ARRAY<INT>, begins with a type's name that is followed by <, ( or the end, which no
+    # column's name is.
     alone = tokens[0].text.lower() in TYPES and (len(tokens) == 1 or tokens[1].text in "<(")
     parser = _Parser(tokens)
     if alone:

@@ -1,7 +1,7 @@
-"""What to tell a user of a job that failed: one sentence that says why, and one that says what to do. Pure.
+"""Explains to a user why a job failed, in one sentence, and what to do, in another. Pure.
 
-An error may come from Spark's own analysis, or from a worker, through two processes: as the text of a traceback inside
-the message of another exception. So it is known by the name of its class, and by what its text says.
+An error may come from Spark's own analysis, or from a worker through two processes: then it is the text of a traceback
+inside the message of another exception. So errors are recognised by the name of their class and by their text.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ADVICE: Final[Mapping[str, str]] = {
     "AnalysisException": "Look at the query in [transform], and at the schemas of what it reads",
     "ParseException": "Look at the query in [transform], and at schemas that are Spark's DDL",
 }
-"""By the class of an error; others say themselves what to do, or are nothing that a user can cause."""
+"""Advice by the class of an error. The other errors say themselves what to do, or no user can cause them."""
 
 
 class Sign(NamedTuple):
-    """What the text of an error says, and what to say instead; `{0}` is what the pattern has found."""
+    """A pattern in the text of an error, and the explanation to give; `{0}` is the first group of the pattern."""
 
     pattern: re.Pattern[str]
     says: str

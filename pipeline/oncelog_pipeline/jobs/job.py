@@ -11,13 +11,13 @@ from oncelog_pipeline.values.format import AS_IT_IS, ValueFormat
 DEFAULT_VIEW: Final = "input"
 UPDATE: Final = "update"
 UPDATES_WRITE_ID: Final = "update"
-"""The writeId of a job in output mode update, where its options have none."""
+"""The writeId of a job in output mode update whose options have none."""
 WRITE_ID_OPTION: Final = "writeId"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Topics that are read as one table, which the query knows as `view`. `options` are those of format("oncelog")."""
+    """Topics that are read as one table, named `view` in the query. `options` are those of format("oncelog")."""
 
     view: str
     options: Mapping[str, str]
@@ -35,7 +35,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where rows go: to a topic (`parquet` is None), with `options` of format("oncelog"), or to a directory."""
+    """Where rows are written: a topic (`parquet` is None), with `options` of format("oncelog"), or a directory."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     parquet: str | None = None
@@ -45,9 +45,9 @@ class Output:
 
     @property
     def write_id(self) -> str | None:
-        """The writeId with which each batch is written inside foreachBatch; None where Spark's sink writes it.
+        """The writeId of the writes inside foreachBatch; None if Spark's sink writes the batches.
 
-        Spark lets no sink in Python have the output mode update.
+        Spark does not offer output mode update to Python sinks.
         """
         if self.parquet is not None or self.mode != UPDATE:
             return None
@@ -57,8 +57,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a batch begins: `interval` after the one before; at once where there is none. `is_available_now`: read what
-    there is, and end."""
+    """When a batch begins: `interval` after the previous one; at once if it is None. `is_available_now`: read the
+    records that are there now, then end."""
 
     interval: str | None = None
     is_available_now: bool = False
@@ -66,7 +66,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A stream from its inputs to its output. `directory` is where the file of the job lies."""
+    """A streaming query from its inputs to its output. `directory` is that of the job file."""
 
     name: str
     inputs: tuple[Input, ...]

@@ -56,7 +56,7 @@ URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 def read_job(path: Path) -> Job:
-    """Raises JobError, also where a file cannot be read."""
+    """Read a job file. Raises JobError, also if a file cannot be read."""
 
     def read(name: str) -> str:
         return Path(name).read_text(encoding="utf-8")
@@ -277,7 +277,7 @@ class _Reader:
     # files
 
     def _path(self, location: str) -> str:
-        """Relative to the job's file; what is an address stays as it is."""
+        """Resolve against the directory of the job file; a URL stays as it is."""
         return location if URL.match(location) else str(self._directory / location)
 
     def _text(self, path: str, key: str, location: str) -> str:

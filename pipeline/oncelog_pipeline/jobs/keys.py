@@ -1,7 +1,7 @@
-"""The keys that a job file may have, what each is for, and the check of a table against them. Pure.
+"""The keys of a job file, the purpose of each, and the check of a table against them. Pure.
 
-A key is refused with a sentence that names it, says what it or its table is for, and names the nearest one that there
-is: who mistypes a key must not run a job that silently does something else.
+An unknown key is refused, with the purpose of its table and the nearest known key: a mistyped key must not be ignored
+in silence.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ _FITS: Final = {
 
 
 class JobError(ValueError):
-    """A job that cannot be run as it is written: the message says where, why, and what to write."""
+    """The job cannot run as written; the message says where, why, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`kind` is one of those above, or the tuple of the texts that are allowed; `purpose` goes on "it says ..."."""
+    """A key. `kind` is one of those above, or the tuple of allowed texts; `purpose` completes the sentence "it says
+    ..."."""
 
     kind: str | tuple[str, ...]
     purpose: str
@@ -99,7 +100,7 @@ TABLES_OF_KEYS: Final[Mapping[str, Mapping[str, Key]]] = {
     },
 }
 FREE: Final = ("input.options", "output.options", "spark")
-"""Tables whose keys are somebody else's."""
+"""Tables whose keys are defined elsewhere: options of the connector, settings of Spark."""
 
 
 def check_table(path: str, table: Mapping[str, Any], where: Where) -> None:
@@ -120,7 +121,8 @@ def check_table(path: str, table: Mapping[str, Any], where: Where) -> None:
 
 
 def unknown(path: str, name: str) -> str:
-    """What to say of an unknown key: the nearest one of its table, else where it belongs, else all there are."""
+    """Return the error text for an unknown key: the nearest key of its table, else the table it belongs to, else all
+    keys."""
     known = TABLES_OF_KEYS[path]
     near = get_close_matches(name, known, n=1)
     if near:
@@ -133,7 +135,7 @@ def unknown(path: str, name: str) -> str:
 
 
 class Where:
-    """Finds the line of a key, to say where it stands."""
+    """Finds the line of a key, for error messages."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -146,8 +148,8 @@ class Where:
         return f"{place}: {path}.{key} {what}" if path else f"{place}: {key} {what}"
 
     def _line(self, path: str, key: str) -> int | None:
-        """Of `key = ...` in the table `path`, or of the header of the table `path.key`; else of the table that it is
-        written in: `path = {key = ...}`."""
+        """Return the line of `key = ...` in the table `path`, or of the header of the table `path.key`; else the line
+        of an inline table that holds it: `path = {key = ...}`."""
         header, table = re.compile(r"\s*\[+\s*([\w.\"-]+)\s*\]+"), ""
         assignment = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
         for number, line in enumerate(self._lines, start=1):

@@ -1,4 +1,4 @@
-"""What a person wants to know of a batch, from the progress that Spark reports of a query. Pure."""
+"""The line of a batch, made from the progress that Spark reports of a query. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oncelog_pipeline.source.lag import lag_of
 HEADINGS: Final = ("Batch", "Begun", "Rows", "Rows/s", "Lag", "Seconds", "Transaction")
 NOTHING: Final = "nothing to commit"
 LEFT_OUT: Final = "no rows written"
-"""By the query: it may filter all of a batch."""
+"""Shown if the query filtered out all rows of a batch."""
 COMMITTED: Final = "committed"
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """Of an exactly-once query: the last batch that is decided, and how many transactions of its tasks are open."""
+    """An exactly-once query's last decided batch, and how many transactions of its tasks are open."""
 
     decided_batch: int
     open: int = 0
@@ -27,7 +27,7 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch. `lag` is how many offsets there were beyond its end; None where the source does not say."""
+    """One batch. `lag` is the number of offsets beyond its end; None if the source does not report it."""
 
     batch: int
     begun: str
@@ -54,8 +54,8 @@ class BatchRow:
 
 
 def row_of(progress: Mapping[str, Any], transactions: Transactions | None = None) -> BatchRow:
-    """`progress` is the JSON of a StreamingQueryProgress, `transactions` what was seen after it; None where nothing is
-    written in transactions."""
+    """Return the row of a batch. `progress` is the JSON of a StreamingQueryProgress, `transactions` their state after
+    it; None without transactions."""
     batch, rows = int(progress["batchId"]), int(progress.get("numInputRows", 0))
     rate = progress.get("processedRowsPerSecond")
     duration_ms = progress.get("batchDuration", progress.get("durationMs", {}).get("triggerExecution", 0))
@@ -71,7 +71,7 @@ def row_of(progress: Mapping[str, Any], transactions: Transactions | None = None
 
 
 def said(batch: int, rows: int, transactions: Transactions) -> str:
-    """What has become of a batch that Spark has called done."""
+    """Return the state of the transactions of a batch that Spark has reported as done."""
     what = NOTHING if rows == 0 else LEFT_OUT
     if transactions.decided_batch >= batch:
         what = COMMITTED

@@ -20,11 +20,11 @@ FORMAT: Final = "oncelog"
 BESIDE_THE_VALUE: Final = ("key", "headers", "topic", "partition", "timestamp")
 """Columns of a record that are no part of its value."""
 COPIED: Final = ("key", "value", "headers")
-"""What goes on where there is no transform."""
+"""The columns that are written if the job has no transform."""
 
 
 def start(spark: SparkSession, job: Job) -> StreamingQuery:
-    """Raises JobError for what Spark can tell of a job before it runs, and Spark's AnalysisException."""
+    """Start the query. Raises JobError for faults that Spark finds before it runs, and Spark's AnalysisException."""
     tables = [_table(spark, each) for each in job.inputs]
     for each, table in zip(job.inputs, tables, strict=True):
         table.createOrReplaceTempView(each.view)
@@ -100,7 +100,7 @@ def _writer(table: DataFrame, job: Job) -> DataStreamWriter:
 
 
 def _writing(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """What foreachBatch calls: the changed rows are written once, as query, batch and writeId name them."""
+    """Return the function for foreachBatch. It writes the changed rows once, identified by query, batch and writeId."""
 
     def write(batch: DataFrame, _number: int) -> None:
         batch.write.format(FORMAT).options(**options).mode("append").save()

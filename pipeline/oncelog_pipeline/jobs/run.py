@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None = None) -> list[BatchRow]:
-    """Run a job until it has read everything (available_now), or is stopped. `metrics`: host and port of its /metrics.
+    """Run a job until it has read everything (available_now) or is stopped. `metrics`: host and port of its /metrics.
 
-    Raises JobError, OSError where it cannot listen there, and what Spark raises.
+    Raises JobError, OSError if it cannot listen there, and what Spark raises.
     """
     check(job)
     with (
@@ -36,7 +36,7 @@ def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None 
 
 
 def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
-    """As `run`, in a session that is there."""
+    """Like `run`, in an existing session."""
     from oncelog_pipeline.jobs.query import start
 
     query = start(spark, job)
@@ -45,12 +45,13 @@ def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
 
 
 def with_what_there_is(job: Job) -> Job:
-    """The same, to end when it has read what there is."""
+    """Return the same job with the trigger available_now."""
     return replace(job, trigger=Trigger(is_available_now=True))
 
 
 def check(job: Job) -> None:
-    """Raises JobError where the checkpoint is another query's. One that is elsewhere is for Spark to check."""
+    """Raise JobError if the checkpoint is another query's. Checkpoints on other file systems are left for Spark to
+    check."""
     if URL.match(job.checkpoint):
         return
     batches = [path for path in (Path(job.checkpoint) / "offsets").glob("*") if path.name.isdecimal()]
@@ -79,7 +80,7 @@ def _measured(spark: SparkSession, job: Job, address: tuple[str, int] | None) ->
 
 @contextmanager
 def _stopping(query: StreamingQuery) -> Iterator[None]:
-    """What stops the command stops the query, in an orderly way: nothing of the batch under way is seen."""
+    """Stop the query when the command is stopped. The batch in progress is aborted, so no reader sees any of it."""
 
     def stop(_signal: int, _frame: Any) -> None:
         raise KeyboardInterrupt

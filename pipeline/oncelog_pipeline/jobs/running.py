@@ -1,4 +1,4 @@
-"""What the commands that start Spark have in common."""
+"""Shared by the commands that start Spark: options, error handling."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ spark_option: Final = click.option(
 
 @contextmanager
 def failing(stopped: str = "stopped") -> Iterator[None]:
-    """What a user can cause becomes one line; `stopped` is what to say after Ctrl-C. Raises Failure, Exit."""
+    """Turn errors that a user can cause into one line. `stopped` is printed after Ctrl-C. Raises Failure, Exit."""
     try:
         yield
     except (click.ClickException, click.exceptions.Exit):

@@ -20,10 +20,10 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.sql.streaming.stopTimeout": "60s",
 }
-"""Where nothing else is said. On this machine a task is tried three times, as plain local[*] tries none again."""
+"""Default settings of Spark. On this machine a task is tried three times; plain local[*] does not retry."""
 LOCAL: Final = "local"
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""For a master on this machine: nobody else is to connect."""
+"""For a master on this machine: listen on the loopback only."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 LOG_LEVELS: Final = ("OFF", "ERROR", "WARN", "INFO")
@@ -33,7 +33,7 @@ LOG_LEVELS: Final = ("OFF", "ERROR", "WARN", "INFO")
 def session(
     name: str, settings: Mapping[str, str], *, log_level: str = "OFF", folder: str | None = None
 ) -> Iterator[SparkSession]:
-    """Stopped at the end. `folder` is where modules of the user's are.
+    """Open a session, and stop it at the end. `folder` has the user's modules.
 
     Raises ModuleNotFoundError without PySpark, JavaNotFound, PySparkRuntimeError.
     """

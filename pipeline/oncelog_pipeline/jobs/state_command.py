@@ -1,4 +1,4 @@
-"""`oncelog pipeline state`: what the sink has decided of each query, and how to go on where a start was refused."""
+"""`oncelog pipeline state`: shows the sink's decision for each query, and resets it if a start was refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS: Final = tuple(map(Column.headed, ("Query", "Batch", "Rows", "Transactio
 ONE_COLUMNS: Final = tuple(map(Column.headed, ("Partition", "Rows", "Transactional id", "Topic", "First offset")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Stream", "Topic", "Partition", "Start", "End")))
 TASK_TIMEOUT_MS: Final = 60_000
-"""Of no transaction: these commands write no rows."""
+"""The client requires it; these commands write no rows."""
 
 query_argument: Final = click.argument("query", type=parsed("QUERY", Query), metavar="QUERY")
 topic_option: Final = click.option(
@@ -120,7 +120,7 @@ def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...]
 
 
 def _last_offsets(checkpoint: Path) -> str:
-    """The text of the newest file of offsets; empty where there is none."""
+    """Return the text of the newest file of offsets; empty if there is none."""
     files = [each for each in (checkpoint / "offsets").glob("*") if each.name.isdecimal()]
     return max(files, key=lambda each: int(each.name)).read_text() if files else ""
 
@@ -128,7 +128,8 @@ def _last_offsets(checkpoint: Path) -> str:
 async def _plans(
     bootstrap: str, settings: tuple[tuple[str, str], ...], sources: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, Offsets, Mapping[TopicPartition, Move]]]:
-    """The stream of each source, where it was in all partitions, and what its newest plan moves. Raises KafkaError."""
+    """Return for each source its stream, its position in all partitions, and the offsets of its newest plan. Raises
+    KafkaError."""
     from oncelog import Admin
     from oncelog_pipeline.source.offsets import offsets_from, stream_from
     from oncelog_pipeline.source.plans import GROUP_PREFIX, plans_from
@@ -149,8 +150,10 @@ async def _plans(
 @bootstrap_option
 @topic_option
 @settings_option
-@click.option("--batch", "number", type=click.IntRange(min=-1), required=True, help="The last batch that is to count.")
-@click.option("--execute", is_flag=True, help="Do it. Without, only say what would happen.")
+@click.option(
+    "--batch", "number", type=click.IntRange(min=-1), required=True, help="The batch that becomes the last decided one."
+)
+@click.option("--execute", is_flag=True, help="Do it. Without it, only show what would happen.")
 def reset(
     query: Query,
     bootstrap: str,
@@ -159,12 +162,12 @@ def reset(
     number: int,
     execute: bool,
 ) -> None:
-    """Have batch N count as the last one that QUERY has decided. Stop the query first.
+    """Make batch N the last batch that QUERY has decided. Stop the query first.
 
-    A replay of batch N is passed over then, whatever it brings; later batches are written. So with the number of the
-    decided batch what was decided stands, and rows that only the replay has are skipped; with the number before it the
-    replay is written whole, and rows that were decided are there twice. What is decided and not ended yet is committed
-    before.
+    A replay of batch N is then skipped, whatever rows it has; later batches are written. So with the number of the
+    decided batch the decided rows stand, and rows that only the replay has are skipped. With the number before it the
+    whole replay is written, and the decided rows are duplicated. Decided transactions that are still open are
+    committed first.
     """
     from oncelog_pipeline.sink import exactly_once
     from oncelog_pipeline.sink.operations import TakenOver
@@ -192,11 +195,11 @@ def reset(
 @topic_option
 @settings_option
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
-    """Commit what was decided and is still open, as its driver died before it had committed all.
+    """Commit decided transactions that are still open, because their driver died before it had committed them all.
 
-    A query that is started again does this itself, if its transactions have not timed out by then; so this command is
-    for a query that stays down for longer than transaction.timeout.ms, and for batch writes without a writeId, of which
-    the next one does it, too. It is right at any time, also beside a query that runs.
+    A restarted query does this itself, unless its transactions have timed out. So this command is for a query that
+    stays down for longer than transaction.timeout.ms, and for batch writes without a writeId (the next such write does
+    it, too). It is safe at any time, also while a query runs.
     """
     from oncelog_pipeline.sink.orphans import finish_open
 
@@ -214,7 +217,7 @@ def _row(query: str, found: State) -> tuple[object, ...]:
 
 
 async def _state_of(cluster: KafkaCluster, query: Query) -> State:
-    """Raises Failure where there is none."""
+    """Return the state of a query. Raises Failure if it has none."""
     found = await cluster.read_state(query)
     if found is None:
         raise Failure(f"there is no state of query {query.name}: oncelog pipeline state list names all that there are")

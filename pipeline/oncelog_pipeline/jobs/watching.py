@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 0.5
 SHOWN: Final = 15
 """Batches in the table."""
 RUN_BATCH: Final = "addBatch"
-"""Among the durations of a trigger that had a batch to run, and not only looked for one."""
+"""The duration that Spark reports only for a trigger that ran a batch."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ Look = Callable[[], Transactions | None]
 
 
 class Display(Protocol):
-    """Where batches are shown."""
+    """Shows batches to the user."""
 
     def add(self, row: BatchRow) -> None: ...
 
     def say(self, what: str) -> None:
-        """What the query is about now."""
+        """Show what the query is doing now."""
 
 
 def watch(query: StreamingQuery, display: Display, transactions: Look) -> list[BatchRow]:
-    """Until the query has ended. Returns what was shown. Raises what the query ends with."""
+    """Show the batches of a query until it ends, and return them. Raises the query's exception."""
     rows: list[BatchRow] = []
     try:
         while not query.awaitTermination(LOOK_SECONDS):
@@ -70,7 +70,8 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def transactions_of(job: Job, query_id: str) -> Look:
-    """Asks the cluster of the output what is decided and what is open; says nothing where nothing is to be decided."""
+    """Return a function that asks the output's cluster for decided and open transactions; one that returns None without
+    exactly-once delivery."""
     if job.output.parquet is not None:
         return lambda: None
     options = sink_options(job.output.options)
@@ -90,7 +91,7 @@ def transactions_of(job: Job, query_id: str) -> Look:
         try:
             return connections().run(look())
         except (KafkaError, TimeoutError) as error:
-            logger.warning("what is decided cannot be asked for: %s", error)
+            logger.warning("the sink's decision cannot be read: %s", error)
             return None
 
     return ask
@@ -111,7 +112,7 @@ class Lines:
 
 
 class LiveTable:
-    """The last batches, and below them what the query is about."""
+    """A table of the last batches, and a line on what the query is doing."""
 
     def __init__(self, title: str) -> None:
         from rich.live import Live

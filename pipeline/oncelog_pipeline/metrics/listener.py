@@ -45,4 +45,4 @@ def _guarded(count: Callable[[], Any]) -> None:
     try:
         count()
     except Exception:
-        logger.exception("the progress of a query could not be counted")
+        logger.exception("could not count the progress of a query")

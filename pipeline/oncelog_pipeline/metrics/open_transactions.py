@@ -41,7 +41,7 @@ def open_transactions_of(options: Mapping[str, str]) -> OpenTransactions | None:
         try:
             return connections().run(count(Query(query_id if sink.write_id is None else f"{query_id}.{sink.write_id}")))
         except (KafkaError, TimeoutError) as error:
-            logger.warning("query %s: its open transactions cannot be asked for: %s", query_id, error)
+            logger.warning("query %s: its open transactions cannot be counted: %s", query_id, error)
             return None
 
     return ask

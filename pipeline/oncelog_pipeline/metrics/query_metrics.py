@@ -1,7 +1,8 @@
-"""What is counted of each streaming query, from the progress that Spark reports, and the metrics made of it.
+"""Counts for each streaming query, from the progress that Spark reports, and the metrics made of them.
 
-A query is known by its id, which stays the same over restarts from one checkpoint. Counters begin with the process.
-Queries that have ended stay until there are more than `MAX_QUERIES`; the query that ended longest ago leaves first.
+A query is identified by its id, which stays the same over restarts from one checkpoint. Counters start at 0 with the
+process. Ended queries are kept until there are more than `MAX_QUERIES`; the query that ended longest ago is dropped
+first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """What Spark reports before the first event."""
 
 ASK_SECONDS: Final = 5.0
-"""A scrape asks for the open transactions of no further query after that: Prometheus waits for 10 seconds."""
+"""After this time a scrape asks for the open transactions of no further query: Prometheus waits for 10 seconds."""
 
 OpenTransactions = Callable[[str], int | None]
 """Query id -> how many of its transactions are open now; None if that cannot be known."""
@@ -93,7 +94,7 @@ class QueryMetrics(Collector):
                 del self._queries[each]
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """`progress` is the JSON of a StreamingQueryProgress. One of an unknown query starts it."""
+        """Count the progress of a query, the JSON of a StreamingQueryProgress. An unknown query is added first."""
         query_id = str(progress["id"])
         if query_id not in self._queries:
             self.started(query_id, progress.get("name"))

@@ -42,10 +42,9 @@ def serve_query_metrics(
 ) -> MetricsServer:
     """Serve http://HOST:PORT/metrics with all streaming queries of this session, until it is closed or the driver ends.
 
-    Port 0 takes a free one. With `sink`, the options that the exactly-once sink of these queries is given, open
-    transactions are counted, too; the cluster is asked for them when somebody asks for the metrics.
-
-    Raises OSError where it cannot listen there, OptionError for options that no sink takes.
+    Port 0 takes a free one. With `sink`, the options of the exactly-once sink of these queries, open transactions are
+    counted, too: each scrape asks the cluster for them. Raises OSError if it cannot listen there, OptionError for
+    invalid options.
     """
     from oncelog_pipeline.metrics.listener import MetricsListener
 

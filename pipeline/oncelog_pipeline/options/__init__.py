@@ -1,11 +1,11 @@
-"""What a user sets with `.option(...)`: the names of Spark's own Kafka connector, and few of ours.
+"""The options that a user sets with `.option(...)`: those of Spark's own Kafka connector, and a few of ours.
 
-Pure, but that stores of certificates are read.
+Pure, except that certificate stores are read.
 
-reading.py          one set of options: each name known, each value of its kind, the rest refused with the nearest name
-connector.py        every option of Spark's connector, and the answer here
+reading.py          checks names and values; an unknown name is refused with the nearest known one
+connector.py        every option of Spark's connector, and how it is handled here
 client_settings.py  kafka.*: our client's configuration in Kafka's spelling
-security_settings.py  kafka.ssl.* and kafka.sasl.*: stores of certificates, the JAAS configuration
-source_options.py   of the source
-sink_options.py     of the sink
+security_settings.py  kafka.ssl.* and kafka.sasl.*: certificate stores, the JAAS configuration
+source_options.py   options of the source
+sink_options.py     options of the sink
 """

@@ -41,7 +41,7 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
             near = get_close_matches(name, [*known, SERVERS, *security_settings.KNOWN], n=1)
             raise OptionError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         default = defaults[known[name]]
-        # What is None or several by default: a flag where it says so, else text.
+        # If the default is None or may have several types: a flag if its type says so, else text.
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
     if GROUP_ID in options.kafka and CLIENT_ID not in options.kafka:
@@ -52,13 +52,13 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
 
 
 def common(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that every client of ours knows."""
+    """Return the options that every client of ours has."""
     shared = {field.name for field in fields(ClientConfig)}
     return {name: value for name, value in found.items() if name in shared}
 
 
 def check_together(options: Options, config: type[ClientConfig], found: Mapping[str, Any]) -> None:
-    """Have the client itself look at the values. Raises OptionError."""
+    """Let the client's config check the values together. Raises OptionError."""
     servers = bootstrap_servers(options)
     try:
         config(bootstrap_servers=servers, **found).validate()

@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Side(Enum):
-    """Who has an option."""
+    """Where an option applies: source, sink or both."""
 
     SOURCE = "source"
     SINK = "sink"
@@ -23,7 +23,7 @@ class Side(Enum):
 
 
 class Answer(Enum):
-    """What becomes of an option here."""
+    """How an option is handled here."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -32,7 +32,8 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOption:
-    """`example` is a value that is right; `text` says what differs, why it is refused, and what to take instead."""
+    """An option of Spark's connector. `example` is a valid value; `text` says what differs, why it is refused, and what
+    to use instead."""
 
     name: str
     side: Side

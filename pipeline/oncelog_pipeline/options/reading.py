@@ -1,6 +1,6 @@
-"""Options as Spark hands them over: strings, their names in any case. Pure.
+"""Options as Spark passes them: strings, with names in any case. Pure.
 
-Spark ignores a name that it does not know in silence; here it is refused, with the nearest one that there is.
+Spark ignores an unknown option in silence; here it is refused, with the nearest known name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_pipeline.options.connector import connector_options
 T = TypeVar("T")
 
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName")
-"""What Spark puts among a source's or sink's options, or passes through."""
+"""Options that Spark itself adds to those of a source or sink, or passes on."""
 PREFIX: Final = "kafka."
 CLIENT_KEYS: Final = frozenset(each.name for each in connector_options() if each.name.startswith(PREFIX))
 
@@ -26,14 +26,14 @@ _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h"
 
 
 class OptionError(ValueError):
-    """An option that is unknown, missing or has no value of its kind: the message says what to write."""
+    """An option is unknown, missing or has an invalid value; the message says what to write."""
 
 
 class Options:
-    """The options of one reader or writer; each is taken once, and `kafka.*` are what is left."""
+    """The options of one reader or writer. Each is taken once; the rest must be `kafka.*`."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """Raises OptionError for a name that is neither known, nor Spark's own, nor kafka.*."""
+        """Raises OptionError for a name that is neither known, nor Spark's own, nor begins with kafka."""
         names = {name.lower(): name for name in (*known, *SPARKS_OWN)}
         self.kafka: dict[str, str] = {}
         self._values: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Options:
         return int(match[1]) * _SECONDS[match[2] or "ms"]
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T:
-        """What `parse` makes of an option that is there. Raises OptionError."""
+        """Return the result of `parse` on an option that is set. Raises OptionError."""
         value = self._values[name]
         try:
             return parse(value)
@@ -100,7 +100,7 @@ class Options:
 
 
 def _hint(lower: str, names: Mapping[str, str]) -> str:
-    """Which option may be meant: a key of Kafka's without its prefix, or a name much like it."""
+    """Suggest the option that may be meant: Kafka's key with its prefix, or a similar name."""
     if PREFIX + lower in CLIENT_KEYS:
         return f": did you mean {PREFIX + lower!r}? Keys of Kafka's clients begin with {PREFIX!r}"
     near = get_close_matches(lower, names, n=1)

@@ -1,8 +1,8 @@
-"""kafka.security, kafka.ssl and kafka.sasl options in Kafka's names, as keywords of our clients.
+"""The options kafka.security, kafka.ssl and kafka.sasl, as keyword arguments of our clients.
 
-`kafka.security.protocol`, `kafka.sasl.mechanism` and the names of our own client pass through client_settings.py; here
-is what has another form: stores of certificates, the check of host names, the JAAS configuration. Stores are read, so
-that a wrong file or password is told when a query is planned.
+`kafka.security.protocol`, `kafka.sasl.mechanism` and the names of our own client go through client_settings.py. This
+module converts the rest: certificate stores, the check of host names, the JAAS configuration. It reads the stores, so a
+wrong file or password is reported when a query is planned.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ MODULES: Final[Mapping[str, Callable[[str], bool]]] = {
 """Kafka's login modules, by the last part of their names -> whether one is for a mechanism."""
 KERBEROS: Final = "Krb5LoginModule"
 CALLBACK_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
-"""Kafka's class that gets tokens with client credentials, the one that is done here."""
+"""Kafka's class that gets tokens with client credentials; the only login callback handler that is supported."""
 DEFAULT_TIMEOUT_MS: Final = "10000"
 
 
 def security_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Keywords of our clients for those of `kafka` (the options kafka.*) that are in KNOWN. Raises OptionError."""
+    """Return our clients' keyword arguments for those of `kafka` (the options kafka.*) that are in KNOWN. Raises
+    OptionError."""
     return _tls(kafka) | _login(kafka)
 
 
@@ -168,7 +169,7 @@ def _check_jaas_options(module: str, options: Mapping[str, str], known: tuple[st
 
 
 def _checks_hostname(kafka: Mapping[str, str]) -> bool | None:
-    """None where the option is not set."""
+    """Whether to check host names; None if the option is not set."""
     value = kafka.get(HOSTNAMES)
     if value is not None and value.lower() not in ("https", ""):
         raise OptionError(f"{HOSTNAMES}={value!r}: must be https, or empty for no check of host names")

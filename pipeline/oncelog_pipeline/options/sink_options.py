@@ -1,4 +1,4 @@
-"""What a sink writes to, and with which guarantee. Pure."""
+"""Options of a sink: the topic it writes to, and the delivery guarantee. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
 
 
 class Delivery(Enum):
-    """What a reader of what was written can count on, whatever is killed."""
+    """The guarantee to readers of the written records, whichever process is killed."""
 
     EXACTLY_ONCE = "exactly-once"
     EXACTLY_ONCE_PER_TASK = "exactly-once-per-task"
@@ -45,7 +45,7 @@ class SinkOptions:
 
     @property
     def patience_seconds(self) -> float:
-        """How long to wait for a broker that is away, also when connecting for the first time: max.block.ms."""
+        """How long to wait for an unreachable broker, at the first connection too: max.block.ms."""
         return ProducerConfig(bootstrap_servers=self.bootstrap_servers, **self.producer_settings).max_block_ms / 1000
 
 

@@ -1,7 +1,7 @@
-"""What a source reads, from where to where, and how much at once. Pure.
+"""Options of a source: topics, bounds, and the size of a batch. Pure.
 
-Names, defaults and rules are those of Spark's own Kafka source but for two: `kafka.isolation.level` is read_committed
-unless it is set otherwise, and `subscribePattern` is a regular expression of Python's.
+Names, defaults and rules are those of Spark's own Kafka source, with two exceptions: `kafka.isolation.level` defaults
+to read_committed, and `subscribePattern` is a Python regular expression.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
 
 
 class Where(Enum):
-    """How an end of what is read is given."""
+    """How a bound is given."""
 
     EARLIEST = auto()
     LATEST = auto()
@@ -62,8 +62,11 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends. `offsets` has offsets, LATEST and EARLIEST, or milliseconds of each partition, as
-    `where` says; `timestamp_ms` those of all. `is_latest_where_none`: what a timestamp without a record means."""
+    """Where reading begins or ends.
+
+    `offsets` maps partitions to offsets, LATEST, EARLIEST, or milliseconds, as `where` says; `timestamp_ms` applies to
+    all partitions. `is_latest_where_none`: a timestamp after the last record means the end.
+    """
 
     where: Where
     offsets: Offsets = field(default_factory=dict)
@@ -101,7 +104,7 @@ class SourceOptions:
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
     state_topic: str = STATE_TOPIC
-    """Where sinks keep their state, beside the default one: no pattern means it."""
+    """The topic where sinks keep their state, besides the default one. No pattern matches it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `oncelog.Consumer`."""
 
@@ -144,7 +147,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
 
 def check_source_options(given: Mapping[str, str]) -> None:
-    """Raises OptionError for what can be right neither for a stream nor for a batch query."""
+    """Raise OptionError for options that are valid neither for a stream nor for a batch query."""
     try:
         source_options(given, is_stream=True)
     except OptionError as of_stream:
@@ -180,7 +183,7 @@ def _pattern(text: str) -> str:
 
 
 def _starting(options: Options, *, is_stream: bool) -> Bound:
-    """The first that is given: startingTimestamp, startingOffsetsByTimestamp, startingOffsets."""
+    """Return the first that is set: startingTimestamp, startingOffsetsByTimestamp, startingOffsets."""
     strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     is_latest = strategy == "latest"
     if "startingTimestamp" in options:
@@ -204,7 +207,7 @@ def _starting(options: Options, *, is_stream: bool) -> Bound:
 
 
 def _ending(options: Options) -> Bound:
-    """As `_starting`; a timestamp that no record has means the end."""
+    """Like `_starting`; a timestamp after the last record means the end."""
     if "endingTimestamp" in options:
         timestamp_ms = _timestamp(options, "endingTimestamp")
         return Bound(Where.TIMESTAMP, timestamp_ms=timestamp_ms, is_latest_where_none=True)

@@ -124,7 +124,7 @@ class _Reader:
         return self.take(self.number(4))
 
     def tagged(self, tag: int) -> int:
-        """The length of the DER value that begins here. Raises BadStore where it has another tag."""
+        """Return the length of the DER value that begins here. Raises BadStore if it has another tag."""
         if self.number(1) != tag:
             raise BadStore("a private key is not encrypted as JKS does")
         length = self.number(1)

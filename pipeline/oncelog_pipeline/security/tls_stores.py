@@ -23,7 +23,7 @@ DER_SEQUENCE: Final = 0x30
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A file with its password, or PEM text. `setting` names what it was given with."""
+    """A file with its password, or PEM text. `setting` is the name of the option that gave it."""
 
     setting: str
     location: str | None = None
@@ -33,7 +33,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class TlsStores:
-    """What a client trusts and what it shows; without `trusted`, the authorities of the system."""
+    """The certificates that a client trusts, and its own. Without `trusted` it trusts the system's authorities."""
 
     trusted: Store | None = None
     own: Store | None = None
@@ -96,7 +96,7 @@ def _show(context: ssl.SSLContext, store: Store, key_password: str | None) -> No
     if not pem:
         raise _bad(store, "it has no private key with a certificate, or its password is missing")
     password = key_password if key_password is not None else store.password or ""
-    # OpenSSL reads a private key from a file only; this one is readable to nobody else and gone at once.
+    # OpenSSL reads a private key from a file only. This file is readable to this user alone, and deleted at once.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(pem.encode())
         file.flush()

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 REFRESHED_AT: Final = 0.8
-"""Of a token's life: then the next one is asked for, as Kafka's sasl.login.refresh.window.factor has it."""
+"""The share of a token's life after which the next one is fetched, like Kafka's sasl.login.refresh.window.factor."""
 UNKNOWN_LIFE_SECONDS: Final = 60.0
-"""How long a token is kept whose endpoint does not tell its life (expires_in)."""
+"""How long a token is kept if the endpoint does not return its life (expires_in)."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 SHOWN_CHARACTERS: Final = 200
 
@@ -68,7 +68,7 @@ class ClientCredentials:
             return kept.token
 
     def _ask(self) -> tuple[str, float]:
-        """The token, and how many seconds it is valid."""
+        """Return a new token, and how many seconds it is valid."""
         form = {"grant_type": "client_credentials"} | ({} if self.scope is None else {"scope": self.scope})
         credentials = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
         request = urllib.request.Request(  # noqa: S310 (the options let http and https pass)
@@ -104,7 +104,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A token provider that reads a file at each login, as it may be renewed by somebody else."""
+    """A token provider that reads a file at each login, as another process may renew it."""
 
     path: str
 
@@ -120,7 +120,7 @@ class TokenFile:
 
 
 class _Kept:
-    """The last token, and until when (by the clock of its provider) it is given out."""
+    """The last token, and until when (by the clock of its provider) it is used."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

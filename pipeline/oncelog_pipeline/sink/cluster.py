@@ -1,6 +1,6 @@
-"""The operations of `operations.py` over our client: against any cluster that speaks Kafka's protocol.
+"""Implements `operations.py` with our client, against any cluster that speaks Kafka's protocol.
 
-One of these per worker process, with its connections: a task then takes only what it asks for.
+Each worker process has one, with its connections, so a task need not connect anew.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
-"""How often to look whether a consumer has passed over what was aborted."""
+"""How often to check whether a consumer has skipped an aborted record."""
 PATIENCE_SECONDS: Final = 60.0
 """How long a task that connects waits for a broker: the default of max.block.ms."""
 OWNER_TIMEOUT_MS: Final = 10_000
-"""Of the transaction in which a state is written."""
+"""Timeout of the transaction in which a state is written."""
 ENDS_AT_A_TIME: Final = 500
 """Transactions that are ended side by side, on a connection to each coordinator."""
 LOOKS_AT_A_TIME: Final = 20
-"""Consumers that look side by side whether a record is visible: connections of their own each."""
+"""Consumers that check side by side whether a record is visible, each with its own connections."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,7 +65,8 @@ class StateOwner:
         self._query = query
 
     async def write(self, state: State | None) -> None:
-        """Raises Superseded; other KafkaErrors where it is not known, or not, written: the next owner finds out."""
+        """Write the state. Raises Superseded; after another KafkaError it may or may not be written, and the next owner
+        finds out."""
         try:
             async with self._producer.transaction():
                 key, value = self._query.id.encode(), None if state is None else state.as_json()
@@ -80,17 +81,18 @@ class StateOwner:
 
 
 class RowProducer:
-    """`operations.TaskProducer`, for rows: `producer.send` and `sent` with what it returns, or `send`."""
+    """Implements `operations.TaskProducer` for rows: `producer.send`, then `sent` with the future it returns; or
+    `send`."""
 
     def __init__(self, producer: Producer, state_partition: TopicPartition) -> None:
         self.producer = producer
         self._state_partition = state_partition
         self._first: asyncio.Future[RecordMetadata] | None = None
         self.digest = NOTHING
-        """Of the rows that were sent."""
+        """Digest of the rows that were sent."""
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
-        """As `Producer.send`. Raises KafkaError."""
+        """Like `Producer.send`. Raises KafkaError."""
         headers = options.get("headers")
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
@@ -99,7 +101,7 @@ class RowProducer:
             self._first = future
 
     async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """As `Producer.send_packed`. Raises KafkaError."""
+        """Like `Producer.send_packed`. Raises KafkaError."""
         self.digest = self.digest.plus(rows.digest(topic))
         future = await self.producer.send_packed(topic, partition, rows)
         if self._first is None:
@@ -130,10 +132,10 @@ class RowProducer:
 
 
 class KafkaCluster(Lifecycle):
-    """`operations.Cluster`. Open from `start` to `close`.
+    """Implements `operations.Cluster`. Open from `start` to `close`.
 
-    `settings` are keywords of our clients' configuration which all of them know; `producer_settings` those of the
-    tasks' producers alone. `task_timeout_ms` is the timeout of the tasks' transactions.
+    `settings` are config keywords that all of our clients have; `producer_settings` apply to the tasks' producers
+    alone. `task_timeout_ms` is the timeout of the tasks' transactions.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class KafkaCluster(Lifecycle):
         producer_settings: Mapping[str, Any] | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`patience_seconds`: how long a task waits for a broker that is away when it connects. Raises ConfigError."""
+        """`patience_seconds`: how long a task retries to connect to an unreachable broker. Raises ConfigError."""
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
         self._producer_settings = self._settings | dict(producer_settings or {})
@@ -177,7 +179,7 @@ class KafkaCluster(Lifecycle):
         return await self._states.all()
 
     async def remove_state(self, query: Query, seen: State) -> bool:
-        """Remove the state of a query that is over, if it still is the one that was `seen`. Returns whether it was.
+        """Remove the state of a query that is over, if it is still the state `seen`. Return whether it was removed.
         Raises KafkaError."""
         owner = await self.own(query)
         try:
@@ -185,7 +187,7 @@ class KafkaCluster(Lifecycle):
                 return False
             await owner.write(None)
         except Superseded:
-            return False  # somebody else removes it, or goes on with it
+            return False  # another process has removed it, or continues the query
         else:
             return True
         finally:
@@ -231,7 +233,7 @@ class KafkaCluster(Lifecycle):
         return await self._state_of(transactional_id) == ONGOING
 
     async def _state_of(self, transactional_id: str) -> str | None:
-        """As its coordinator knows it; None where it does not."""
+        """Return the transaction's state by its coordinator; None if the coordinator does not know the id."""
         try:
             described = await self._admin.transactions.describe([transactional_id])
         except KafkaError as error:
@@ -241,8 +243,11 @@ class KafkaCluster(Lifecycle):
         return described[transactional_id].state
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """Which of them are late the brokers say, by the clocks that will abort them. Only where they cannot (before
-        Apache Kafka 3.8, or without the right) our own clock is held against the times at which they began."""
+        """Return for each transaction whether it is open with enough time left.
+
+        Brokers say which ones are late, by the clocks that will abort them. If they cannot (before Apache Kafka 3.8, or
+        without the right), our own clock is compared with the transactions' start times.
+        """
         longest_ms = round((1 - least_left) * self._task_timeout_ms)
         described, late = await asyncio.gather(self._described(transactions), self._open_for_longer(longest_ms))
 
@@ -259,7 +264,7 @@ class KafkaCluster(Lifecycle):
         return [is_open(each) for each in transactions]
 
     async def _described(self, transactions: Sequence[PreparedTransaction]) -> Mapping[str, DescribedTransaction]:
-        """Those whose coordinator knows them."""
+        """Return the transactions that their coordinators know."""
         try:
             return await self._admin.transactions.describe([each.transactional_id for each in transactions])
         except KafkaError as error:
@@ -270,7 +275,7 @@ class KafkaCluster(Lifecycle):
             return dict(error.results) if isinstance(error, PartialFailure) else {}
 
     async def _open_for_longer(self, duration_ms: int) -> frozenset[str] | None:
-        """The transactional ids; None where brokers do not tell."""
+        """Return the ids of transactions open for longer; None if the brokers cannot tell."""
         if not self._may_ask_durations:
             return None
         try:
@@ -283,8 +288,8 @@ class KafkaCluster(Lifecycle):
         return frozenset(each.transactional_id for each in listed)
 
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
-        """Only where open transactions are listed to this client: else nobody would find those of a driver that has
-        died before its decision, to abort them."""
+        """Does nothing unless this client may list open transactions: else no later run could find, and abort, the
+        transactions of a driver that died before its decision."""
         if not self._may_keep or not self._may_ask_durations:
             return list(transactions)
         return await _for_each(self._keep, transactions, ENDS_AT_A_TIME)
@@ -371,7 +376,7 @@ def _cannot_list(error: KafkaError) -> bool:
 
 
 async def _for_each(work: Callable[[T], Awaitable[R]], things: Sequence[T], at_a_time: int) -> list[R]:
-    """What it answers for each, in their order."""
+    """Return the result of `work` for each thing, in their order."""
     room = asyncio.Semaphore(at_a_time)
 
     async def one(thing: T) -> R:
@@ -382,11 +387,11 @@ async def _for_each(work: Callable[[T], Awaitable[R]], things: Sequence[T], at_a
 
 
 def _digest_in(metadata: str | None) -> Digest | None:
-    """What `commit_with_marker` has written beside the batch; None where an older release wrote the marker."""
+    """Return the digest that `commit_with_marker` wrote beside the batch; None if an older release wrote the marker."""
     rows, _, total = (metadata or "").partition(":")
     return Digest(int(rows), int(total)) if rows.isdecimal() and total.isdecimal() else None
 
 
 def _group(group_id: str) -> ConsumerGroupMetadata:
-    """A group that nobody is a member of."""
+    """Metadata of a group without members."""
     return ConsumerGroupMetadata(group_id, -1, "", None)

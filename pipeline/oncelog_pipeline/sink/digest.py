@@ -1,14 +1,13 @@
-"""What a task's rows were, in two numbers, so that a replay of a decided batch can be compared with what was decided.
+"""The digest of a task's rows, two numbers, to compare a replay of a decided batch with what was decided.
 
-A digest is how many rows there were, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
-rows: their CRC32C, mixed. Unmixed the sums of many different rows would be equal: each bit of a CRC is a parity of the
-row's bits, so over a range of numbers each of them is set in half of the rows, whichever range it is.
+A digest has the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all rows.
+The hash is their CRC32C, mixed. Without mixing, the sums of many different rows would be equal: each bit of a CRC is a
+parity of the row's bits, so over a range of numbers each of them is set in half of the rows, whichever range it is.
 
-A digest does not depend on the order of the rows, nor on the tasks among which they are divided: digests of tasks add
-up to that of the batch. Partition and timestamp are left out: where a row goes without a key, and when it was sent, may
-differ in a replay that brings the same rows.
+A digest does not depend on the order of the rows, nor on how they are divided among tasks: the digests of tasks add up
+to that of the batch. Partition and timestamp are left out, since they may differ in a replay of the same rows.
 
-It finds mistakes, not forgeries. CRC32C is there, and costs a tenth of a microsecond for each field.
+The digest finds mistakes, not forgeries. CRC32C takes a tenth of a microsecond for each field.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ NULL: Final = b"\x00null\xff"
 """Stands for a null, which is not the same as an empty field. A field with just these bytes counts as null."""
 MIX_SHIFT: Final = 33
 MIX_MULTIPLIERS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
-"""Of MurmurHash3's last step (fmix64), after which each bit of a number depends on all of its bits, and not by parity
-alone."""
+"""Multipliers of MurmurHash3's last step (fmix64), which makes each bit of a number depend on all of its bits, and not
+by parity alone."""
 
 
 class Digest(NamedTuple):
@@ -58,7 +57,8 @@ def digest_of(
     keys: Sequence[Buffer | None] | None = None,
     headers: Sequence[HeaderSequence] | None = None,
 ) -> Digest:
-    """The digest of rows of one topic. `keys` and `headers`: one for each value, or None where no row has any."""
+    """Return the digest of rows of one topic. `keys` and `headers` have one element for each value; None if no row has
+    any."""
     fronts: Iterable[int] = repeat(started(topic))
     if keys is not None:
         known = _without_nulls(keys)
@@ -70,13 +70,16 @@ def digest_of(
 
 
 def started(topic: str) -> int:
-    """Where the CRC of a row of the topic begins: with its value, or, after an exclusive or with the length of its key
-    (which tells where the key ends and the value begins), with its key and then its value."""
+    """Return the initial CRC of the topic's rows.
+
+    A row's CRC continues with its value; if the row has a key, first the length of the key is XORed in, which separates
+    key and value, and the CRC continues with the key and then the value.
+    """
     return crc32c(topic.encode())
 
 
 def _with_headers(crc: int, headers: HeaderSequence) -> int:
-    """The CRC of a row goes on with its headers, as they are in the record; one without any ends before."""
+    """Continue the CRC with the row's headers, encoded as in the record. A row without headers adds nothing."""
     return crc32c(encode_headers(headers), crc) if headers else crc
 
 
@@ -91,7 +94,7 @@ class DigestedRows(PackableRows, Protocol):
     """Rows that encode themselves, and know their digest."""
 
     def digest(self, topic: str) -> Digest:
-        """As `digest_of` their columns."""
+        """Like `digest_of` for their columns."""
 
 
 def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
@@ -99,21 +102,21 @@ def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
 
 
 class RowCounter:
-    """In the place of a task's producer: takes rows and writes nothing. What it has taken is its `digest`."""
+    """Stands in for a task's producer: counts the rows in its `digest`, and writes nothing."""
 
     def __init__(self) -> None:
         self.digest = NOTHING
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
-        """As `RowProducer.send`."""
+        """Like `RowProducer.send`."""
         headers = options.get("headers")
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
 
     async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """As `RowProducer.send_packed`."""
+        """Like `RowProducer.send_packed`."""
         self.digest = self.digest.plus(rows.digest(topic))
 
     async def partition_count(self, topic: str) -> int:
-        """Where rows would go is of no interest."""
+        """Always 1: partitions do not matter for a digest."""
         return 1

@@ -5,20 +5,20 @@ commits the transactions that were decided, and aborts the others:
 
     a task     is this batch decided? -> write, flush, and leave the transaction open
     the driver are all open? -> keep them open without a timeout, where the brokers can (KIP-939) -> THE DECISION
-               -> commit each -> abort what other attempts left open (the sweep)
+               -> commit each -> abort the open transactions of other attempts (the sweep)
     a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
 
 Why it holds:
 
 - *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run became
   owner in between: so each state follows the previous one, as with compare-and-set. A run that has written its name
-  into the state has seen the last decision of all older runs. Only then it aborts what they left open.
+  into the state has seen the last decision of all older runs. Only then does it abort their open transactions.
 - *Decided means written.* A decision names only transactions that were flushed and open. The sweep does not abort
   them: it spares all runs except its own and those that are known to be over. Nor does their timeout, where it was
   taken from them before the decision.
 - *Not decided means aborted*, by the next sweep or by the timeout; by the next sweep alone, if the driver died between
   taking the timeouts away and the decision. A write without a writeId has no next run, so its transactions keep theirs.
-- *A replay* of a decided batch writes nothing except the partitions that are lost, and must bring the rows that were
+- *A replay* of a decided batch writes nothing except the partitions that are lost, and must have the rows that were
   decided. The state has the digests of the last batches, so rows under the number of another batch (the checkpoint was
   set back, or its last entry was torn) are refused, not skipped.
 
@@ -79,10 +79,10 @@ async def write_task(
     unique: int,
     write: Callable[[P], Awaitable[None]],
 ) -> TaskMessage:
-    """One attempt of a task: `write` sends its rows. `unique` is Spark's taskAttemptId.
+    """Run one attempt of a task: `write` sends its rows. `unique` is Spark's taskAttemptId.
 
-    Where the batch is decided, `write` sends them to a counter that writes nothing, for the driver to compare. Raises
-    TakenOver, SetBack, and what `write` and the cluster raise: then nothing of this attempt will ever be seen.
+    If the batch is decided, `write` sends to a counter that writes nothing, for the driver to compare. Raises
+    TakenOver, SetBack, and what `write` and the cluster raise; then nothing of this attempt becomes visible, ever.
     """
     if not await is_wanted(cluster, batch, partition):
         counter = cluster.counting()
@@ -100,8 +100,8 @@ async def write_task(
 
 
 async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool:
-    """Whether the rows of this partition are still to be written. The first to ask takes over. Raises TakenOver,
-    SetBack."""
+    """Whether the rows of this partition are still to be written. The first task that asks takes over the query. Raises
+    TakenOver, SetBack."""
     state = await cluster.read_state(batch.query)
     polls = 0 if partition == FIRST_PARTITION else POLLS
     while not _is_settled(state, batch) and polls:
@@ -116,19 +116,20 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     if state.batch > batch.number:
         if state.run != batch.run:
             raise set_back(batch, state.batch)
-        return False  # an attempt of a stage that is long over, or a replay by a checkpoint that was set back
+        return False  # an attempt of a stage that ended long ago, or a replay from a checkpoint that was set back
     return state.batch < batch.number or partition in state.lost
 
 
 async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -> None:
-    """Raises StateLost where the query has no state, though it has written before."""
+    """Raise StateLost if the query has no state although it has written before."""
     marker = await cluster.marker(batch.query.partition_id(partition))
     if marker is not None and marker.batch >= batch.number:
         raise StateLost(
             f"{batch}: partition {partition} was written with delivery=exactly-once-per-task; what that has written is"
             " not known here. Go on with that delivery until the batch is done, then change it"
         )
-    # Looked at before the query is owned, since that has the coordinator forget it; and read again after it.
+    # Checked before the query is owned, since owning makes the coordinator forget it; the state is read again
+    # afterwards.
     if await cluster.has_committed(batch.query.id) and await cluster.read_state(batch.query) is None:
         raise StateLost(
             f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
@@ -153,10 +154,10 @@ def _check_not_over(state: State, batch: Batch) -> None:
 
 
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
-    """Become the run that decides: nothing of older runs is decided or left undone from then on.
+    """Become the run that decides, and finish the decisions of older runs. Raises TakenOver.
 
-    Returns the state, which is another run's only where that has decided a batch so much later that this one cannot be
-    compared. Raises TakenOver.
+    Returns the state. It is another run's only if that run has decided a batch so much later that this batch cannot be
+    compared.
     """
     wait_seconds = POLL_SECONDS
     while True:
@@ -177,7 +178,7 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
             return state
         finally:
             await owner.close()
-        # Another task does the same. Whoever owns the query again before that one is done keeps both from ending.
+        # Another task is doing the same. If it too were owned again now, both could keep each other from finishing.
         await cluster.pause(wait_seconds)
         wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
         found = await cluster.read_state(batch.query)
@@ -186,17 +187,15 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
 
 
 async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
-    """Commit what an older run has decided of this batch, or of a later one; the partitions of it that are lost.
-
-    An earlier batch is over: Spark begins the next one when all has ended.
-    """
+    """Commit what an older run has decided of this batch or of a later one. Return the lost partitions of this batch.
+    An earlier batch is over: Spark begins a batch only when the previous one has ended."""
     if found.batch < batch.number:
         return frozenset()
     return frozenset(found.lost) | await commit_decided(cluster, found.transactions, batch)
 
 
 def set_back(batch: Batch, decided: int) -> SetBack:
-    """The checkpoint of this run begins before the last decision, and its replay does not bring what was decided."""
+    """The error for a run whose checkpoint is older than the last decision, and whose replay differs from it."""
     return SetBack(
         f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
         f" another query uses it; and batch {batch.number} cannot be passed over, as it brings other rows than were"
@@ -209,12 +208,11 @@ def set_back(batch: Batch, decided: int) -> SetBack:
 async def commit(
     cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage], target: str | None = None
 ) -> None:
-    """Decide for all tasks of the batch, and end their transactions. May be called again for the same batch. `target`
-    is kept with the decision.
+    """Decide for all tasks of the batch, and commit their transactions. May be called again for the same batch.
 
-    Raises TakenOver, NotAllOpen, TooManyTasks, NotRepairable, BatchDiffers: nothing was decided. Raises
-    DecidedButAborted: the decision stands, and the next run repairs it. Whatever else the cluster raises leaves open
-    which; `abort` finds out.
+    `target` is kept with the decision. After TakenOver, NotAllOpen, TooManyTasks, NotRepairable and BatchDiffers
+    nothing was decided. After DecidedButAborted the decision stands, and the next run repairs it. After any other error
+    of the cluster either may be true; `abort` finds out.
     """
     told = list(messages)
     written = [
@@ -226,12 +224,12 @@ async def commit(
     state = await _own_state(cluster, batch)
     if state.batch > batch.number:
         if written:
-            raise TakenOver(f"{batch}: batch {state.batch} is decided since")
+            raise TakenOver(f"{batch}: batch {state.batch} has been decided meanwhile")
         if digest is None or digest != state.digest_of(batch.number):
             raise set_back(batch, state.batch)
     elif state.batch == batch.number and not state.lost:
         if written and [each.identity for each in written] != [each.identity for each in state.transactions]:
-            raise TakenOver(f"{batch}: is decided already, and not so")
+            raise TakenOver(f"{batch}: was decided already, with other transactions")
         if not written:
             _check_same(state, batch, digest)
         await _end(cluster, state, batch)
@@ -245,14 +243,12 @@ async def commit(
 
 
 async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Undo a batch that is not decided; finish one that is: Spark also calls this after a commit that has raised.
-
-    What a newer run has taken over is left to it.
-    """
+    """Abort a batch that is not decided; commit one that is, since Spark also calls this after a `commit` that has
+    raised. If a newer run has taken over, do nothing."""
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:
         return
-    owner = await cluster.own(batch.query)  # a decision that is under way is written before this, or never
+    owner = await cluster.own(batch.query)  # from here on, a decision in progress is either written or never will be
     await owner.close()
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run or state.batch > batch.number:
@@ -266,23 +262,23 @@ async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMess
 
 
 async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> State:
-    """Have `batch.number` count as the last decided batch, as an operator says; what is decided is ended before.
+    """Make `batch.number` the last decided batch, as an operator orders; open decisions are committed first.
 
-    A replay of that batch is passed over, whatever rows it brings, and lost partitions stay lost; a later batch is
-    written. `batch.run` is a run of the operator's own: the one that was the owner is taken over. Raises TakenOver
-    where the state is not the one that was `seen`.
+    A replay of that batch is skipped, whatever rows it has, and lost partitions stay lost; a later batch is written.
+    `batch.run` is a new run of the operator's own, which takes over from the owner. Raises TakenOver if the state is no
+    longer `seen`.
     """
     owner = await cluster.own(batch.query)
     try:
         if await cluster.read_state(batch.query) != seen:
-            raise TakenOver(f"{batch}: the query has gone on meanwhile: stop it first")
+            raise TakenOver(f"{batch}: the query is running and has written its state: stop it first")
         found = State(batch.run) if seen is None else seen
         await commit_decided(cluster, found.transactions, batch)
         taken_over = found.taken_over(batch.run, ())
         state = replace(taken_over, batch=batch.number, digest=None, may_differ=True, earlier=())
         await owner.write(state)
     except Superseded:
-        raise TakenOver(f"{batch}: the query takes over meanwhile: stop it first") from None
+        raise TakenOver(f"{batch}: the query is starting: stop it first") from None
     finally:
         await owner.close()
     await _sweep(cluster, batch, state.former)
@@ -293,19 +289,19 @@ async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
     """The state, of this run. Raises TakenOver."""
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:
-        by = "nobody" if state is None else f"run {short(state.run)}, batch {state.batch}"
-        raise TakenOver(f"{batch}: the state is that of {by}: another run of this query goes on")
+        found = "was removed" if state is None else f"is that of run {short(state.run)}, batch {state.batch}"
+        raise TakenOver(f"{batch}: the state {found}: another run of this query is active")
     return state
 
 
 def batch_digest(messages: Sequence[TaskMessage]) -> Digest | None:
-    """Of all rows of the batch; None where a task runs a release that does not say."""
+    """Return the digest of all rows of the batch; None if a task runs a release without digests."""
     digests = [message.digest for message in messages]
     return None if None in digests else digest_sum(each for each in digests if each is not None)
 
 
 def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
-    """Raises BatchDiffers where the replay does not bring the rows that were decided."""
+    """Raise BatchDiffers if the replay does not have the rows that were decided."""
     if state.may_differ or state.digest is None or digest is None or digest == state.digest:
         return
     content = "other content" if digest.rows == state.digest.rows else f"{digest.rows} rows"
@@ -321,7 +317,7 @@ def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
 
 
 def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction], digest: Digest | None) -> None:
-    """Raises NotRepairable where the replay does not bring just the rows that are lost for the partitions that are."""
+    """Raise NotRepairable if the replay does not have exactly the lost rows for the lost partitions."""
     brought = {each.partition: each.digest for each in written}
     are_same = all(
         known is None or brought[partition] is None or brought[partition] == known
@@ -371,7 +367,8 @@ def _check_open(batch: Batch, transactions: Sequence[PreparedTransaction], are_o
 
 
 async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> State:
-    """The decision `state`. Raises TooManyTasks; TakenOver where anybody else has had, or takes, a hand in it."""
+    """Write the decision `state`. Raises TooManyTasks; TakenOver if another run has written the state, or becomes its
+    owner."""
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
             f"{batch}: {len(state.transactions)} tasks have written, and the decision about all of them must fit one"
@@ -380,7 +377,7 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State
         )
     owner = await cluster.own(batch.query)
     try:
-        if await cluster.read_state(batch.query) != seen:  # only now it is certain
+        if await cluster.read_state(batch.query) != seen:  # only an owner's read is the last word
             raise TakenOver(f"{batch}: another run has taken over")
         await owner.write(state)
         return state
@@ -403,10 +400,10 @@ async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
 async def commit_decided(
     cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch
 ) -> frozenset[int]:
-    """Commit what is decided; the partitions of those that were aborted before.
+    """Commit the decided transactions. Return the partitions whose transactions had been aborted before.
 
-    Where the coordinator has gone on since, with the next batch or a late attempt under the same id, it cannot tell a
-    transaction that was committed first from one that was aborted: the log can.
+    If the coordinator has moved on, with the next batch or a late attempt under the same id, it cannot tell whether a
+    transaction was committed or aborted. The log can.
     """
     have_ended = await cluster.end([each.written.transaction for each in transactions], commits=True)
     doubtful = [each for each, has in zip(transactions, have_ended, strict=True) if not has]
@@ -418,7 +415,8 @@ async def commit_decided(
 
 
 async def _sweep(cluster: Cluster[Any], batch: Batch, runs: Iterable[str]) -> None:
-    """Abort what tasks of these runs left open. Never those of other runs: a newer one may just have decided."""
+    """Abort the open transactions of these runs' tasks, never those of other runs: a newer run may just have
+    decided."""
     over = frozenset(runs)
     left = [each for each in await cluster.ongoing(batch.query) if batch.query.run_of(each) in over]
     if left:

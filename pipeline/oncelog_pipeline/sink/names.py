@@ -1,11 +1,11 @@
-"""The names that a query goes by in the cluster. Pure.
+"""The names of a query in the cluster: transactional ids, groups, topic. Pure.
 
-    query                   oncelog-spark-QUERY                               its own transactional id, its group id
+    query                   oncelog-spark-QUERY                               its own transactional id and group id
     a task's transaction    oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN    RUN: eight characters of the run's id
-    a partition's           oncelog-spark-QUERY/PARTITION                     where each task writes by itself
+    a partition's           oncelog-spark-QUERY/PARTITION                     with per-task delivery
 
-All begin with `PREFIX`, so that one rule can give the rights. A query's name has no slash: so what begins with the
-name of one and a slash belongs to no other, and sweeping one can never touch another whose name goes on differently.
+All begin with `PREFIX`, so one ACL can grant the rights. A query's name has no slash: so an id that begins with the
+name and a slash belongs to this query, and a sweep never touches another query whose name begins with this name.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ PREFIX: Final = "oncelog-spark-"
 STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
-"""Of the query's name of a batch write without a writeId; a unique name follows."""
+"""Prefix of the query's name of a batch write without a writeId; a unique name follows."""
 TURNS: Final = 4
-"""So many batches must pass while an attempt that has lost stands still, before it can be in the way of another."""
+"""How many batches must pass before the id of a paused, superseded attempt is used again."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Who writes: a streaming query by the id of its checkpoint, a batch job by its writeId, a writer inside
-    foreachBatch by both with a dot between them."""
+    """The name of a writer: the checkpoint's id for a streaming query, the writeId for a batch job, both joined by a
+    dot inside foreachBatch."""
 
     name: str
 
@@ -49,21 +49,24 @@ class Query:
         return self.name.startswith(UNNAMED_PREFIX)
 
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
-        """The transactional id of one attempt. Unique in its run but for attempts of one number in several attempts of
-        a stage, which Spark does not tell apart. Batches take turns with a few: a coordinator keeps each for days."""
+        """Return the transactional id of one attempt.
+
+        It is unique in its run, except for attempts of one number in several attempts of a stage, which Spark does not
+        tell apart. Batches reuse a few ids in turn, since a coordinator keeps each id for days.
+        """
         return f"{self.id}/{short(run)}/{partition}/{attempt}/{batch % TURNS}"
 
     def partition_id(self, partition: int) -> str:
-        """The transactional id, and group id, of a partition where each task writes by itself."""
+        """Return the transactional id, and group id, of a partition with per-task delivery."""
         return f"{self.id}/{partition}"
 
     @property
     def tasks_prefix(self) -> str:
-        """What all transactional ids of this query's tasks, and no others, begin with."""
+        """The prefix of the transactional ids of this query's tasks, and of no other ids."""
         return f"{self.id}/"
 
     def run_of(self, transactional_id: str) -> str | None:
-        """The run, shortened, whose task has this id; None for an id that is no task's of this query."""
+        """Return the (shortened) run whose task has this id; None if the id belongs to no task of this query."""
         if not transactional_id.startswith(self.tasks_prefix):
             return None
         parts = transactional_id.removeprefix(self.tasks_prefix).split("/")

@@ -1,7 +1,7 @@
-"""What the steps of the sink ask of the cluster, and what may go wrong.
+"""The interface between the sink's steps and the cluster, and its errors.
 
-The steps are coroutines over these and nothing else, so that a test can play them against a cluster of its own, with
-whoever takes part stopped, woken or killed between any two of them.
+The steps are coroutines that use only this interface, so a test can run them against a simulated cluster, and stop,
+resume or kill any participant between any two calls.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from oncelog_pipeline.sink.names import Query
 from oncelog_pipeline.sink.state import Place, State, Written
 
 NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state plan CHECKPOINT tells"
-"""How a query goes on where its checkpoint cannot."""
+"""How to restart a query that cannot use its checkpoint."""
 
 
 class SinkError(Exception):
-    """A batch cannot be written or decided now; nothing of it is visible that is not decided."""
+    """A batch cannot be written or decided now. Nothing of it is visible unless it was decided."""
 
 
 class TakenOver(SinkError):
@@ -35,11 +35,11 @@ class TooManyTasks(SinkError):
 
 
 class DecidedButAborted(SinkError):
-    """The coordinator has aborted what was decided. The next start of the query writes those partitions again."""
+    """The coordinator has aborted a decided transaction. The next start of the query writes those partitions again."""
 
 
 class NotRepairable(SinkError):
-    """What was lost of a decided batch is not what the replay brings."""
+    """The replay does not have the rows that were lost of a decided batch."""
 
 
 class BatchDiffers(SinkError):
@@ -47,37 +47,39 @@ class BatchDiffers(SinkError):
 
 
 class StateLost(SinkError):
-    """The query has written before, and what it has decided cannot be found: another state topic, another delivery."""
+    """The query has written before, but its state cannot be found: another state topic, or another delivery."""
 
 
 class SetBack(SinkError):
-    """The checkpoint is older than the last decision: the batch is long over, and what it brings was not written."""
+    """The checkpoint is older than the last decision: the batch was decided long ago, and these rows were not
+    written."""
 
 
 class Superseded(Exception):
-    """Somebody has become the query's owner since: the state was not written, and will not be."""
+    """Another process has become the query's owner: the state was not written, and will not be."""
 
 
 class Owner(Protocol):
-    """The query's own producer. Who becomes owner fences the one before: of a write of that one it is certain from then
-    on that it was done, and shows, or never will be."""
+    """The query's own producer. A new owner fences the previous one: a write of the previous owner then either is done
+    and visible, or will never be."""
 
     async def write(self, state: State | None) -> None:
-        """The record, and where it is, in one transaction; None removes the query's state. Raises Superseded."""
+        """Write the state and the offset of its record, in one transaction; None removes the query's state. Raises
+        Superseded."""
 
     async def close(self) -> None: ...
 
 
 class TaskProducer(Protocol):
-    """Writes the rows of one task in one transaction, which is begun. What is neither prepared nor committed when it is
-    closed is aborted."""
+    """Writes the rows of one task in one transaction, already begun. Closing aborts it unless it was prepared or
+    committed."""
 
     @property
     def digest(self) -> Digest:
-        """Of the rows that were sent so far."""
+        """Digest of the rows sent so far."""
 
     async def prepare(self) -> Written | None:
-        """Flush, and hand the transaction over, open; None where there were no rows."""
+        """Flush, and return the open transaction; None if there were no rows."""
 
     async def commit_with_marker(self, batch: int) -> None:
         """Commit the rows, and with them the marker: that the partition has written `batch`, and their digest."""
@@ -86,7 +88,7 @@ class TaskProducer(Protocol):
 
 
 class Marker(NamedTuple):
-    """What a partition has written last, where each task writes by itself. No `digest`: an older release wrote it."""
+    """The last batch that a partition has written with per-task delivery. No `digest` if an older release wrote it."""
 
     batch: int
     digest: Digest | None = None
@@ -96,7 +98,7 @@ P_co = TypeVar("P_co", bound=TaskProducer, covariant=True)
 
 
 class Cluster(Protocol[P_co]):
-    """Each call is asked again until it is answered; what it raises then fails the task, or the commit."""
+    """The cluster. Each call retries until it is answered; an error fails the task, or the commit."""
 
     async def read_state(self, query: Query) -> State | None:
         """The last one written, all writes of former owners included; None before the first."""
@@ -105,10 +107,11 @@ class Cluster(Protocol[P_co]):
         """Become the query's owner."""
 
     async def open_task(self, transactional_id: str) -> P_co:
-        """A producer with this id; what an older one with it has open is aborted. A transaction is begun."""
+        """Open a producer with this id, and begin a transaction; an open transaction of an older producer with this id
+        is aborted."""
 
     def counting(self) -> Any:
-        """In the place of a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
+        """Stands in for a task's producer: takes the rows of a replay, writes nothing, and has their `digest`."""
 
     async def marker(self, transactional_id: str) -> Marker | None:
         """Return the marker that was committed last under this id; None if there is none. Raises StateLost if it is in
@@ -132,8 +135,8 @@ class Cluster(Protocol[P_co]):
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
         """Take the timeout from these transactions, if the brokers have two-phase commit (KIP-939).
 
-        Returns for each what `end` needs from now on; None if it is not open any more. Where the brokers do not offer
-        it, or this client lacks a right for it, each stays as it is, with its timeout.
+        Returns for each the value to pass to `end`; None if it is no longer open. Without two-phase commit, or without
+        the right to it, each transaction keeps its timeout.
         """
 
     async def end(self, transactions: Sequence[PreparedTransaction], *, commits: bool) -> list[bool]:

@@ -48,7 +48,11 @@ async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozens
         if name.startswith(prefix) and await _is_any_open(cluster, state):
             batch = Batch(Query(name), state.run, state.batch)
             finished[name] = await commit_decided(cluster, state.transactions, batch)
-            logger.warning("%s: was decided and open, and is committed; lost: %s", batch, sorted(finished[name]))
+            logger.warning(
+                "%s: decided transactions that were still open are committed; lost partitions: %s",
+                batch,
+                sorted(finished[name]),
+            )
     return finished
 
 

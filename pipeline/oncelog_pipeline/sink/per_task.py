@@ -1,12 +1,12 @@
-"""Each task writes its rows once, by itself: for batches that take longer than a transaction may.
+"""Per-task delivery: each task commits its rows by itself, for batches that take longer than a transaction may.
 
-One transactional id for each partition of a query, whatever the run and the attempt. Its rows and a marker, the number
-of the batch as a committed offset of a group of that name, are one transaction. Who opens the producer has fenced every
-other attempt, and ended what that had open; so the marker that it reads then is the last word.
+Each partition of a query has one transactional id, whatever the run and the attempt. Its rows and a marker (the number
+of the batch, as a committed offset of a group of that name) are one transaction. Opening the producer fences every
+other attempt and ends its transaction; so the marker that is read next is final.
 
-Not atomic over the tasks of a batch: where one has failed, the others are seen before the replay. A replay of a
-partition must bring the rows that were written: the marker has their digest, and other rows are refused. The markers
-are kept for as long as the group's offsets are (`offsets.retention.minutes`, seven days without a batch).
+It is not atomic over the tasks of a batch: if one has failed, the rows of the others are visible before the replay. A
+replay of a partition must have the rows that were written: the marker has their digest, and other rows are refused.
+Markers live as long as the group's offsets (`offsets.retention.minutes`, seven days without a batch).
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ P = TypeVar("P", bound=TaskProducer)
 async def write_task(
     cluster: Cluster[P], batch: Batch, partition: int, write: Callable[[P], Awaitable[None]]
 ) -> TaskMessage:
-    """One attempt of a task: `write` sends its rows, unless they are written. There is nothing for the driver to do.
+    """Run one attempt of a task: `write` sends its rows, unless they are written already. The driver has nothing to do.
 
-    Raises BatchDiffers, SetBack, StateLost, and what `write` and the cluster raise; fenced by another attempt among it.
+    Raises BatchDiffers, SetBack, StateLost, and what `write` and the cluster raise, for example if another attempt
+    fences this one.
     """
     transactional_id = batch.query.partition_id(partition)
     await _check_not_lost(cluster, batch, partition)
@@ -51,14 +52,13 @@ async def write_task(
 
 
 async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> None:
-    """Raises StateLost where the partition has no marker, though it has written before.
-
-    Before a producer is opened, since that has the coordinator forget it.
-    """
+    """Raise StateLost if the partition has no marker although it has written before. To call before a producer is
+    opened, which makes the coordinator forget the id."""
     transactional_id = batch.query.partition_id(partition)
     if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
         return
-    # An operator's reset says what counts; an attempt that was open a moment ago has a marker by now.
+    # After an operator's reset the new marker counts; an attempt that was open a moment ago has written its marker by
+    # now.
     if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
         raise StateLost(
             f"{batch}, partition {partition}: has written before, but which batch is not known any more: was the state"
@@ -68,7 +68,7 @@ async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> 
 
 
 async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
-    """Raises StateLost where the batch was decided with the other delivery."""
+    """Raise StateLost if the batch was decided with the other delivery."""
     state = await cluster.read_state(batch.query)
     if state is not None and state.batch >= batch.number:
         raise StateLost(
@@ -80,7 +80,7 @@ async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
 async def _check_same(
     cluster: Cluster[P], batch: Batch, partition: int, written: Digest, write: Callable[[P], Awaitable[None]]
 ) -> None:
-    """Raises BatchDiffers where the replay does not bring the rows that were written."""
+    """Raise BatchDiffers if the replay does not have the rows that were written."""
     counter = cluster.counting()
     await write(counter)
     if counter.digest != written:

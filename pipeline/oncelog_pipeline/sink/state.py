@@ -1,13 +1,13 @@
-"""What is decided of a query, and what a task tells its driver. Pure.
+"""The state of a query (its last decision), and a task's message to its driver. Pure.
 
 One record per query and decision, in a compacted topic with the query's id as the key. Its value is JSON:
 
     {"version": 1, "run": RUN, "batch": N, "txns": [{"id", "pid", "epoch", "v2", "part"}], "lost": [PART],
      "former": [RUN]}
 
-and of each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows:
-"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and of each lost partition that is known,
-"lost_digests": [[PART, ROWS, TOTAL]]. Where an operator has said that a replay of the batch may bring other rows:
+and for each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows:
+"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and, if known, of each lost partition,
+"lost_digests": [[PART, ROWS, TOTAL]]. If an operator allows a replay of the batch to have other rows:
 "may_differ": true. States without these fields were written by an older release, and are not compared.
 """
 
@@ -25,15 +25,15 @@ from oncelog_pipeline.sink.names import Query, short
 VERSION: Final = 1
 NO_BATCH: Final = -1
 MAX_BYTES: Final = 1_000_000
-"""Of a state: brokers take records up to message.max.bytes, by default 1,048,588. Some 6,000 tasks."""
+"""Limit of a state, some 6,000 tasks: brokers accept records up to message.max.bytes, by default 1,048,588."""
 KEPT_BATCHES: Final = 20
-"""So many batches back a replay can be compared with what was decided."""
+"""How many earlier batches a replay can be compared with."""
 FORMER_RUNS: Final = 20
-"""So many runs back are known to be over. What an older one left open ends with its timeout."""
+"""How many earlier runs are remembered as over. Open transactions of older ones end by their timeout."""
 
 
 class UnreadableState(ValueError):
-    """A state that this version cannot read: written by a newer one, or by somebody else."""
+    """The state was written by a newer version, or by another program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Batch:
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """Topic, partition and offset of a record."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a task has written: a transaction, open, and its first record, by which one can tell how it has ended."""
+    """The open transaction of a task, and its first record, which shows later how the transaction has ended."""
 
     transaction: PreparedTransaction
     first: Place
@@ -65,8 +65,11 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage:
-    """What a task tells the driver: nothing `written` where it had no rows, or had none to write again. `digest` is of
-    all its rows, written or not; None where nobody compares."""
+    """The message of a task to the driver.
+
+    `written` is None if the task had no rows, or none to write again. `digest` covers all its rows, written or not;
+    None without a comparison.
+    """
 
     batch: Batch
     partition: int
@@ -84,7 +87,7 @@ class TaskTransaction:
 
     @property
     def identity(self) -> tuple[str, Place, int]:
-        """What stays the same when the driver takes the transaction over: its epoch does not."""
+        """The fields that stay the same when the driver takes over the transaction, which changes the epoch."""
         return self.written.transaction.transactional_id, self.written.first, self.partition
 
     def as_json(self) -> dict[str, Any]:
@@ -128,7 +131,7 @@ class State:
     target: str | None = None
 
     def digest_of(self, batch: int) -> Digest | None:
-        """The digest of a batch that is over; None where it is not kept. Batches without rows are never decided."""
+        """Return the digest of an earlier batch; None if it is not kept. Batches without rows are never decided."""
         if batch == self.batch:
             return self.digest
         for number, digest in self.earlier:
@@ -137,7 +140,7 @@ class State:
         return None
 
     def taken_over(self, run: str, lost: Collection[int]) -> State:
-        """By a new run, when what this one decided is committed, but for the partitions that are `lost`."""
+        """Return the state taken over by a new run: this decision is committed, except for the `lost` partitions."""
         former = tuple(dict.fromkeys((short(self.run), *self.former)))[:FORMER_RUNS]
         digests = dict(self.lost) | {each.partition: each.digest for each in self.transactions}
         missing = {partition: digests.get(partition) for partition in sorted(lost)}

@@ -1,8 +1,8 @@
-"""Where the states of all queries are kept: a compacted topic of one partition, and a committed offset for each query.
+"""Keeps the states of all queries: in a compacted topic of one partition, with a committed offset for each query.
 
-Reading one takes two requests: the offset that the query's group has committed, and a Fetch of just that offset. It is
-committed in one transaction with the record, so transactions of other queries are of no concern. A group's offset
-expires (`offsets.retention.minutes`, a week without a batch); the record does not: then the topic is read through.
+Reading a state takes two requests: for the offset that the query's group has committed, and a Fetch of that offset. The
+offset is committed in one transaction with the record, so transactions of other queries do not delay it. A group's
+offset expires (`offsets.retention.minutes`, a week without a batch); the record does not. Then the whole topic is read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StateTopic:
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
         self._leader: int | None = None
-        """As it was found last; None before, and where it has answered with an error."""
+        """The leader found last; None before, and after it has answered with an error."""
         self.partition = TopicPartition(name, 0)
 
     async def ensure(self) -> None:
@@ -69,7 +69,7 @@ class StateTopic:
         return None if value is None else state_from_json(value)
 
     def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
-        """The error where the group of a query, or of its partition, has committed offsets of another topic."""
+        """The error if the group of a query, or of its partition, has committed offsets of another topic."""
         others = ", ".join(sorted(partition.topic for partition in offsets))
         return StateLost(
             f"query {group.removeprefix(PREFIX)} keeps its state in the topic {others}, not in {self.partition.topic}:"
@@ -77,7 +77,7 @@ class StateTopic:
         )
 
     async def _record(self, offset: int, query: Query) -> bytes | None:
-        """The value of the query's record at this offset; None where the log does not have it any more."""
+        """Return the value of the query's record at this offset; None if the log no longer has it."""
         async with asyncio.timeout(READ_SECONDS):
             while True:
                 try:
@@ -132,7 +132,9 @@ class StateTopic:
             try:
                 found[name] = Kept(state_from_json(record.value), max(0.0, (now_ms() - record.timestamp_ms) / 1000))
             except UnreadableState as error:
-                logger.warning("%s, offset %d, query %s: passed over: %s", self.partition, record.offset, name, error)
+                logger.warning(
+                    "%s, offset %d, query %s: record skipped: %s", self.partition, record.offset, name, error
+                )
         return found
 
     async def _last_of(self, query: Query) -> bytes | None:

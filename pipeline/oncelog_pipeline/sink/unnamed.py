@@ -110,4 +110,4 @@ async def _forget(cluster: Orphanage, batch: Batch) -> None:
     state = await cluster.read_state(batch.query)
     is_ours = state is not None and state.run == batch.run
     if state is None or not is_ours or not await cluster.remove_state(batch.query, state):
-        raise TakenOver(f"{batch}: a later write of the same rows took this one for dead, and has taken it over")
+        raise TakenOver(f"{batch}: a later write of the same rows has taken this one over, as its driver seemed dead")

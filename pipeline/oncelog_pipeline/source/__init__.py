@@ -1,13 +1,13 @@
-"""Reading topics, in batches that can be read again exactly as they were.
+"""Reads topics in batches that can be read again with the same records.
 
 offsets.py    (pure) offsets of many partitions as JSON, as Spark's own connector writes them
-plans.py      (pure) where the last batches began and ended, as the cluster keeps it
-admission.py  (pure) how much goes into the next batch
-ranges.py     (pure) a batch cut into what tasks read
-data_loss.py  (pure) what can no longer be read
-progress.py   (pure) where the next batch ends
-ends.py       the ends of all partitions, asked for less often while nothing changes
-watch.py      brokers tell when there is more beyond the ends
+plans.py      (pure) the plans of the last batches, as kept in the cluster
+admission.py  (pure) limits the size of the next batch
+ranges.py     (pure) cuts a batch into the ranges that tasks read
+data_loss.py  (pure) finds records that are lost
+progress.py   (pure) decides where the next batch ends
+ends.py       caches the ends of all partitions while nothing changes
+watch.py      waits at the brokers for records beyond the ends
 lag.py        (pure) how far a query is behind, from its progress
-reading.py    the records of one range, as columns
+reading.py    reads the records of one range
 """

@@ -1,6 +1,8 @@
-"""How much of what there is goes into the next batch: maxOffsetsPerTrigger, maxBytesPerTrigger and their kind. Pure.
+"""Limits how many of the available offsets go into the next batch: maxOffsetsPerTrigger, maxBytesPerTrigger and the
+like. Pure.
 
-Offsets are counted, not records: markers, aborted and compacted records leave gaps, and nobody can know them before.
+Limits count offsets, not records: control batches, aborted and compacted records leave gaps that nobody knows
+beforehand.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from oncelog_pipeline.source.offsets import Offsets
 
 
 def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-    """How many offsets each partition has between the two; those with none are left out."""
+    """Return how many offsets each partition has between the two; partitions without any are left out."""
     return {
         partition: end[partition] - start.get(partition, 0)
         for partition in sorted(end)
@@ -21,11 +23,11 @@ def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int | None) -> Offsets:
-    """The end of a batch of at most `most` offsets, shared in proportion to what each partition has.
+    """Return the end of a batch of at most `most` offsets, shared in proportion to what each partition has.
 
-    One that has something gets one offset at least, as long as there are so many: a small partition beside a large one
-    is not to wait for ever. What rounding leaves goes to those that lost most by it, then by name: so equal input gives
-    an equal batch.
+    Each partition with records gets at least one offset, if there are enough, so that a small partition beside a large
+    one does not starve. What rounding leaves goes to the partitions that lost most by it, then by name: equal input
+    gives an equal batch.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -44,7 +46,8 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
 
 def _level(granted: Offsets, exact: Mapping[TopicPartition, float], there: Offsets, most: int) -> None:
-    """Make `granted` `most` altogether: give to those that have least of their share, or take from those with most."""
+    """Adjust `granted` to `most` in total: give to the partitions with the least of their share, or take from those
+    with the most."""
     while (spare := most - sum(granted.values())) != 0:
         step = 1 if spare > 0 else -1
         able = [each for each in granted if (granted[each] < there[each] if step > 0 else granted[each] > 1)]

@@ -1,7 +1,7 @@
-"""What can no longer be read although a query has still to read it: failOnDataLoss. Pure.
+"""Finds records that a query has not read and that are gone: failOnDataLoss. Pure.
 
-A gap *inside* a range is no loss: markers, aborted records and compaction leave gaps. So offsets are compared with
-where the log begins and ends, and never counts of records with counts of offsets.
+A gap *inside* a range is no loss: control batches, aborted records and compaction leave gaps. So offsets are compared
+with the beginning and end of the log; records are never counted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def losses(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> list[str]:
-    """What is lost of what comes from the `wanted` offsets on, one sentence for each partition.
+    """Return one sentence for each partition that has lost records from the `wanted` offsets on.
 
-    `earliest` and `latest` are the first offset and the end of each partition that there is now.
+    `earliest` and `latest` are the first offset and the end of each partition that exists now.
     """
     found = []
     for partition, offset in sorted(wanted.items()):
@@ -43,8 +43,11 @@ def losses(
 def made_anew(
     wanted: Mapping[TopicPartition, int], known: Mapping[str, str], ids: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Topic -> what is lost of it, where it was deleted and made anew since it was read: its records are others, though
-    they may have the same offsets. `known`: the topics' ids as of then; `ids`: as they are now."""
+    """Return what is lost of each topic that was deleted and created again since it was read. Its records are different
+    ones, even at the same offsets.
+
+    `known` are the ids of the topics at that time, `ids` those of now.
+    """
     return {
         topic: [
             f"{partition} was read up to offset {offset} of a topic that was deleted; the one of that name is another"
@@ -70,7 +73,7 @@ def readable(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Where to go on where losses do not matter: where the log begins now; without partitions that are gone."""
+    """Return where to continue if losses are accepted: where the log begins now, without deleted partitions."""
     return {
         partition: earliest[partition] if offset > latest[partition] else max(offset, earliest[partition])
         for partition, offset in sorted(wanted.items())

@@ -31,9 +31,12 @@ IDLE_SHARE: Final = 0.01
 
 
 class Ends:
-    """`look` asks for everything, `look_at_ends` for the ends of these partitions; both may raise KafkaError. `clock`
-    and `cpu_clock` return seconds; the latter, those of CPU that the process has used. `is_watched`: whether brokers
-    will tell of new records."""
+    """The cached ends. `look` fetches everything, `look_at_ends` the ends of the given partitions; both may raise
+    KafkaError.
+
+    `clock` returns seconds, `cpu_clock` seconds of CPU that the process has used. `is_watched`: whether brokers will
+    report new records.
+    """
 
     def __init__(
         self,
@@ -63,15 +66,15 @@ class Ends:
 
     @property
     def are_dear(self) -> bool:
-        """Whether looks are expensive: one each FRESH_SECONDS would take more than IDLE_SHARE of a core."""
+        """Whether looks are expensive: one every FRESH_SECONDS would take more than IDLE_SHARE of a core."""
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
-        """Have the next `log` ask for everything."""
+        """Make the next `log` fetch everything."""
         self._log = None
 
     def hurry(self) -> None:
-        """Have the next `log` ask for everything at once, as there are new records."""
+        """Make the next `log` fetch everything at once, as there are new records."""
         self._is_due = True
 
     def log(self) -> Log:
@@ -96,7 +99,7 @@ class Ends:
             try:
                 latest = self._look_at_ends(self._log.latest)
             except KafkaError:
-                latest = {}  # a topic may be gone: the full look tells
+                latest = {}  # a topic may be gone: the full look finds out
             if latest == self._log.latest:
                 return self._log
         self._looked_fully = now

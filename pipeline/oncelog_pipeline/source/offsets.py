@@ -1,6 +1,6 @@
 """Offsets of many partitions, in the JSON of Spark's own Kafka connector: {"topic": {"0": 23, "1": -2}}. Pure.
 
-That a checkpoint holds them so means that it can be gone on with from one connector by the other.
+A checkpoint holds them in this form, so either connector can continue from a checkpoint of the other.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from oncelog import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""In place of an offset, where one is asked for."""
+"""Stands for the first offset, where an offset is asked for."""
 FROM: Final = "_from"
-"""Beside the topics, in the end of a batch that does not begin where the one before has ended: where it begins. Such is
-batch 0, as Spark asks anew where a query begins when it starts again before its first batch is in its log, and "latest"
-would be somewhere else by then; and a batch with which partitions are new, or begin later than they did."""
+"""Key beside the topics, in the end of a batch that does not begin where the previous one ended: where it begins.
+
+Batch 0 has it, since Spark asks again for the beginning if the query restarts before its first batch is in the
+checkpoint, and "latest" would have moved by then. So has a batch with new partitions, or with partitions whose first
+offset has moved up.
+"""
 IDS: Final = "_ids"
-"""Beside the topics: the id of each. It tells a topic that was deleted and made anew from the one that was read.
-Offsets of an older release, or of Spark's own connector, have none."""
+"""Key beside the topics: the id of each topic. It shows whether a topic was deleted and created again. Offsets of an
+older release, or of Spark's own connector, have none."""
 INITIAL: Final = "_initial"
 """Marks the very first start, which must differ from every end for Spark to log a batch 0."""
 STREAM: Final = "_stream"
 """Beside the topics: the id of the stream, under which the cluster keeps its plans (plans.py). Offsets of an older
 release, or of Spark's own connector, have none."""
 MARKS: Final = frozenset({FROM, IDS, INITIAL, STREAM})
-"""What is no topic in the JSON of offsets."""
+"""Keys in the JSON of offsets that are not topics."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -49,12 +52,14 @@ def partitions_from_json(text: str) -> list[TopicPartition]:
 
 
 def offsets_from_json(text: str, *, least: int = 0) -> Offsets:
-    """Of each partition a number, `least` or more: an offset, LATEST, EARLIEST, or milliseconds. Raises BadOffsets."""
+    """Return a number, `least` or more, for each partition: an offset, LATEST, EARLIEST, or milliseconds. Raises
+    BadOffsets."""
     return offsets_from(_object(text), least=least)
 
 
 def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
-    """As `offsets_from_json`, of what is decoded. What begins with an underscore is no topic. Raises BadOffsets."""
+    """Like `offsets_from_json`, for decoded JSON. Keys that begin with an underscore are not topics. Raises
+    BadOffsets."""
     found: Offsets = {}
     for topic, of_topic in read.items():
         if topic in MARKS:
@@ -69,7 +74,7 @@ def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
 
 
 def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """What goes into a checkpoint. Sorted, so that equal offsets are equal texts."""
+    """Return the JSON form for a checkpoint. It is sorted, so that equal offsets are equal texts."""
     found: dict[str, dict[str, int]] = {}
     for (topic, index), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(index)] = offset
@@ -77,7 +82,7 @@ def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int
 
 
 def end_with_start(end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    """The end of a batch, which says where it begins."""
+    """Return the end of a batch, with its beginning in it."""
     return {**offsets_to(end), FROM: offsets_to(start)}
 
 
@@ -90,13 +95,13 @@ def ids_from(read: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_ids(offsets: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
-    """The offsets with the ids of their topics, as far as these are known."""
+    """Add the known ids of the topics."""
     known = {topic: ids[topic] for topic in sorted(offsets) if topic in ids}
     return {**offsets, IDS: known} if known else dict(offsets)
 
 
 def stream_from(read: Mapping[str, Any]) -> str | None:
-    """The id of the stream whose offsets these are. Raises BadOffsets."""
+    """Return the id of the stream that wrote these offsets. Raises BadOffsets."""
     stream = read.get(STREAM)
     if stream is not None and not isinstance(stream, str):
         raise BadOffsets(f"{STREAM}: {stream!r} must be a text")
@@ -104,7 +109,8 @@ def stream_from(read: Mapping[str, Any]) -> str | None:
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
-    """Where a batch begins: where its end says, else at the end of the one before. Raises BadOffsets."""
+    """Return where a batch begins: the beginning that its end names, else the end of the previous batch. Raises
+    BadOffsets."""
     return offsets_from(end.get(FROM, start))
 
 

@@ -109,8 +109,11 @@ class Plans:
 
 
 def plans_from(committed: Mapping[TopicPartition, str]) -> Plans:
-    """Partition -> the metadata that the group has committed. What is no plan, no whole one, or goes back
-    in a partition, is left out: others may write to the group, too."""
+    """Parse the plans. `committed` maps each partition to the metadata that the group has committed.
+
+    Malformed and incomplete plans, and plans that go back in a partition, are ignored: others may commit to the group,
+    too.
+    """
     moves: dict[int, dict[TopicPartition, Move]] = {}
     told: dict[int, set[tuple[int, int]]] = {}
     for partition, metadata in committed.items():
@@ -129,10 +132,10 @@ def plans_from(committed: Mapping[TopicPartition, str]) -> Plans:
 
 
 def _checksum(offsets: Mapping[TopicPartition, int]) -> int:
-    """Of a position. Partitions that nothing was read of count for nothing, as they may be new.
+    """Return a checksum of a position. Partitions at offset 0 do not count, as they may be new.
 
-    Each checksum goes on from the one before. The XOR of all would be the same for (10, 10) and (11, 11), as CRCs are
-    linear.
+    Each checksum continues from the previous one. The XOR of all would be the same for (10, 10) and (11, 11), as CRCs
+    are linear.
     """
     total = 0
     for (topic, index), offset in sorted(offsets.items()):

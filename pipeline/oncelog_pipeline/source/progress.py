@@ -1,4 +1,4 @@
-"""Where the next batch of a stream ends, given what there is: new partitions, limits, a fixed target. Pure."""
+"""Decides where the next batch of a stream ends: new partitions, limits, a fixed target. Pure."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What there is: the first offset and the end of each partition that the query subscribes to."""
+    """The first offset and the end of each partition that the query subscribes to."""
 
     earliest: Offsets
     latest: Offsets
     ids: Mapping[str, str] = field(default_factory=dict)
-    """The id of each topic, where the cluster has one (from Kafka 2.8 on)."""
+    """The id of each topic, if the cluster has ids (from Kafka 2.8 on)."""
     mean_bytes: Mapping[TopicPartition, float] = field(default_factory=dict)
-    """How many bytes an offset of each partition takes on average, where that was asked for."""
+    """Average bytes of an offset of each partition, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """`start` differs from the end of the batch before where partitions are new, or something is lost; what was lost
-    and does not matter is in `warnings`."""
+    """The next batch. `start` differs from the end of the previous one if partitions are new or records are lost;
+    `warnings` name accepted losses."""
 
     start: Offsets
     end: Offsets
@@ -58,12 +58,13 @@ def next_batch(
     ids: Mapping[str, str] | None = None,
     plans: Plans = NO_PLANS,
 ) -> NextBatch:
-    """The batch after one that has ended at `start`; its end is its start where there is not to be one yet.
+    """Return the batch that follows one that ended at `start`. If it is too early for a batch, its end equals its
+    start.
 
-    `ids`: of the topics that were read up to `start`, as far as they are known. One that was made anew since is lost,
-    and read from its beginning. Partitions that are new are read from where they begin. `target`: AvailableNow, as
-    fixed when the query was started; what comes later is left, and the least size of a batch does not count. `plans`:
-    of this stream; a batch that begins where one of them began ends there, too. Raises DataLoss.
+    `ids`: known ids of the topics that were read up to `start`. A topic that was created again since is lost, and read
+    from its beginning, as new partitions are. `target`: the fixed end of a query with AvailableNow; later records are
+    left, and the least size of a batch does not apply. `plans`: those of this stream; a batch that begins where one of
+    them began ends where it ended. Raises DataLoss.
     """
     anew = made_anew(start, ids or {}, log.ids)
     start = {partition: offset for partition, offset in start.items() if partition.topic not in anew}

@@ -1,6 +1,6 @@
-"""A batch cut into the ranges that tasks read. Pure, and a function of (start, end, options) alone.
+"""Cuts a batch into the ranges that tasks read. Pure: the result depends on (start, end, options) alone.
 
-Spark asks again when it replays a batch: it must be cut as it was. `start` is `offsets.batch_start`.
+Spark asks again when it replays a batch, and the cut must then be the same. `start` is `offsets.batch_start`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog import TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """The offsets of one partition from `start` on, below `end`. What Spark sends to a task."""
+    """The offsets of one partition from `start` to below `end`, as Spark sends it to a task."""
 
     topic: str
     partition: int
@@ -32,10 +32,10 @@ def cut(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[OffsetRange]:
-    """A range for each partition that has anything; where it says so in more pieces.
+    """Return a range for each partition with offsets to read, or several.
 
-    First none is left that is longer than `max_records_per_partition`, then those that are longest for the pieces that
-    they have are cut again until there are `min_partitions`, or every piece is one offset.
+    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest pieces is cut
+    once more, until there are `min_partitions` ranges, or every range is one offset.
     """
     whole = [
         OffsetRange(*partition, start.get(partition, 0), offset)
@@ -51,6 +51,6 @@ def cut(
 
 
 def _even(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """`count` pieces whose sizes differ by one at most."""
+    """Cut into `count` pieces whose sizes differ by at most one."""
     bounds = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [whole._replace(start=low, end=high) for low, high in pairwise(bounds) if high > low]

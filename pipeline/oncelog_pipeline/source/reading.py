@@ -1,4 +1,4 @@
-"""The records of one range of offsets, batch by batch: the same ones whenever they are asked for."""
+"""Reads the records of one range of offsets, batch by batch; every read returns the same records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_pipeline.source.data_loss import DataLoss
 from oncelog_pipeline.source.ranges import OffsetRange
 
 LOOK_MS: Final = 100
-"""How often to look whether a range has ended without another record."""
+"""How often to check whether a range has ended without another record."""
 
 
 class NothingRead(Exception):
@@ -28,20 +28,18 @@ async def read_range(
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[list[UndecodedBatch], None]:
-    """The batches that may have records of the range, cut to it, and not decoded: those of one poll together, at least
-    one. `settings` are keywords of `oncelog.Consumer`.
+    """Yield the undecoded batches of the range, cut to it: those of one poll together, at least one.
 
-    It ends where the position has passed its end, never by a count: its last offsets may be markers, or of records that
-    were aborted or compacted. Close the iterator where reading stops early.
-
-    Raises DataLoss where the log begins behind the start of the range (without `fails_on_data_loss` it is read from
-    there), NothingRead, KafkaError.
+    `settings` are keywords of `oncelog.Consumer`. Reading ends when the position has passed the end of the range, never
+    by a count: the last offsets may belong to control batches, or to aborted or compacted records. Close the iterator
+    to stop early. Raises DataLoss if the log begins after the start of the range (without `fails_on_data_loss` it reads
+    from where the log begins), NothingRead, KafkaError.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
 
     def make() -> Consumer:
         consumer = Consumer(bootstrap_servers, **(settings or {}), auto_offset_reset="none", enable_auto_commit=False)
-        # Before it starts: what it asks for first is then what it needs, and not again after a backoff.
+        # Before the start, so that the first metadata request has the topic, and no second one waits for the backoff.
         consumer.assign([partition])
         consumer.seek(partition, wanted.start)
         return consumer

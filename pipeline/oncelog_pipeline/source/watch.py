@@ -95,11 +95,11 @@ class EndWatch:
                 each.result()
             return True
         except KafkaError as error:
-            logger.info("brokers cannot be watched for new records, so the ends are asked for now and then: %s", error)
-            await self._disconnect()  # what the client knows of the cluster may be old
+            logger.info("brokers do not report new records, so the ends are fetched from time to time: %s", error)
+            await self._disconnect()  # the client's metadata may be old
             return False
         except Exception:  # a mistake of ours: no query fails for its watch
-            logger.exception("new records are looked for by the clock, as the watch has failed")
+            logger.exception("the watch for new records failed; the ends are fetched from time to time")
             return False
         finally:
             for each in asking:
@@ -107,7 +107,7 @@ class EndWatch:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def _requests(self, admin: Admin, ends: Offsets) -> dict[int, FetchRequest]:
-        """One for each leader, by its node id. Raises KafkaError."""
+        """Return a Fetch for each leader, by node id. Raises KafkaError."""
         topics = await admin.describe_topics({partition.topic for partition in ends})
         parts: dict[int, dict[str, list[TopicPartition]]] = defaultdict(lambda: defaultdict(list))
         for partition in ends:
@@ -155,7 +155,7 @@ class EndWatch:
 
 
 def _tells(response: FetchResponse) -> bool:
-    """Whether there is something to read, or an error, after which the ends must be asked for."""
+    """Whether there are records to read, or an error, after which the ends must be asked for."""
     if response.error_code:
         return True
     return any(part.error_code or part.records for topic in response.responses for part in topic.partitions)

@@ -1,4 +1,4 @@
-"""Reading once: everything between two bounds, which are looked up when the query is planned."""
+"""Reads a batch query: the records between two bounds, which are looked up when the query is planned."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class BatchReader(QuickStart, DataSourceReader):
-    """What `spark.read` reads with.
+    """The reader of `spark.read`.
 
-    It takes no filters: with a source that does, PySpark refuses every query unless
-    `spark.sql.python.filterPushdown.enabled` is set. Bounds are said with startingOffsets and endingOffsets.
+    It takes no filters: PySpark refuses every query of a source that does, unless
+    `spark.sql.python.filterPushdown.enabled` is set. Bounds are set with startingOffsets and endingOffsets.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -47,7 +47,7 @@ class BatchReader(QuickStart, DataSourceReader):
         if options.fails_on_data_loss:
             check(lost)
         for each in lost:
-            logger.warning("passed over, as failOnDataLoss=false: %s", each)
+            logger.warning("lost records skipped, as failOnDataLoss=false: %s", each)
         begin = readable(start, log.earliest, log.latest)
         return cut(
             begin,

@@ -1,7 +1,7 @@
-"""What a Python worker of Spark keeps from call to call: one event loop, in a thread of its own, and its connections.
+"""What a Python worker of Spark keeps between calls: an event loop in a thread of its own, and its connections.
 
-Spark starts workers by fork and gives any task to any of them, so everything is made at first use, in the process that
-uses it; and nothing here is ever needed for a result to be right.
+Spark forks workers and gives any task to any of them. So everything here is made at first use, in the process that uses
+it, and is a cache: no result depends on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ S = TypeVar("S", KafkaCluster, Admin)
 
 
 class Connections:
-    """One of these per process. All but `run` is for coroutines that `run` runs."""
+    """The event loop and the clients of this process."""
 
     def __init__(self) -> None:
         self.process_id = os.getpid()
@@ -35,7 +35,7 @@ class Connections:
         threading.Thread(target=self._loop.run_forever, name="oncelog", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for the work. Raises what it raises; it is cancelled where this thread is interrupted."""
+        """Run on the loop and wait. Raises what `work` raises; cancels it if this thread is interrupted."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -43,7 +43,7 @@ class Connections:
             future.cancel()
 
     async def cluster(self, options: SinkOptions) -> KafkaCluster:
-        """Where a sink with these options writes. Raises KafkaError."""
+        """The cluster that a sink with these options writes to. Raises KafkaError."""
         make = partial(
             KafkaCluster,
             options.bootstrap_servers,
@@ -56,17 +56,15 @@ class Connections:
         return await self._kept(repr(("cluster", options)), make, options.patience_seconds)
 
     async def admin(self, options: SourceOptions) -> Admin:
-        """Who tells a source with these options what there is. Raises KafkaError."""
+        """The admin client for a source with these options. Raises KafkaError."""
         settings = client_settings.common(options.settings)
         make = partial(Admin, options.bootstrap_servers, **settings)
         key = repr(("admin", options.bootstrap_servers, settings))
         return await self._kept(key, make, options.poll_timeout_ms / 1000)
 
     async def separate_admin(self, options: SourceOptions) -> Admin:
-        """One with connections of its own, for requests that brokers answer late; whoever asks for it closes it.
-
-        Raises KafkaError.
-        """
+        """Return an admin client with its own connections, for requests that brokers answer late. The caller closes it.
+        Raises KafkaError."""
         admin = Admin(options.bootstrap_servers, **client_settings.common(options.settings))
         try:
             await admin.start()
@@ -76,7 +74,8 @@ class Connections:
         return admin
 
     async def _kept(self, key: str, make: Callable[[], S], seconds: float) -> S:
-        """The one that is kept under this key, else one that is made, and waits so long for a broker that is away."""
+        """Return the kept client of this key, else make one; `seconds` is how long to retry if no broker can be
+        reached."""
         async with self._opening:
             found: S | None = self._open.get(key)
             if found is None:
@@ -88,7 +87,7 @@ _connections: Connections | None = None
 
 
 def connections() -> Connections:
-    """Those of this process: a worker that was forked from one that has some begins anew."""
+    """The connections of this process. A forked worker starts without any."""
     global _connections
     if _connections is None or _connections.process_id != os.getpid():
         _connections = Connections()

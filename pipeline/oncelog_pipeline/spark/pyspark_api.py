@@ -45,18 +45,19 @@ except ImportError:  # before 4.2
 
     @dataclass
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """So many rows."""
+        """A limit of rows."""
 
         max_rows: int
 
     @dataclass
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """So many bytes."""
+        """A limit of bytes."""
 
         max_bytes: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Spark before 4.2 asks no Python source for it: AvailableNow runs one batch, as Trigger.Once does."""
+        """Stand-in. Spark before 4.2 does not use it with Python sources: AvailableNow then runs one batch, like
+        Trigger.Once."""
 
 else:
     HAS_READ_LIMITS = True

@@ -16,11 +16,11 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 4
-"""Made before the thread of Spark gets them: to change threads costs as much as a batch."""
+"""Arrow batches handed to Spark's thread at once, since a switch of threads costs as much as a batch."""
 
 
 class RangePartition(InputPartition):
-    """What Spark sends to a task: a range; `value` is None where there is nothing to read."""
+    """The range of one task, as Spark sends it; `value` is None if there is nothing to read."""
 
     value: OffsetRange | None
 
@@ -56,7 +56,7 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
                 gathered.add(part)
                 if gathered.is_full and (batch := gathered.take()) is not None:
                     ready.append(batch)
-            # Batches of one answer are decoded where they are, those of several have to be copied first.
+            # Batches of one fetch response are decoded in place; those of several would have to be copied first.
             if gathered.is_worth_a_batch and (batch := gathered.take()) is not None:
                 ready.append(batch)
             if len(ready) >= BATCHES_AT_ONCE:

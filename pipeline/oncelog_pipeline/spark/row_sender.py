@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 256 * 1024
-"""batch.size where it is not set: a task has many rows at once, and nobody who waits for one of them."""
+"""Default of batch.size: a task has many rows at once, and latency does not matter."""
 
 TURN: Final = 1 << 32
 GOLDEN_RATIO: Final = 2_654_435_769
@@ -23,11 +23,11 @@ GOLDEN_RATIO: Final = 2_654_435_769
 
 
 class BadRow(ValueError):
-    """A row that is no record: without a topic, for one."""
+    """The row is no record: for example, it has no topic."""
 
 
 class Sender(Protocol):
-    """What rows are sent with: `cluster.RowProducer`, or `PlainSender`."""
+    """Sends rows: `cluster.RowProducer` or `PlainSender`."""
 
     async def partition_count(self, topic: str) -> int: ...
 
@@ -35,11 +35,11 @@ class Sender(Protocol):
 
 
 def first_partition(task: int, batch: int, count: int) -> int:
-    """Where a task begins with its rows without a key, of `count` partitions of a topic.
+    """Return the partition, of `count`, for a task's first rows without a key.
 
-    A small batch has fewer rows than one partition takes at a time, so each batch of a query begins elsewhere: at a
-    multiple of the golden ratio, whose fractions lie evenly for all batches, and for every other one, too (a query
-    with state has batches without rows between those with some). The tasks of a batch follow one another.
+    A small batch has fewer rows than one partition takes at a time, so each batch of a query begins at another
+    partition: at a multiple of the golden ratio. Its fractions are spread evenly over all batches, and over every other
+    batch, too (a query with state has batches without rows in between). The tasks of a batch follow one another.
     """
     return ((batch * GOLDEN_RATIO % TURN) * count // TURN + task) % count
 
@@ -52,7 +52,7 @@ class PlainSender:
         self._sent: list[asyncio.Future[RecordMetadata]] = []
 
     async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """As `Producer.send_packed`. Raises KafkaError."""
+        """Like `Producer.send_packed`. Raises KafkaError."""
         self._sent.append(await self.producer.send_packed(topic, partition, rows))
 
     async def partition_count(self, topic: str) -> int:
@@ -66,9 +66,12 @@ class PlainSender:
 
 
 class RowSender:
-    """`topic` is the option, and wins over the column. Rows without a key and a partition go to one partition for each
-    Arrow batch, beginning where `first_partition` says: the same ones when a task is tried again, or its batch is
-    replayed. `ignores_keys` (kafka.partitioner.ignore.keys): rows with a key go there, too."""
+    """Sends the rows of a task.
+
+    `topic` is the option, which overrides the column. Rows of one Arrow batch without key and partition go to one
+    partition. `first_partition` gives the first one, so a retried task or a replayed batch uses the same partitions.
+    `ignores_keys` (kafka.partitioner.ignore.keys): rows with a key go there, too.
+    """
 
     def __init__(self, sender: Sender, topic: str | None, task: int, batch: int, *, ignores_keys: bool = False) -> None:
         self._sender = sender
@@ -80,12 +83,12 @@ class RowSender:
         self._counts: dict[str, int] = {}
 
     async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Raises BadRow, KafkaError, and what the iterator raises."""
+        """Send all rows. Raises BadRow, KafkaError, and what the iterator raises."""
         # Here, since only tasks need it: to import Arrow's functions takes 30 ms of each process that plans a query.
         from oncelog_pipeline.arrow.record_columns import record_columns
 
         loop = asyncio.get_running_loop()
-        # The next batch comes from the JVM when it likes; meanwhile the loop has to send those before.
+        # The JVM may take long to deliver the next batch; the loop must send the previous ones meanwhile.
         while (batch := await loop.run_in_executor(None, next, batches, None)) is not None:
             if batch.num_rows:
                 await self.send(record_columns(batch))

@@ -1,4 +1,4 @@
-"""What a table that is written may have of columns."""
+"""Checks the columns of a table that is to be written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: Final = {
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises OptionError for a table that is none of records. `topic` is the option."""
+    """Raise OptionError if the columns are not those of records. `topic` is the option."""
     for field in schema.fields:
         if field.name not in COLUMNS:
             near = get_close_matches(field.name, COLUMNS, n=1)

@@ -20,14 +20,14 @@ HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
 MAX_BYTES: Final = 1 << 20
-"""Of one Arrow batch: as much as a fetch brings of a partition (max.partition.fetch.bytes), so that a batch is made of
-one answer, without a copy. Four times as much took as much CPU in the whole tree of processes."""
+"""Size of one Arrow batch: what a fetch brings for a partition (max.partition.fetch.bytes), so a batch is made of one
+response, without a copy. Batches four times as large took as much CPU in the whole process tree."""
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 """Spark's timestamps are 64 bits of microseconds. Brokers take any timestamp, unless their limits say otherwise."""
 
 MAX_VALUES_BYTES: Final = 2**31 - 1
-"""Of one Arrow column with offsets of 32 bits."""
+"""Limit of an Arrow column with offsets of 32 bits."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -49,7 +49,7 @@ _WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)])
 
 
 def schema(*, includes_headers: bool) -> str:
-    """What Spark is told."""
+    """The columns, as DDL for Spark."""
     return f"{SCHEMA}, {HEADERS}" if includes_headers else SCHEMA
 
 
@@ -78,10 +78,8 @@ class BatchBuilder:
         return self._rows >= MAX_ROWS / 4 or self._bytes >= MAX_BYTES / 4
 
     def take(self) -> pa.RecordBatch | None:
-        """What was gathered; nothing is left. None where that has no record.
-
-        Raises CorruptRecords, ValueError for more values than an Arrow column holds.
-        """
+        """Return the gathered records, and forget them; None if there are none. Raises CorruptRecords, and ValueError
+        if the values exceed an Arrow column."""
         parts, self._parts, self._rows, self._bytes = self._parts, [], 0, 0
         if not parts:
             return None
@@ -146,5 +144,5 @@ def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:
 
 
 def _headers(headers: Headers) -> list[dict[str, Any]] | None:
-    """As Spark's connector: null where there are none."""
+    """Like Spark's connector: null if there are no headers."""
     return [{"key": name, "value": value} for name, value in headers] or None

@@ -1,8 +1,8 @@
-"""Reads a stream: tells Spark where each batch ends and which ranges its tasks read, and reads in the tasks.
+"""Reads a stream: tells Spark where each batch ends and which ranges its tasks read; in the tasks, reads them.
 
-One reader lives as long as its query, in a Python process of its own, and plans. A copy of it in each task reads.
+One reader lives as long as its query, in a Python process of its own, and plans. Each task has a copy, which reads.
 Spark's checkpoint has the progress of the query: no group is joined. Plans are also committed to the cluster
-(plans.py), for a checkpoint that loses its last entries.
+(plans.py), in case the checkpoint loses its last entries.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         plans = self._plans(stream).plans if log.latest != begin else NO_PLANS
         batch = next_batch(begin, log, limits, waited_s=waited, target=self._target, ids=ids_from(start), plans=plans)
         for each in batch.warnings:
-            logger.warning("passed over, as failOnDataLoss=false: %s", each)
+            logger.warning("lost records skipped, as failOnDataLoss=false: %s", each)
         if batch.end != batch.start:
             self._last_batch = time.monotonic()
         if INITIAL in start or batch.start != begin:
@@ -207,7 +207,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     async def _lookup(self) -> OffsetLookup:
         return OffsetLookup(await connections().admin(self._options), self._options)
 
-    # what tasks read
+    # reading, in tasks
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the ranges that the tasks of a batch read. They depend only on the arguments and the options, so a
@@ -222,7 +222,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         if self._options.fails_on_data_loss:
             check(lost)
         for each in lost:
-            logger.warning("passed over, as failOnDataLoss=false: %s", each)
+            logger.warning("lost records skipped, as failOnDataLoss=false: %s", each)
         begin = batch_start(start, end)
         if stream := stream_from(end):
             connections().run(self._plans(stream).record(begin, wanted))

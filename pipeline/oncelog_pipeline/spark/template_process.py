@@ -56,9 +56,9 @@ MAX_CONNECTIONS: Final = 200
 INTERPRETER: Final = ("PYTHON", "LD_", "LANG", "LC_", "GLIBC_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_")
 """Prefixes of the variables that an interpreter or a library reads once, when it starts."""
 OF_A_PROCESS: Final = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_")
-"""Prefixes of those among them that are right in a forked process: PySpark's own, and what is set there."""
+"""Prefixes of environment variables that are valid in a forked process: PySpark's own, and those set there."""
 DEFAULTS: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""What the launcher sets where nobody has: the values that Spark gives the Python of its tasks, and not that of its
+"""Variables that the launcher sets by default: the values that Spark gives the Python of its tasks, but not that of its
 planners."""
 
 
@@ -79,7 +79,7 @@ class TemplateProcess:
         self._jvm = os.pidfd_open(jvm)
         self._settings = interpreter_settings(os.environ)
         self._controls: dict[int, socket.socket] = {}
-        """File descriptor -> connection of a launcher, whose process lives or is still to be forked."""
+        """File descriptor -> connection of a launcher whose process is alive or still to be forked."""
         self._processes: dict[int, int] = {}
         """File descriptor of the connection -> process id of the forked process."""
         self._ends: dict[int, int] = {}
@@ -87,7 +87,7 @@ class TemplateProcess:
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Serve launchers. Returns in each forked process, with what it is to become; in this one None, when the JVM
+        """Serve launchers. Returns in each forked process, with what it is to run; in this process None, when the JVM
         ends."""
         self._poll.register(self._jvm, select.POLLIN)
         self._poll.register(self._listener, select.POLLIN)
@@ -168,7 +168,7 @@ class TemplateProcess:
         descriptor = self._ends[ends]
         pid, status = os.waitpid(self._processes[descriptor], os.WNOHANG)
         if not pid:
-            return  # the event was of a descriptor that is closed since, and has its number
+            return  # a stale event: the descriptor was closed since, and its number reused
         del self._ends[ends], self._processes[descriptor]
         self._poll.unregister(ends)
         os.close(ends)
@@ -192,7 +192,7 @@ class TemplateProcess:
 
 
 def fork() -> int | None:
-    """As `os.fork`; None where there is no memory, or are as many processes as there may be."""
+    """Like `os.fork`; None without memory, or at the limit of processes."""
     with suppress(OSError):
         return os.fork()
     return None
@@ -227,9 +227,9 @@ def become(wanted: Wanted) -> NoReturn:
 
 
 def exit_code(run: Callable[[], object]) -> int:
-    """Call `run` and what Python calls at the end of a program, and return the exit code, 0 to 255.
+    """Call `run` and Python's exit handlers, and return the exit code, 0 to 255.
 
-    The interpreter itself is not finalised: that would touch, and so copy, all imported objects, in 40 ms of CPU.
+    The interpreter is not finalised: that would touch, and so copy, all imported objects, which takes 40 ms of CPU.
     """
     code: object = None
     try:
@@ -269,14 +269,14 @@ def run_module(wanted: Wanted) -> None:
 
 
 def draw_anew() -> None:
-    """Seed numpy's global generator, if it was imported: else all forked processes would draw the same numbers. That of
-    `random` is seeded by the fork."""
+    """Reseed numpy's global generator, if numpy was imported: else all forked processes would draw the same numbers.
+    The fork reseeds `random`."""
     if (of_numpy := sys.modules.get("numpy.random")) is not None:
         of_numpy.seed()
 
 
 def is_installed_zip(path: str) -> bool:
-    """Whether this is an archive of PySpark whose modules are also installed, and were imported from there."""
+    """Whether the path is an archive of PySpark whose modules are also installed, and were imported from there."""
     import pyspark
 
     return os.path.dirname(path) == os.path.join(os.path.dirname(pyspark.__file__), "python", "lib")

@@ -1,7 +1,7 @@
-"""Writing, as a stream and once: what each task does, and what the driver does with what they tell.
+"""Writes streams and batches: what each task does, and what the driver does with the tasks' messages.
 
-Spark makes a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another one, in
-another process: so all that they share goes through the messages. `abort` may come after a `commit` that has decided.
+Spark makes a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another copy, in
+another process: so all shared state goes through the messages. `abort` may come after a `commit` that has decided.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver; nothing where nobody is to decide."""
+    """A task's message to the driver; None if the driver decides nothing."""
 
     message: TaskMessage | None
 
 
 class Writer(QuickStart):
-    """What a stream's writer and a batch's have in common."""
+    """The common part of a stream's and a batch's writer."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -130,7 +130,7 @@ class StreamWriter(Writer, StreamArrowWriter):
 
 
 class BatchWriter(Writer, DataSourceArrowWriter):
-    """What `df.write` writes with."""
+    """The writer of `df.write`."""
 
     def __init__(self, options: SinkOptions) -> None:
         super().__init__(options)
@@ -140,8 +140,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         return batch_of(self._write_of)
 
     def plan(self) -> None:
-        """What a write without a writeId does once, before its tasks: it says what that means, and commits what others
-        of its kind have decided and left, before that times out. Raises KafkaError."""
+        """Run once before the tasks of a write without a writeId: log what that means, and commit what other such
+        writes have decided and left open, before it times out. Raises KafkaError."""
         if self._write_of.write_id is not None or self._options.delivery is Delivery.AT_LEAST_ONCE:
             return
         logger.warning(
@@ -180,10 +180,10 @@ class BatchWriter(Writer, DataSourceArrowWriter):
 
 
 def _told(messages: Sequence[TaskCommit | None]) -> list[TaskMessage]:
-    """Of tasks that have failed there is nothing."""
+    """Return the messages of the tasks that have not failed."""
     return [each.message for each in messages if each is not None and each.message is not None]
 
 
 def with_larger_batches(options: SinkOptions) -> SinkOptions:
-    """As a task wants its producer, where the user does not say otherwise."""
+    """Set a larger batch.size for a task's producer, unless the user has set it."""
     return replace(options, producer_settings={"batch_size": BATCH_SIZE} | dict(options.producer_settings))

@@ -1,9 +1,9 @@
 """Bytes of keys and values as columns: JSON and Avro, alone or as Confluent's serializers frame them.
 
-format.py      (pure) what the bytes are
-wire.py        (pure) the schema's number before a value
-avro_types.py  (pure) which columns an Avro schema makes
-schemas.py     where schemas are that values name by number
-avro.py        columns of Avro values decoded and encoded
-columns.py     (Spark) the same for columns of a table
+format.py      (pure) the formats of keys and values
+wire.py        (pure) the schema id in front of a value
+avro_types.py  (pure) maps Avro schemas to Arrow types
+schemas.py     loads schemas by id
+avro.py        decodes and encodes columns of Avro values
+columns.py     (Spark) decodes and encodes columns of a table
 """

@@ -1,4 +1,4 @@
-"""Columns of Avro values as columns of what they say, and back."""
+"""Converts between columns of Avro values and columns of their fields."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from oncelog_pipeline.values.schemas import schema_of
 from oncelog_pipeline.values.wire import InvalidValue, unframed
 
 Places = Iterable[tuple[str, int, int]]
-"""Of each value its topic, partition and offset, for the message."""
+"""Topic, partition and offset of each value, for error messages."""
 
 
 @dataclass(frozen=True)
 class AvroDecoder:
-    """Plain values only, so that Spark can pickle it; schemas are parsed where it is used."""
+    """Holds plain values only, so that Spark can pickle it; schemas are parsed at first use."""
 
     format: ValueFormat
 
     @property
     def type(self) -> pa.DataType:
-        """Of the column that comes out. Raises SchemaError."""
+        """Type of the decoded column. Raises SchemaError."""
         return arrow_type(parsed(self.format.schema or ""))
 
     def column(self, values: Iterable[bytes | None], places: Callable[[], Places]) -> pa.Array:
-        """Null for null. Raises InvalidValue, unless null is wanted for what is invalid; UnreachableSchemas."""
+        """Decode a column; null stays null. Raises UnreachableSchemas, and InvalidValue unless invalid values are to
+        become null."""
         reader = parsed(self.format.schema or "")
         made = arrow_type(reader)
         decoded: list[Any] = []
@@ -64,7 +65,7 @@ class AvroDecoder:
         return decoded
 
     def _array(self, decoded: list[Any], made: pa.DataType, places: Callable[[], Places]) -> pa.Array:
-        """A value may be beyond what a column can hold, as a time of the year 300,000 is."""
+        """Return an Arrow array. A value may exceed what a column can hold: for example, a time in the year 300,000."""
         try:
             return pa.array(decoded, made)
         except (pa.ArrowException, OverflowError, TypeError) as error:

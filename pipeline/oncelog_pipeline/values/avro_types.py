@@ -1,8 +1,8 @@
-"""Avro schemas as Arrow types: which columns a schema makes. Pure.
+"""Maps Avro schemas to Arrow types. Pure.
 
-A union with null is a column that may be null; int with long is a long, float with double a double; other unions have
-no column. Of the logical types those that Spark knows are kept: decimal, date and timestamps; a uuid is a string, times
-of a day are the numbers that they are written as.
+A union with null becomes a nullable column; int with long becomes a long, float with double a double; other unions are
+refused. Logical types that Spark has are kept: decimal, date and timestamps. A uuid becomes a string; times of day stay
+numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Schema = Any
 
 
 class SchemaError(ValueError):
-    """A schema that is no Avro, or that has no columns in Spark. The message says where."""
+    """The text is no Avro schema, or has no Spark type; the message says where."""
 
 
 PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -130,7 +130,7 @@ def _decimal(schema: Mapping[str, Any], where: str) -> pa.DataType:
 
 
 def _simplified(schema: Any) -> Any:
-    """Without logical types that become what they are written as."""
+    """Drop the logical types that Spark does not have."""
     if isinstance(schema, list):
         return [_simplified(each) for each in schema]
     if not isinstance(schema, dict):

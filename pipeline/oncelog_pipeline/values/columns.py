@@ -18,7 +18,7 @@ from oncelog_pipeline.values.format import ValueFormat
 from oncelog_pipeline.values.wire import HEADER
 
 CORRUPT: Final = "_oncelog_corrupt"
-"""A column beside those of a JSON schema, while it is looked at."""
+"""Spark's column for corrupt records, temporarily beside the columns of a JSON schema."""
 SHOWN: Final = 200
 """Characters of an invalid text in a message."""
 
@@ -40,7 +40,7 @@ def _decoded(column: str, form: ValueFormat) -> Column:
 
 
 def _from_json(text: Column, form: ValueFormat) -> Column:
-    """A text that is not of the schema is told with its place: FAILFAST would say neither where it is nor what."""
+    """Parse JSON. An invalid text is reported with its topic, partition and offset, which FAILFAST would not do."""
     schema = _json_schema(form.schema or "")
     if not form.fails_if_invalid:
         return F.from_json(text, schema)

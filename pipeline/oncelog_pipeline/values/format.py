@@ -1,4 +1,4 @@
-"""What the bytes of a key or a value are. Pure."""
+"""The formats of keys and values. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """How bytes become columns, or columns bytes. `format` is binary, string, json or avro.
+    """How bytes become columns, and columns bytes.
 
-    `schema` is the text of one: Spark's DDL for json, Avro's JSON for avro. If it `is_framed`, the number of the schema
-    that it was written with is before each value, as `wire.py` says; `registry` is where such schemas are: a folder of
-    NUMBER.avsc, or the address of a schema registry; without one, all are taken to be `schema`.
+    `format` is binary, string, json or avro. `schema` is its text: Spark's DDL for json, Avro's JSON for avro. If it
+    `is_framed`, each value begins with the id of the schema that it was written with (`wire.py`). `registry` has the
+    schemas: a folder of NUMBER.avsc, or the address of a schema registry. Without a registry, all values are taken to
+    be of `schema`.
     """
 
     format: str = "binary"

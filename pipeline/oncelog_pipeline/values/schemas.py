@@ -1,6 +1,6 @@
-"""Where the schema of a number is: a folder of NUMBER.avsc, or a schema registry; each is asked for once.
+"""Loads schemas by id, from a folder of NUMBER.avsc or a schema registry, each once.
 
-What Spark sends to its workers is the place alone; each worker process keeps what it has been told.
+Spark sends only the place to its workers; each worker process caches the schemas.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What Confluent's serializers write before a value: a zero, and the number of its schema in the registry. Pure.
+"""The prefix that Confluent's serializers write before a value: a zero byte, and the schema id. Pure.
 
-00  NN NN NN NN  payload          (the number big-endian)
+00  NN NN NN NN  payload          (the id is big-endian)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets` that groups of the consumer protocol write (KIP-848).
 
 The key's version is the kind of the record. Groups have the kinds 3 (group epoch), 6 (assignment epoch), 4 (topics, by
-brokers before Kafka 4.1, only read here) and 16 (topics that a regular expression stands for); members have 5 (what a
-member said), 7 (what it is to have) and 8 (what it has). All values are version 0. A value of None takes the thing
-away."""
+brokers before Kafka 4.1, only read here) and 16 (topics that match a regular expression). Members have 5 (their own
+metadata), 7 (target assignment) and 8 (current assignment). All values are version 0. A null value is a tombstone.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ConsumerGroupPartitionMetadataValue:
 
 @message(versions="5", flexible=None)
 class ConsumerGroupMemberMetadataKey:
-    """A member: what it said of itself."""
+    """The key of a member's own metadata."""
 
     group_id: str = string("5")
     member_id: str = string("5")
@@ -72,7 +72,8 @@ class ConsumerGroupMemberMetadataKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member said of itself; `classic_member_metadata` is there for members of the classic protocol."""
+    """A member's own metadata, as it sent them; `classic_member_metadata` exists for members of the classic
+    protocol."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -112,7 +113,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @message(versions="7", flexible=None)
 class ConsumerGroupTargetAssignmentMemberKey:
-    """A member: what it is to have."""
+    """The key of a member's target assignment."""
 
     group_id: str = string("7")
     member_id: str = string("7")
@@ -132,7 +133,7 @@ class ConsumerGroupTargetAssignmentMemberValue:
 
 @message(versions="8", flexible=None)
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """A member: what it has."""
+    """The key of a member's current assignment."""
 
     group_id: str = string("8")
     member_id: str = string("8")
@@ -140,8 +141,11 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member has and what it is to give up. `assignment_epochs` has the epoch in which each partition was given
-    to the member (Kafka 4.3, KIP-1251); None: in the member's epoch."""
+    """A member's current assignment, and the partitions that it must revoke.
+
+    `assignment_epochs` has the epoch in which each partition was assigned to the member (Kafka 4.3, KIP-1251); None: in
+    the member's epoch.
+    """
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

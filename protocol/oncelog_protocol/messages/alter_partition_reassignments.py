@@ -9,7 +9,7 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, messa
 class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
     """Start, replace or cancel the reassignment of partitions.
 
-    v1: the number of replicas may be held fast (KIP-860).
+    v1: allow_replication_factor_change (KIP-860).
     """
 
     timeout_ms: int = int32(default=60_000)

@@ -55,8 +55,8 @@ class ConsumerGroupDescribeResponse:
             client_host: str = string()
             subscribed_topic_names: list[str] = array(of=string())
             subscribed_topic_regex: str | None = string(nullable="0+", default=None)
-            assignment: Assignment = nested()  # what the member has, with what it is to give up
-            target_assignment: Assignment = nested()  # what it is to have
+            assignment: Assignment = nested()  # the current assignment, with the partitions to revoke
+            target_assignment: Assignment = nested()  # the target assignment
             member_type: int = int8("1+", default=-1)  # CLASSIC_MEMBER, CONSUMER_MEMBER, -1: unknown
 
             @struct

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (68): a member of a consumer group joins, stays, and learns what it is to read (KIP-848)."""
+"""ConsumerGroupHeartbeat (68): a member of a consumer group joins, stays, and gets its assignment (KIP-848)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class FetchRequest(Request["FetchResponse"]):
     isolation_level: int = int8("4+", default=0)  # an IsolationLevel
     session_id: int = int32("7+", default=0)
     session_epoch: int = int32("7+", default=-1)
-    topics: list[FetchTopic] = array()  # in the order in which they are to be served (T11)
+    topics: list[FetchTopic] = array()  # served in this order (T11)
     forgotten_topics_data: list[ForgottenTopic] = array("7+", default_factory=list)  # to be dropped from the session
     rack_id: str = string("11+", default="")
 

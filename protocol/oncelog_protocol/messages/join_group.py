@@ -55,7 +55,7 @@ class JoinGroupResponse:
     error_code: int = int16()
     generation_id: int = int32(default=-1)  # -1 on error
     protocol_type: str | None = string("7+", nullable="7+", default=None)
-    protocol_name: str | None = string(nullable="7+")  # the one that all members share
+    protocol_name: str | None = string(nullable="7+")  # a protocol that all members support
     leader: str = string()  # a member id
     skip_assignment: bool = boolean("9+", default=False)
     member_id: str = string()

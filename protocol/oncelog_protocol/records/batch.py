@@ -45,13 +45,22 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 BASE_OFFSET: Final = Struct(">q")
 BATCH_LENGTH: Final = Struct(">i")
 LEADER_EPOCH: Final = Struct(">i")
+LAST_OFFSET_DELTA: Final = Struct(">i")
+PRODUCER: Final = Struct(">qh")
+"""Producer id and producer epoch."""
+BASE_SEQUENCE: Final = Struct(">i")
 
 MAGIC_AT: Final = 16
 BATCH_LENGTH_AT: Final = 8
 LEADER_EPOCH_AT: Final = 12
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
+ATTRIBUTES_LOW_BYTE_AT: Final = 22
+"""All attributes that are defined are in this byte."""
+LAST_OFFSET_DELTA_AT: Final = 23
 MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_AT: Final = 43
+BASE_SEQUENCE_AT: Final = 53
 
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08

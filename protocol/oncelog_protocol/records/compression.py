@@ -50,23 +50,24 @@ SNAPPY_MAX_RATIO: Final = 22
 """Snappy's densest element copies 64 bytes with 3, so a block that claims more than 22 times its size lies."""
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""What one compressed byte of each codec, by its number, can become at the most: deflate's 258 bytes for two bits, 255
-more for each further length byte of LZ4, a block of 128 KB from four bytes of zstd."""
+"""The largest expansion of one compressed byte, by codec number: deflate, 258 bytes from two bits; LZ4, 255 bytes per
+length byte; zstd, a block of 128 KB from four bytes."""
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 ZSTD_MAX_HEADER: Final = 18
 ZSTD_SINGLE_SEGMENT: Final = 0x20
 ZSTD_WINDOW: Final = 8 * 1024 * 1024
-"""What every decoder must have room for, beside its output (RFC 8878, 3.1.1.1.2)."""
+"""The window that every decoder must support (RFC 8878, 3.1.1.1.2)."""
 ZSTD_MAX_FRAMES: Final = 64
-"""Kafka's clients write one. The windows of so many are looked for; with more, one is taken to be large."""
+"""Frames whose windows are read; with more, a large window is assumed. Kafka's clients write one frame."""
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
 """First guess: four times the input; each wrong guess grows fourfold, so all retries cost 1/3 of the work at most."""
 SCRATCH_FROM: Final = 8 * 1024 * 1024
-"""A larger guess is none: there is address space for all that is allowed, and memory for what is written of it."""
+"""If the guess is larger, the output buffer gets the allowed maximum: it takes address space, and memory only for the
+pages that are written."""
 PIECE: Final = 1024 * 1024
-"""So much is copied out of it at a time, and its memory given back."""
+"""Bytes copied out of that buffer at a time, whose memory is then released."""
 OUTPUT_FULL: Final = "failed to write whole buffer"
 """How cramjam (Rust's standard library) says that the output buffer is too small, rather than the input bad."""
 
@@ -85,7 +86,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.SNAPPY:
         return _compress_xerial(data)
     if codec is Compression.LZ4:
-        # Java reads independent blocks only. A content checksum would say what the CRC of the batch says already.
+        # Java reads independent blocks only. A content checksum would repeat the CRC of the batch.
         compressor = cramjam.lz4.Compressor(
             level=LZ4_FAST_LEVEL if level is None else level, content_checksum=False, block_linked=False
         )

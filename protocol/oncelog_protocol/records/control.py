@@ -79,7 +79,7 @@ def parse_control_key(key: bytes | None) -> ControlType | None:
 
 
 def parse_marker(record: Record) -> EndTransactionMarker | None:
-    """The marker that a control batch's `record` is; None for one of another type. Raises CorruptBatch."""
+    """Parse the record of a control batch as a transaction marker; None for another type. Raises CorruptBatch."""
     control_type = parse_control_key(record.key)
     if control_type is None:
         return None

@@ -19,7 +19,7 @@ NULL: Final = encode_varint(-1)
 NO_HEADERS: Final = encode_varint(0)
 ATTRIBUTES: Final = b"\x00"
 _WIDTHS: Final = (ONE_BYTE, TWO_BYTES, 1 << 20, 1 << 27, 1 << 31)
-"""From each of these on an offset takes a byte more."""
+"""The offset delta from which on a varint takes one more byte."""
 
 
 class Packed(NamedTuple):
@@ -27,9 +27,9 @@ class Packed(NamedTuple):
 
     data: Buffer
     timestamps_ms: Sequence[int]
-    """One for each record, in order. Empty where the batch had no room for the first record."""
+    """The timestamp of each record, in order. Empty if the batch had no room for the first record."""
     max_timestamp_ms: int
-    """The largest of them; of no meaning where there is none."""
+    """The largest timestamp; meaningless without records."""
 
 
 def pack(
@@ -70,7 +70,7 @@ def pack(
 
 
 def _sizes(column: Sequence[bytes], more: int) -> tuple[Iterable[bytes], list[int]]:
-    """Of each what says how long it is; and how much both take, and `more`."""
+    """Return the varint of each value's length; and the size of each value with its varint, plus `more`."""
     sizes = list(map(len, column))
     texts = _varints(sizes)
     lengths = {size: len(text) + size + more for size, text in texts.items()}
@@ -78,7 +78,7 @@ def _sizes(column: Sequence[bytes], more: int) -> tuple[Iterable[bytes], list[in
 
 
 def _varints(numbers: Sequence[int]) -> dict[int, bytes]:
-    """Of each number what it is on the wire."""
+    """Return number -> varint."""
     small, different = _small_varints(), set(numbers)
     return {number: small[number] if number < TWO_BYTES else encode_varint(number) for number in different}
 

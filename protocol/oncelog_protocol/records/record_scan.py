@@ -19,7 +19,7 @@ SCAN_CHUNK: Final = 512
 
 
 class RecordSpan(NamedTuple):
-    """Where a record lies in the decompressed records of its batch, its length in front included, and what it is."""
+    """A record in the decompressed records of its batch. `start` to `end` includes the length in front of it."""
 
     start: int
     end: int
@@ -113,7 +113,7 @@ def scan_spans(batch: RecordBatch, data: bytes) -> Iterator[list[RecordSpan]]:
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes, int]:
-    """Bytes with their length >= 0 in front, cut short at the end of `data`, and the position where they should end."""
+    """Read a length and that many bytes, fewer at the end of `data`; also return the position where they should end."""
     length, start = read_length(data, position)
     return data[start : start + length], start + length
 

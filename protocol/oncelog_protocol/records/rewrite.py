@@ -1,7 +1,7 @@
-"""What is left of a batch when a cleaner took records out of it (KIP-534, S56).
+"""Rewrites a batch from which the log cleaner has removed records (KIP-534, S56).
 
-Offsets, timestamps, producer and sequence stay what they were: the base offset and the last offset delta are kept, so
-that the batch covers the same range of offsets and, for its producer, of sequences.
+Offsets, timestamps, producer and sequence stay the same. So do the base offset and the last offset delta: the batch
+covers the same range of offsets and of sequences.
 Source: Kafka's MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
 """
 
@@ -31,9 +31,9 @@ from oncelog_protocol.records.varint import encode_varint, encode_varlong, read_
 def rewrite_batch(
     batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan], *, delete_horizon_ms: int | None
 ) -> bytearray:
-    """`batch` with the records `kept` only, at least one, compressed as it was; `data` is what they lie in.
+    """Return `batch` with only the records `kept`, at least one, in the same compression. `data` has the records.
 
-    `delete_horizon_ms` says from when on its tombstones or its marker may go; None leaves what the batch has.
+    From `delete_horizon_ms` on, its tombstones or its marker may be removed; None keeps the horizon of the batch.
     Needs no event loop: may run in a worker thread. Raises CorruptBatch.
     """
     attributes, base_timestamp = batch.attributes, batch.base_timestamp

@@ -14,7 +14,7 @@ MAX_VARINT_BYTES: Final = 5
 MAX_VARLONG_BYTES: Final = 10
 ONE_BYTE: Final = 1 << 6
 TWO_BYTES: Final = 1 << 13
-"""From the first of these on a number that is not negative takes two bytes, from the second on three."""
+"""The smallest non-negative numbers whose varint takes two and three bytes."""
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""All that is wrong with a history."""
+"""All violations of a history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def violations(history: History) -> list[Violation]:
 
 
 def verdict(history: History, *, apart_from: Collection[Kind] = ()) -> Verdict:
-    """`apart_from`: what the fault that the test makes may bring about."""
+    """`apart_from`: violations that the test's fault may cause."""
     return Verdict(history, [violation for violation in violations(history) if violation.kind not in apart_from])
 
 

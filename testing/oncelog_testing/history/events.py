@@ -1,6 +1,6 @@
-"""What a history consists of. `at` and its like are steps of the history's own clock, which only orders events.
+"""The events of a history. `at` and similar fields are steps of the history's own clock, which only orders events.
 
-Whoever writes gives each record a value of its own: by its value a record is known wherever it turns up.
+Each written record must have a unique value, by which it is recognised in every log.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import NamedTuple
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 NOT_YET = -1
-"""The time of what has not happened, the offset that nobody told."""
+"""The time of an event that has not happened, and an unknown offset."""
 
 
 ANY_PARTITION = -1
 
 
 class Place(NamedTuple):
-    """A partition. ANY_PARTITION: the one that the producer chooses, as long as nobody knows which."""
+    """A partition. ANY_PARTITION: chosen by the producer, and not yet known."""
 
     topic: str
-    index: int = 0  # type: ignore[assignment]  # a tuple has a method of that name, which nobody asks of a place
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which is not needed here
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
 
 class Outcome(Enum):
-    """What the client knows about something that it asked for."""
+    """What the client knows about the outcome of its request."""
 
     ACKNOWLEDGED = "acknowledged"
     FAILED = "failed"
-    """For certain: it was not done, and it never will be. A timeout is not that."""
+    """It was certainly not done, and never will be. A timeout is UNKNOWN instead."""
     UNKNOWN = "unknown"
 
 
@@ -43,7 +43,7 @@ class End(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Never ended, or the answer to its end is lost: all of it may be there, or nothing."""
+    """Never ended, or the response to its end was lost: all of it may be visible, or nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class Transaction:
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """A record that was given to a producer. One producer's are noted in the order in which it was given them."""
+    """A record that was given to a producer. The records of one producer are noted in the order of its sends."""
 
     producer: str
     place: Place
@@ -67,13 +67,13 @@ class Send:
     transaction: Transaction | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int = NOT_YET
-    """As it was acknowledged."""
+    """The acknowledged offset."""
     made_of: Input | None = None
-    """Of each input there is to be one output, whoever made it, in the end."""
+    """The input of this output: each input must have exactly one output in the end, from any producer."""
 
 
 class Input(NamedTuple):
-    """A record that a group has to process exactly once."""
+    """A record that a group must process exactly once."""
 
     group: str
     place: Place
@@ -82,7 +82,7 @@ class Input(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """What one consumer got of one partition from one seek on, in the order in which it got it."""
+    """The records that one consumer got from one partition after one seek, in order."""
 
     consumer: str
     place: Place
@@ -94,7 +94,7 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Of the offset of a group. Members commit forwards only, as far as they know; who resets it, anything."""
+    """A commit of a group's offset. Members only commit forwards, as far as they know; a reset may set any offset."""
 
     group: str
     place: Place
@@ -108,7 +108,7 @@ class Commit:
 
 @dataclass(slots=True, eq=False)
 class OffsetRead:
-    """A committed offset, as it was asked for; -1: there is none."""
+    """A committed offset that was fetched; -1: there is none."""
 
     group: str
     place: Place
@@ -121,12 +121,12 @@ class StoredBatch(NamedTuple):
     base_offset: int
     next_offset: int
     content: bytes
-    """All its bytes, or a digest of them."""
+    """All bytes of the record, or a digest of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """One replica's log, and up to where it knows that all in sync have it."""
+    """The log of one replica, and its high watermark."""
 
     broker: int
     place: Place

@@ -1,5 +1,5 @@
-"""Committed offsets. Members of a group commit forwards, so that whatever goes back was lost, or came from a zombie;
-unless somebody has reset the group, after which it begins anew."""
+"""Committed offsets. Members of a group commit forwards, so an offset that goes back was lost, or came from a zombie;
+unless the group was reset, after which the check starts again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offset_violations(history: History) -> Iterator[Violation]:
 
 
 class Known:
-    """What is known of the commits of one group in one partition."""
+    """The known commits of one group in one partition."""
 
     def __init__(self, commits: list[Commit]) -> None:
         self.commits = commits

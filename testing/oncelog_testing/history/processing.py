@@ -13,7 +13,7 @@ __tracebackhide__ = True  # where a test fails, pytest shows the lines of the te
 
 
 def processing_violations(history: History) -> Iterator[Violation]:
-    """Of outputs and inputs in partitions whose end is known."""
+    """The violations of outputs and inputs in partitions with known final content."""
     outputs: defaultdict[Input, list[Send]] = defaultdict(list)
     visible = {place: {value for _, value in records} for place, records in history.final.items()}
     for send in history.sends:

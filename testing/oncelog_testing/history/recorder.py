@@ -1,5 +1,5 @@
-"""Where clients note what they do. They note it *before* they ask and complete it when they know more: what is never
-completed is unknown. Each method may be called from any thread."""
+"""The recorder of client actions. Clients record an action *before* they start it and complete it when they know more:
+an action that is never completed has an unknown outcome. Each method may be called from any thread."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class History:
         self.replicas: list[ReplicaLog] = []
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
-        """Offset and value of what a read_committed consumer finds when all is over."""
+        """(offset, value) pairs that a read_committed consumer finds in the end."""
         self.final_at: dict[Place, int] = {}
         """When that was noted."""
         self.processed: dict[tuple[str, Place], int] = {}
-        """By group: up to where it has processed a partition, when all is over."""
+        """(group, partition) -> the offset up to which the group has processed in the end."""
 
     def now(self) -> int:
         return next(self._clock)
@@ -59,7 +59,7 @@ class History:
         transaction.end, transaction.ended = end, self.now()
 
     def send(self, producer: str, place: Place | str, value: bytes, transaction: Transaction | None = None) -> Send:
-        """`place`: a topic, where the producer chooses the partition."""
+        """`place`: a topic, if the producer chooses the partition."""
         if isinstance(place, str):
             place = Place(place, ANY_PARTITION)
         send = Send(producer, place, value, transaction)
@@ -72,7 +72,7 @@ class History:
             send.place = Place(send.place.topic, partition)
 
     def derived(self, send: Send, group: str, place: Place, offset: int) -> None:
-        """It is what a group makes of this input; another attempt may make another output of it."""
+        """Note that the record is a group's output for this input; another attempt may make another output of it."""
         send.made_of = Input(group, place, offset)
 
     def failed(self, send: Send) -> None:
@@ -93,8 +93,8 @@ class History:
         return commit
 
     def reset(self, group: str, place: Place, offset: int) -> Commit:
-        """Somebody sets the offset of a group, also to one that it has passed, or (-1) deletes it: what was committed
-        before does not count any more. To be answered like a commit."""
+        """Somebody sets the offset of a group, possibly backwards, or (-1) deletes it: earlier commits do not count any
+        more. Complete it like a commit."""
         commit = Commit(group, place, offset, self.now(), is_reset=True)
         self.commits.append(commit)
         return commit
@@ -103,7 +103,7 @@ class History:
         commit.outcome, commit.answered = outcome, self.now()
 
     def offset_read(self, group: str, place: Place, offset: int, *, asked: int) -> None:
-        """`asked`: `now()` before the question, which is for stable offsets where transactions commit them."""
+        """`asked`: `now()` before the request, which must be for stable offsets if transactions commit them."""
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
 
     # --- the cluster
@@ -115,17 +115,17 @@ class History:
         self.replicas.append(log)
 
     def finally_processed(self, group: str, place: Place, end: int) -> None:
-        """A group has processed all that is below this offset, as it has committed."""
+        """A group has processed everything below this committed offset."""
         self.processed[group, place] = end
 
     def finally_holds(self, place: Place, records: Iterable[tuple[int, bytes]]) -> None:
-        """What a read_committed consumer finds in a partition when all is over."""
+        """The final content of a partition, for a read_committed consumer."""
         self.final[place], self.final_at[place] = list(records), self.now()
 
     # --- what checks ask for
 
     def sends_by_value(self) -> dict[bytes, Send]:
-        """Raises ValueError where two have one value: nobody could tell them apart."""
+        """Raises ValueError if two sends have the same value and could not be distinguished."""
         found: dict[bytes, Send] = {}
         for send in self.sends:
             if found.setdefault(send.value, send) is not send:
@@ -133,8 +133,8 @@ class History:
         return found
 
     def settle_partitions(self) -> None:
-        """Whoever was sent to any partition of a topic is taken to be sent to where it is, or, where it is nowhere and
-        all of the topic is known, to one of those where it is not."""
+        """Assign sends without a known partition to the partition in which their record is or, if it is in none and the
+        topic's content is known, to one of those without it."""
         unsettled = [send for send in self.sends if send.place.index == ANY_PARTITION]
         if not unsettled:
             return

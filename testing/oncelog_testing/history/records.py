@@ -1,5 +1,5 @@
-"""Records: what was sent, against what is there in the end and what was read meanwhile. Of transactions as wholes see
-`transactions`."""
+"""Checks records: sends against the final content and the reads meanwhile. `transactions` checks transactions as a
+whole."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from oncelog_testing.history.violation import Kind, Violation
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 Found = Mapping[Place, Mapping[bytes, int]]
-"""What is there in the end, of partitions whose end is known: the offset of each value."""
+"""Partition -> value -> offset, of partitions with known final content."""
 
 
 def record_violations(history: History) -> Iterator[Violation]:
-    """Of partitions whose end is known (`finally_holds`), of the others only what the sends alone tell."""
+    """The violations in partitions with known final content (`finally_holds`); of others only those that sends show."""
     sends = history.sends_by_value()
     found = {place: offsets_by_value(records) for place, records in history.final.items()}
     for place, records in history.final.items():
@@ -106,9 +106,8 @@ def _violations_of_reading(history: History, reading: Reading, sends: dict[bytes
 
 
 def _against_the_end(reading: Reading, final: list[tuple[int, bytes]], where: str) -> Iterator[Violation]:
-    """What read_committed consumers get never changes: they got a part of what is there in the end, and all of it.
-
-    `final` is in the order of its offsets."""
+    """Reads of read_committed consumers never change: they must be a part of the final content without gaps. `final` is
+    in offset order."""
     read = dict(reading.records)
     first, last = min(read), max(read)
     between = final[bisect_left(final, (first,)) : bisect_right(final, (last + 1,))]

@@ -1,8 +1,8 @@
-"""Transactions: what was sent in one, and the offsets that were committed with it, are there together or not at all.
+"""Checks transactions: their records and the offsets committed with them are visible together or not at all.
 
-Of an offset only those can tell who have asked for it: it is there if they were answered it and nobody else can have
-committed it. It is not there if they were answered a smaller one after the transaction had certainly taken effect; but
-for one that somebody may have committed after it, a member that was behind or whoever has reset the group.
+Committed offsets are known from OffsetFetch responses. The offset is visible if a response has it and no other commit
+can have set it. It is missing if a response has a smaller offset after the transaction had certainly taken effect,
+unless another commit (of a member that was behind, or a reset of the group) may have set that smaller one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def transaction_violations(history: History) -> Iterator[Violation]:
 def _violations_of(
     transaction: Transaction, sends: list[Send], commits: list[Commit], history: History, found: Found, told: Told
 ) -> Iterator[Violation]:
-    is_whole = transaction.end is End.COMMITTED  # a producer commits only what it was acknowledged
+    is_whole = transaction.end is End.COMMITTED  # a producer commits only acknowledged records
     missing = [send for send in sends if is_missing(send, found, is_whole)]
     shown = [send.place for send in sends if send.value in found.get(send.place, ())]
     seen = [history.final_at.get(place, WHEN_ALL_IS_OVER) for place in shown]
@@ -62,7 +62,7 @@ def _counts(commit: Commit, is_whole: bool) -> bool:
 
 
 class Told:
-    """What was answered to those who asked for committed offsets."""
+    """The responses to fetches of committed offsets."""
 
     def __init__(self, history: History) -> None:
         commits: defaultdict[tuple[str, Place], list[Commit]] = defaultdict(list)
@@ -77,7 +77,7 @@ class Told:
         self._of = {where: ToldOfOne(commits[where], those) for where, those in reads.items()}
 
     def seen_at(self, commit: Commit) -> int:
-        """From when on it was certainly there; NOT_YET where that was never seen."""
+        """When it was first certainly seen; NOT_YET if never."""
         told = self._of.get((commit.group, commit.place))
         return NOT_YET if told is None else told.seen_at(commit)
 
@@ -116,7 +116,7 @@ class ToldOfOne:
         if first == len(self._reads) or self._least[first] >= commit.offset:
             return False
         if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
-            return False  # it was there, or more; if it is not any more, it went back
+            return False  # it was there, or a later one; if it is not any more, it went back
         return any(
             read.offset < commit.offset and not self._is_of_a_later_one(read, commit) for read in self._reads[first:]
         )

@@ -1,4 +1,4 @@
-"""What a history amounts to, for a reader: how much was looked at, and what is wrong with it, kind by kind."""
+"""The result of a check as text: what was checked, and the violations by kind."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from oncelog_testing.history.violation import Kind, Violation
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 SHOWN: Final = 10
-"""Of each kind."""
+"""Violations shown of each kind."""
 
 
 class Verdict:
-    """Falsy where something is wrong; `str` says what."""
+    """Falsy if there are violations; `str` lists them."""
 
     def __init__(self, history: History, violations: list[Violation]) -> None:
         self.violations = violations

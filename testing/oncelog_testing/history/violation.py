@@ -1,4 +1,4 @@
-"""What can be wrong with a history."""
+"""The kinds of violations of a history."""
 
 from __future__ import annotations
 

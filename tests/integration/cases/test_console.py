@@ -51,7 +51,7 @@ HASTY = dict.fromkeys(PATIENT, 1_000)
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("pages.asking", "link"):
+    for place in ("pages.page_request", "link"):
         monkeypatch.setattr(f"oncelog_console.{place}.PAGE_SECONDS", 90.0)
 
 

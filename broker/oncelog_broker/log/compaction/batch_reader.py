@@ -1,8 +1,8 @@
-"""Reading a closed segment from end to end on a file handle of one's own, while the log goes on living.
+"""Reads a closed segment from end to end by a file handle of its own, while the log stays in use.
 
-The log may delete, replace or close the segment meanwhile: the handle keeps the bytes. Reads are copies of at most
-READ_BYTES at a time, jobs for another thread (`steps`), so that neither a slow disk nor a mapping's page faults stop
-the caller.
+The log may delete, replace or close the segment meanwhile: the handle keeps the bytes. Each read copies at most
+READ_BYTES, as a job for another thread (`steps`), so that neither a slow disk nor a mapping's page faults stop the
+caller.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BatchReader:
         return self._position >= self._end
 
     def read(self) -> memoryview:
-        """A job: at least one whole batch, from where the last `batches` stopped. Raises CorruptBatch, OSError."""
+        """A job: read at least one whole batch, from where the last `batches` stopped. Raises CorruptBatch, OSError."""
         if self._file is None:
             self._file = self._disk.open(self._path)
         chunk = self._file.read(self._position, min(READ_BYTES, self._end - self._position))
@@ -49,7 +49,7 @@ class BatchReader:
         return memoryview(b"".join(parts))
 
     def batches(self, chunk: memoryview) -> Iterator[RecordBatch]:
-        """The whole batches of what `read` gave. Raises CorruptBatch."""
+        """The whole batches in the result of `read`. Raises CorruptBatch."""
         at = 0
         while len(chunk) - at >= HEADER_SIZE:
             if parse_location(chunk, at, self._position, self._end).size > len(chunk) - at:

@@ -1,8 +1,7 @@
-"""Which batches must outlive their records: pure (S56, E25).
+"""Decides which batches must outlive their records. Pure (S56, E25).
 
-Three things live in batch headers and control batches rather than in records: the last sequence of each producer, the
-outcome of each transaction, and until when deletions must stay visible. Source: Kafka's Cleaner and
-CleanedTransactionMetadata.
+Three facts are in batch headers and control batches, not in records: the last sequence of each producer, the outcome of
+each transaction, and until when deletions must stay visible. Source: Kafka's Cleaner and CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from oncelog_protocol.records.control import ControlType
 
 
 class ProducerBatches:
-    """The last batch of each producer that is still known, from the headers alone.
+    """The last batch of each known producer, by the headers alone.
 
-    The log's own producer state will know this better once there is one: it sees the active segment too, and open
-    transactions. What is kept too long here is an empty header, which the next cleaning drops.
+    This may keep too much, since it does not see the active segment and open transactions: an empty header, which the
+    next cleaning drops.
     """
 
     def __init__(self, now_ms: int, expiration_ms: int) -> None:
-        """`expiration_ms` is producer.id.expiration.ms: who was silent for longer is no longer known."""
+        """`expiration_ms`: producer.id.expiration.ms. A producer that was silent for longer is no longer known."""
         self._expired_ms = now_ms - expiration_ms
         self._last: dict[int, tuple[int | None, int]] = {}
-        """By producer id: (last offset of its last data batch, None if a later epoch only has a marker; epoch)."""
+        """Producer id -> (last offset of its last data batch, None if a later epoch has only a marker; epoch)."""
 
     def note(self, batch: RecordBatch) -> None:
-        """Every batch must be noted, in order."""
+        """Must be called for every batch, in order."""
         if not batch.has_producer_id or batch.max_timestamp <= self._expired_ms:
             return
         if not batch.is_control:
@@ -52,18 +51,18 @@ class ProducerBatches:
 class TransactionScan:
     """Follows the transactions of a log while its batches are visited in order.
 
-    A marker may go only when no batch of its transaction was met on the way: then an earlier cleaning has taken them.
-    So markers outlive their data, and aborted data can never look committed.
+    A marker may be dropped only if no batch of its transaction was met on the way: an earlier cleaning has removed
+    them. So markers outlive their data, and aborted data can never look committed.
 
-    `aborted` comes from the transaction index. Of what is cleaned it may go: no aborted record is left there, only
-    headers and markers, and a marker that no index speaks of does nothing to a reader (S53).
+    `aborted` comes from the transaction index. Its entries may be dropped in the cleaned part: no aborted record is
+    left there, only headers and markers, and a marker without an index entry does nothing to a reader (S53).
     """
 
     def __init__(self, aborted: Sequence[EndedTransaction] = ()) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
-        """Producers of which the open aborted transaction has shown a batch."""
+        """Producers with an open aborted transaction of which a batch was met."""
         self._committed_with_data: set[int] = set()
 
     def is_aborted(self, batch: RecordBatch) -> bool:
@@ -79,10 +78,8 @@ class TransactionScan:
         return False
 
     def ends_empty_transaction(self, batch: RecordBatch, control_type: ControlType | None) -> bool:
-        """Whether control batch `batch` is of no more use: an emptied one, or the marker of a transaction without data.
-
-        `control_type` is what its record says, None if we do not know that type.
-        """
+        """Whether control batch `batch` is no longer needed: it is empty, or the marker of a transaction without data.
+        `control_type`: of its record; None if the type is unknown."""
         self._advance(batch.last_offset)
         if batch.records_count == 0:
             return True
@@ -104,6 +101,6 @@ class TransactionScan:
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             transaction = self._coming.pop()
-            # One that is still open here has lost its marker to an earlier cleaning, with all its data.
+            # A transaction that is still open here has lost its marker to an earlier cleaning, with all its data.
             self._open_aborted[transaction.producer_id] = transaction
             self._with_data.discard(transaction.producer_id)

@@ -1,4 +1,4 @@
-"""Writing the segment that takes the place of others, so that a crash leaves the old ones or the new one.
+"""Writes the segment that replaces others, so that a crash leaves either the old ones or the new one.
 
     1  .cleaned files are written and synced                   a start removes them
     2  they are renamed to .swap, the directory is synced      a start finishes what follows
@@ -33,11 +33,12 @@ from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
 logger = logging.getLogger(__name__)
 
 WRITE_BYTES: Final = 128 * 1024
-"""Gathered before a write."""
+"""Bytes collected before each write."""
 
 
 class CleanedSegment:
-    """A segment in the making. `write`, `finish` and `discard` wait for the disk; one at a time, in any thread."""
+    """A compacted segment that is being written. `write`, `finish` and `discard` wait for the disk; one at a time, in
+    any thread."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class CleanedSegment:
         self.size = 0
         """Bytes of all batches added."""
         self.aborted: Sequence[EndedTransaction] = ()
-        """What its transaction index is to hold, in the order of markers. To be set before `finish`."""
+        """The aborted transactions for its index, in the order of markers. To be set before `finish`."""
         self._is_handed_over = False
 
     @property
@@ -72,11 +73,11 @@ class CleanedSegment:
         return self._segment
 
     def add(self, batch: Buffer, records_count: int) -> None:
-        """A batch to be written. What it is a view of must stay as it is."""
+        """Add a batch to be written. The memory behind it must not change until then."""
         end = self._pending_bytes + len(batch)
         location = parse_location(memoryview(batch), 0, self._pending_bytes, end)
         if records_count == 0:
-            # A timestamp without a record would send whoever looks for it to nothing.
+            # A timestamp without a record would lead a search by time to nothing.
             location = location._replace(max_timestamp=NO_TIMESTAMP)
         self._pending.append(batch)
         self._locations.append(location)
@@ -88,9 +89,9 @@ class CleanedSegment:
         return self._pending_bytes >= WRITE_BYTES
 
     def write(self) -> None:
-        """Raises OSError."""
+        """Write the batches that were added. Raises OSError."""
         if self._segment is None:
-            self._remove_files(CLEANED_SUFFIX)  # what a failed attempt left
+            self._remove_files(CLEANED_SUFFIX)  # remove the bytes of a failed attempt
             self._remove_files(SWAP_SUFFIX)
             self._segment = Segment.create(
                 self._disk,
@@ -105,10 +106,11 @@ class CleanedSegment:
             self._pending, self._locations, self._pending_bytes = [], [], 0
 
     def finish(self) -> bool:
-        """Write and sync everything, and make it the one that counts if the broker is killed now. Raises OSError.
+        """Write and sync everything, so that a start after a kill completes the replacement. Raises OSError.
 
-        False, and it does not count, if it is not wanted any more: the topic may have been deleted and made again
-        before the files were, which then lie in the directory of the new one. Were it asked earlier, they still could.
+        Returns False, and a start removes the files, if the segment is not wanted any more: the topic may have been
+        deleted and re-created before the files were made, which then lie in the directory of the new topic. This is
+        asked last: earlier, they still could.
         """
         self.write()
         segment = self.segment
@@ -136,14 +138,12 @@ class CleanedSegment:
             file.close()
 
     def hand_over(self) -> None:
-        """Its files are the log's, which may have begun to let go of the old ones: `discard` leaves them alone."""
+        """The files belong to the log now, which may have begun to delete the old ones: `discard` leaves them alone."""
         self._is_handed_over = True
 
     def discard(self) -> None:
-        """It is not wanted any more, whatever state it is in but a part of the log.
-
-        What cannot be removed now is removed at the next attempt, or start.
-        """
+        """Remove the files, in whatever state, unless they belong to the log. Files that cannot be removed now are
+        removed at the next attempt, or start."""
         if self._segment is not None:
             self._segment.close()
         if self._is_handed_over:
@@ -155,7 +155,7 @@ class CleanedSegment:
             logger.warning("%s: could not be removed: %s", self._path(""), error)
 
     def _remove_files(self, suffix: str) -> None:
-        # The log last: an index alone would be taken for the old log's after a crash.
+        # The log file last: after a crash, an index alone would be taken for one of the old log.
         for kind in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(self._path(kind + suffix))
 

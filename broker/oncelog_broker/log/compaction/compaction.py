@@ -1,15 +1,16 @@
-"""Compacting the dirty part of a log: of each key, only the last record stays (cleanup.policy=compact, S56, KIP-534).
+"""Compacts the dirty part of a log: only the last record of each key stays (cleanup.policy=compact, S56, KIP-534).
 
-    1  the headers of the clean part, and the keys of the dirty part: what is last, of keys and of producers
-    2  the segments from the log's start to the end of the dirty part, in groups: what stays is written anew
+    1  read the headers of the clean part, and the keys of the dirty part: the last records of keys and producers
+    2  rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that stay
 
-A batch from which nothing goes is copied as it is; one from which all goes is dropped undecoded, or kept as a header
-alone. Deletions (tombstones) stay for delete.retention.ms after the first compaction that met them, so that readers get
-to see them; so do the markers of transactions whose data is gone. Both stay longer while a replica is away: it may
-still have the records that they take back, and show them when it leads. Nothing at or above `end` is touched.
+A batch that keeps all records is copied as it is. A batch that loses all records is dropped undecoded, or kept as a
+header alone. Deletions (tombstones) stay for delete.retention.ms after the first compaction that met them, so that
+readers see them; so do the markers of transactions whose data is gone. Both stay longer while a replica is away: it may
+still have the records that they delete or abort, and show them when it leads. Nothing at or above `end` is touched.
 
-If the offset map is full, the dirty part ends where it was filled, be it in the middle of a segment, and the rest is
-left to the next cleaning: what lies behind is copied as it is, and so are its entries in the transaction index.
+If the offset map is full, the dirty part ends where it was filled, perhaps in the middle of a segment. The rest is left
+to the next cleaning: it is copied as it is, with its entries in the transaction index.
+
 Source: Kafka's Cleaner.
 """
 
@@ -44,33 +45,33 @@ from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
 logger = logging.getLogger(__name__)
 
 INLINE_BATCH_BYTES: Final = 64 * 1024
-"""Batches up to this size are decompressed on the spot (a hop to another thread costs more), unless they grow to more
-than INLINE_RECORDS_BYTES."""
+"""Batches up to this size are decompressed in this thread (a job costs more), unless they decompress to more than
+INLINE_RECORDS_BYTES."""
 INLINE_RECORDS_BYTES: Final = 512 * 1024
 INLINE_COMPRESS_BYTES: Final = 32 * 1024
-"""Records up to this size are compressed on the spot: compressing is the slower direction."""
+"""Records up to this size are compressed in this thread; compressing is slower than decompressing."""
 MAX_SEGMENTS_PER_GROUP: Final = 16
-"""All segments of a group are replaced in one step, a few renames for each: of 64, that took 8 ms, and where the disk
-was busy 57 ms. More of them become one segment with the next cleaning."""
+"""How many segments are replaced in one step, with a few renames for each: 64 took 8 ms, and 57 ms on a busy disk. The
+next cleaning joins more of them."""
 
 Kept = RecordBatch | None
-"""What stays of a batch: itself, a smaller one, or nothing."""
+"""What stays of a batch: itself, a smaller one, or None."""
 
 
 @dataclass(slots=True)
 class CompactionStats:
-    """What a cleaning did, for its log line."""
+    """The figures of a cleaning, for its log line."""
 
     bytes_read: int = 0
     bytes_written: int = 0
     records_dropped: int = 0
     keyless_records: int = 0
     kept_for_replicas: int = 0
-    """Batches whose horizon has passed, and that stay because a replica is away."""
+    """Batches past their delete horizon that stay because a replica is away."""
 
 
 class Compaction:
-    """One cleaning of one log, from `first_dirty` to before `end`, where segments end. Used once."""
+    """One cleaning of one log, from `first_dirty` to before `end`, the end of a segment. Used once."""
 
     def __init__(
         self,
@@ -84,8 +85,7 @@ class Compaction:
         producer_id_expiration_ms: int,
         all_replicas_have_it: bool,
     ) -> None:
-        """`all_replicas_have_it`: whether all are in sync. Else nothing goes that takes back older records: no deletion
-        and no marker."""
+        """`all_replicas_have_it`: whether all replicas are in sync. If not, no tombstone and no marker is dropped."""
         self._log = log
         self._disk = disk
         self._config = log.config
@@ -104,14 +104,12 @@ class Compaction:
 
     @property
     def bytes_done(self) -> int:
-        """Read and written so far: what log.cleaner.io.max.bytes.per.second limits."""
+        """Bytes read and written so far: what log.cleaner.io.max.bytes.per.second limits."""
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact; the result is the first offset that is still dirty, None if the log changed under our hands.
-
-        Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR).
-        """
+        """Compact. Returns the first offset that is still dirty; None if the log was changed meanwhile. Raises
+        CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
             self._live.count(offsets)
@@ -149,7 +147,8 @@ class Compaction:
         return self._end
 
     def _put_batch(self, batch: RecordBatch, transactions: TransactionScan) -> Steps[int | None]:
-        """Put the keys of `batch` into the map; the first offset that found no room, None if all did."""
+        """Put the keys of `batch` into the map. Returns the first offset for which there was no room; None if there was
+        room for all."""
         if batch.is_control:
             transactions.ends_empty_transaction(batch, (yield from self._control_type(batch)))
             return None
@@ -170,7 +169,7 @@ class Compaction:
         return None
 
     def _control_type(self, batch: RecordBatch) -> Steps[ControlType | None]:
-        """What the control record of `batch` says; None if it has none, or of a type that we do not know."""
+        """The type of the control record of `batch`; None if it has no record, or one of an unknown type."""
         if batch.records_count == 0:
             return None
         data = yield from self._records(batch)
@@ -184,18 +183,19 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # or only too large for here
+                pass  # or only too large for this thread
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
     # --- 2: what stays ------------------------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
-        """Write what stays of `group` as one segment, and put it in their place. False if the log has changed.
+        """Write the batches of `group` that stay as one segment, and replace the group by it. False if the log has
+        changed.
 
-        Recovery tells by the last offset in a cleaned segment which ones it replaces. So the segments at the end of
-        the group of which nothing is left are emptied one by one. Those that were empty before may come back as they
-        were: they join, or a log in which all is written anew would have one more with each cleaning.
+        Recovery tells by the last offset in a cleaned segment which segments it replaces. So segments at the end of the
+        group that lose everything are emptied one by one. Segments that were empty before join the group: otherwise a
+        log in which everything is rewritten would gain an empty segment with each cleaning.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -209,7 +209,7 @@ class Compaction:
             if is_changed:
                 replaced = yield from self._put_in_place(cleaned, group[:count])
             if not replaced:
-                yield cleaned.discard  # a job: of a large file, the file system takes its time
+                yield cleaned.discard  # a job: for a large file, the file system takes its time
                 if is_changed:
                     return False
         finally:
@@ -254,16 +254,16 @@ class Compaction:
             raise
 
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
-        """Of the transactions whose ABORT markers lie in the neighbours `old`, those that may still have records.
+        """The transactions with ABORT markers in the neighbours `old` that may still have records.
 
-        A transaction whose marker lies below `end` lies there as a whole, so nothing is left of its records. One that
-        ends behind has its marker still, and what lies behind `end`: in the middle of a segment if the map was full.
+        A transaction whose marker lies below `end` lies there as a whole, so none of its records is left. One that ends
+        behind `end` keeps its marker, and its records behind `end`: in the middle of a segment if the map was full.
         """
         start, end = max(old[0].base_offset, self._end), old[-1].next_offset
         return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]
 
     def _clean_segment(self, segment: Segment, cleaned: CleanedSegment) -> Steps[bool]:
-        """Add what stays of `segment` to `cleaned`; returns whether that is less than all, or something else."""
+        """Add what stays of `segment` to `cleaned`; returns whether that differs from the segment."""
         is_changed = False
         reader = BatchReader(self._disk, segment)
         try:
@@ -332,18 +332,18 @@ class Compaction:
         if offset >= self._end:
             return True
         if span.key is None:
-            self.stats.keyless_records += 1  # Kafka's cleaner drops them, too: nothing could ever replace them
+            self.stats.keyless_records += 1  # Kafka's cleaner drops them, too: no later record could ever replace them
             return False
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 
     def _without_records(self, batch: RecordBatch) -> Kept:
-        """The header alone if its producer's state hangs on it."""
+        """The header alone if its producer's state depends on it, else None."""
         if not self._producers.is_last(batch):
             return None
         return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))
 
     def _has_passed(self, horizon_ms: int | None) -> bool:
-        """Whether whoever needs to has seen what lies in a batch with this horizon: readers and replicas."""
+        """Whether readers and replicas have seen the batch, by its delete horizon."""
         if horizon_ms is None or horizon_ms > self._now_ms:
             return False
         self.stats.kept_for_replicas += not self._all_replicas_have_it

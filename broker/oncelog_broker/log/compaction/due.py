@@ -1,7 +1,7 @@
-"""Which log is compacted next, which part of it, and in which groups of segments: pure.
+"""Decides which log is compacted next, which part of it, and in which groups of segments. Pure.
 
 A log has a clean part, compacted before; a dirty part behind it, up to `end`; and a part that must wait: the active
-segment, whatever reaches the high watermark (or last stable offset), and what is younger than min.compaction.lag.ms.
+segment, segments that reach the high watermark (or last stable offset), and records younger than min.compaction.lag.ms.
 Only whole segments are dirty or wait. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
 """
 
@@ -15,7 +15,7 @@ from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
 
 
 class SegmentSummary(NamedTuple):
-    """A closed segment, as far as the cleaner's decisions need it. `next_offset` is the first offset after it."""
+    """The facts about a closed segment that the cleaner needs. `next_offset` is the first offset after it."""
 
     base_offset: int
     next_offset: int
@@ -26,7 +26,7 @@ class SegmentSummary(NamedTuple):
 
 
 class CleanableRange(NamedTuple):
-    """Offsets `first_dirty` to before `end` are to be compacted. Sizes in bytes, of whole segments."""
+    """Offsets `first_dirty` to before `end` may be compacted. Sizes in bytes, of whole segments."""
 
     first_dirty: int
     end: int
@@ -41,14 +41,14 @@ class CleanableRange(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether the log has waited long enough, or gathered enough dirt."""
+        """Whether a dirty record is old enough, or the dirty part large enough."""
         if self.dirty_bytes == 0:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Where the dirty part begins, going by how far the log was cleaned; a checkpoint that cannot be right is none."""
+    """Where the dirty part begins, by the cleaner checkpoint; an impossible checkpoint is ignored."""
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
     return checkpoint
@@ -57,10 +57,10 @@ def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_of
 def cleanable_range(
     closed: Sequence[SegmentSummary], config: LogConfig, *, first_dirty: int, upper_bound: int, now_ms: int
 ) -> CleanableRange:
-    """What of a log may be compacted. `closed`: all its segments but the active one.
+    """The part of a log that may be compacted. `closed`: all its segments but the active one.
 
-    `upper_bound` is the last stable offset: what a transaction may still abort, or a leader change may still take away,
-    is not compared with anything.
+    `upper_bound` is the last stable offset: records that a transaction may still abort, or a leader change may remove,
+    are not compared with others.
     """
     youngest_ms = now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else LONG_MAX
     end = first_dirty
@@ -85,13 +85,13 @@ Name = TypeVar("Name")
 
 
 def dirtiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
-    """Of the logs that are due, the one with the largest part dirty; None if none is due."""
+    """The log with the largest dirty part of those that are due; None if none is due."""
     due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
     return max(due, key=lambda entry: entry[0])[1] if due else None
 
 
 class OffsetRange(Protocol):
-    """A segment, or what is known of it."""
+    """A segment, or the facts about it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -102,7 +102,7 @@ class OffsetRange(Protocol):
 
 
 class GroupLimits(NamedTuple):
-    """What one compacted segment may be made of."""
+    """Limits of one compacted segment."""
 
     max_bytes: int
     max_segments: int
@@ -111,7 +111,7 @@ class GroupLimits(NamedTuple):
 def group_segments(segments: Sequence[OffsetRange], limits: GroupLimits) -> list[int]:
     """The numbers of neighbouring segments that become one: together no larger than a segment may be now.
 
-    Each is one at least; they add up to all of `segments`.
+    Each number is at least 1; their sum is the number of `segments`.
     """
     groups: list[int] = []
     size, base_offset = 0, 0

@@ -1,8 +1,8 @@
-"""Key -> offset of its last record, in bounded memory: what a cleaner knows of the part of a log that it compacts.
+"""Key -> offset of its last record, in bounded memory, for the part of a log that is compacted.
 
-Keys of up to 15 bytes are their own fingerprint, longer ones are known by a digest of 16 bytes, so that a map takes at
-most ENTRY_BYTES for each key however long the keys are (Kafka keeps MD5 digests of all). The entries are spread over
-many small dictionaries, because a dictionary stops the world while it grows.
+Keys of up to 15 bytes are their own fingerprint, longer ones have a digest of 16 bytes. So a map takes at most
+ENTRY_BYTES for each key, however long it is (Kafka keeps MD5 digests of all keys). The entries are spread over many
+small dictionaries, because a dictionary blocks the process while it grows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hashlib import blake2b
 from typing import Final
 
 DIGEST_SIZE: Final = 16
-"""No key that is its own fingerprint is that long, so none can be taken for a digest."""
+"""Longer than any key that is its own fingerprint, so that no key can be taken for a digest."""
 ENTRY_BYTES: Final = 216
-"""The most that an entry takes: 64 for the fingerprint, 32 for the offset, the rest in a dictionary that just grew."""
+"""The most bytes of an entry: 64 for the fingerprint, 32 for the offset, the rest in a dictionary that just grew."""
 SHARDS: Final = 256
 SHARD_MASK: Final = SHARDS - 1
 
@@ -26,12 +26,12 @@ def fingerprint(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Invariant: for every key put so far, `get` is the largest offset put with it; offsets come in order."""
+    """Invariant: `get` returns the largest offset put with a key; offsets are put in increasing order."""
 
     __slots__ = ("_shards", "capacity")
 
     def __init__(self, memory_bytes: int) -> None:
-        """Room for as many keys as fit `memory_bytes` for sure, and for one at least."""
+        """Room for as many keys as surely fit into `memory_bytes`, at least one."""
         self.capacity = max(1, memory_bytes // ENTRY_BYTES)
         self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
 
@@ -39,10 +39,8 @@ class OffsetMap:
         return sum(map(len, self._shards))
 
     def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> int:
-        """Put keys with their offsets, in order, until the map has no room; returns how many were put or passed over.
-
-        None is no key and passed over.
-        """
+        """Put keys with their offsets, in order, until the map is full; returns how many were put or skipped. None is
+        no key, and skipped."""
         shards = self._shards
         if len(self) + len(keys) > self.capacity:
             return self._put_while_room(keys, offsets)
@@ -67,11 +65,11 @@ class OffsetMap:
         return len(keys)
 
     def get(self, key: bytes) -> int:
-        """The last offset of `key`; NO_OFFSET if it is not known."""
+        """The last offset of `key`; NO_OFFSET if the key is unknown."""
         known_as = key if len(key) < DIGEST_SIZE else fingerprint(key)
         return self._shards[hash(known_as) & SHARD_MASK].get(known_as, NO_OFFSET)
 
     def offsets(self) -> Iterator[Sequence[int]]:
-        """All offsets in the map, in no order, in small lists."""
+        """All offsets in the map, unordered, in small lists."""
         for shard in self._shards:
             yield list(shard.values())

@@ -1,4 +1,4 @@
-"""One data directory: whose it is, which logs are in it, and the files beside them.
+"""One data directory: its owner, its logs, and the files beside them.
 
     .lock                               held while a broker has the directory open
     meta.properties                     whose it is
@@ -12,8 +12,8 @@
     orders-1.2f0c...-delete/            a log that was deleted, and is freed after file.delete.delay.ms
     orders-2.77ab...-stray/             a log that belongs to no topic, set aside and kept
 
-A checkpoint that cannot be read is done without, with a warning: without recovery points every log is verified from its
-start; without log starts, deleted records whose segments are still there can be read again; without high watermarks
+A checkpoint that cannot be read is ignored with a warning. Without recovery points every log is verified from its
+start; without log starts, deleted records whose segments still exist can be read again; without high watermarks
 replication begins at the log starts; without cleaner offsets, logs are compacted from their starts.
 """
 
@@ -50,21 +50,21 @@ CLEAN_SHUTDOWN_VERSION: Final = 0
 UNKNOWN_BROKER_EPOCH: Final = -1
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""KRaft's own log, which is none of ours."""
+"""KRaft's own log, which is not opened here."""
 DELETE_DIRECTORY_SUFFIX: Final = "-delete"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
-"""Of a log that no topic owns: kept for the operator to look at."""
+"""Marks the directory of a log that no topic owns: it is kept for the operator."""
 MAX_DIRECTORY_NAME: Final = 255
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
-"""What fsync of a directory fails with that is not to be read, or on a file system that has no such thing."""
+"""Errors of fsync for a directory that may not be read, or on a file system without fsync of directories."""
 
 _LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _DELETED_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]+-[0-9]+\.[0-9a-f]{32}-delete")
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """(topic, partition) if `name` is what the log of a partition is called."""
+    """(topic, partition) if `name` is the directory name of a partition's log, else None."""
     match = _LOG_DIRECTORY.fullmatch(name)
     if match is None or match["topic"] in (".", "..", METADATA_TOPIC):
         return None
@@ -72,13 +72,13 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """Kafka's name for the directory of a log that is deleted or stray; the topic is shortened if it must be."""
+    """Kafka's name for the directory of a deleted or stray log; a long topic name is shortened."""
     tail = f"-{partition}.{unique}{suffix}"
     return topic[: MAX_DIRECTORY_NAME - len(tail)] + tail
 
 
 def make_data_directory(disk: Disk, path: str) -> None:
-    """Make it, with what it lies in, and have that on the disk: all that is ever synced in it is found by its name.
+    """Create it and its parents, and sync their names: everything synced in it later is found by its name. Raises
     OSError."""
     missing = []
     above = path
@@ -91,7 +91,8 @@ def make_data_directory(disk: Disk, path: str) -> None:
 
 
 def _sync_names(disk: Disk, above: str) -> None:
-    """Where the file system can and the broker may: the directory above is not always its own. OSError."""
+    """Sync the names, if the file system and the broker's rights allow it: the parent is not always the broker's.
+    Raises OSError."""
     try:
         disk.sync_directory(above)
     except OSError as error:
@@ -110,23 +111,24 @@ class DataDirectory:
         self._lock = lock
         self._found = found
         self.note = note
-        """What the directory remembers; None where there is no such file."""
+        """The content of the identity note; None if there is no such file."""
         self.path = path
         self.directory_id = None if found is None else found.directory_id
-        """Of meta.properties; None where it has none yet."""
+        """The directory id in meta.properties; None if it has none yet."""
         self.clean_shutdown = False
         """Whether every log in it had been closed when it was claimed."""
         self.checkpoint_guard = threading.Lock()
-        """Held by whoever writes a checkpoint, from before the offsets are looked up: checkpoints are written by worker
-        threads too, and an offset that was looked up before a truncation must not be written after it."""
+        """Held while a checkpoint is written, from before the offsets are read: checkpoints are written by worker
+        threads too, and an offset that was read before a truncation must not be written after it."""
         self.names = NameSyncs(disk, path)
-        """Of the logs in it."""
+        """The fsyncs that make the names of the logs in it durable."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
-        """What the files hold, by name, as far as they were read or written."""
+        """Checkpoint name -> its entries, once it was read or written."""
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
-        """Lock it and check that it is ours, or nobody's yet; make it if it is not there. `claim` must follow.
+        """Lock it and check that it is this broker's, or nobody's yet; create it if it does not exist. `claim` must
+        follow.
 
         Raises LockHeld, MetaPropertiesError, NoteError, OSError: it is not locked then.
         """
@@ -135,7 +137,8 @@ class DataDirectory:
         try:
             found, note = read_meta_properties(disk, path), read_note(disk, path)
             if found is None:
-                _sync_names(disk, os.path.dirname(path))  # who made it may have been killed before that
+                # the process that created it may have been killed before it synced the name
+                _sync_names(disk, os.path.dirname(path))
             else:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
         except BaseException:
@@ -144,28 +147,28 @@ class DataDirectory:
         return cls(disk, path, lock, found, note)
 
     def check_owner(self, *, node_id: int, cluster_id: str | None) -> None:
-        """Again, when the cluster is known. Raises MetaPropertiesError."""
+        """Check again, when the cluster is known. Raises MetaPropertiesError."""
         if self._found is not None:
             self._found.check_owner(self.path, node_id=node_id, cluster_id=cluster_id)
 
     def has_logs(self) -> bool:
-        """Whether there is the log of any partition."""
+        """Whether it has the log of any partition."""
         return any(parse_directory_name(name) is not None for name in self._disk.list_directory(self.path))
 
     def write_note(self, note: DirectoryNote) -> None:
-        """Durable when this returns."""
+        """Write the note; it is durable when this returns."""
         write_note(self._disk, self.path, note)
         self.note = note
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that it belongs to, None if it does not say."""
+        """The cluster that it belongs to; None if it does not say."""
         return self._found.cluster_id if self._found is not None else None
 
     def claim(self, *, node_id: int, cluster_id: str | None, entropy: Entropy) -> None:
-        """Write down that it is ours, if it does not say so fully, and take the note of the clean shutdown away.
+        """Write the owner to meta.properties, if it is incomplete, and remove the mark of the clean shutdown.
 
-        Nothing has been changed before this, so that a start which is refused for another directory leaves no trace.
+        Nothing is changed before this, so that a start that is refused for another directory leaves no trace.
         """
         found = self._found
         if cluster_id is not None and (found is None or found.directory_id is None or found.cluster_id is None):
@@ -177,7 +180,8 @@ class DataDirectory:
         self.clean_shutdown = self._disk.exists(marker)
         if self.clean_shutdown:
             self._disk.remove(marker)
-        # A process that was killed may have renamed what it did not sync. All that follows goes by what is found.
+        # A process that was killed may have renamed files without syncing. Everything that follows relies on the names
+        # found.
         self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
@@ -186,7 +190,7 @@ class DataDirectory:
     def logs(self) -> tuple[list[TopicPartition], list[str]]:
         """(the partitions that have a log here, the paths of deleted logs that wait to be freed).
 
-        Other directories are named in the log, once, and left alone.
+        Other directories are named in the broker's log, once, and left alone.
         """
         found, deleted = [], []
         for name in self._disk.list_directory(self.path):
@@ -203,7 +207,7 @@ class DataDirectory:
         return found, deleted
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Empty if it is missing or cannot be read: what that costs is said above."""
+        """The entries of a checkpoint; empty if it is missing or cannot be read, with the consequences named above."""
         path = self.join(name)
         try:
             offsets = read_offset_checkpoint(self._disk, path)
@@ -214,32 +218,30 @@ class DataDirectory:
         return offsets
 
     def noted_offset(self, key: TopicPartition) -> int:
-        """The largest offset that a checkpoint, of those read or written, has for `key`: 0 if none has it."""
+        """The largest offset that any checkpoint read or written so far has for `key`; 0 if none has it."""
         return max((offsets.get(key, 0) for offsets in self._checkpoints.values()), default=0)
 
     def noted(self, name: str, key: TopicPartition) -> int | None:
-        """What the checkpoint `name`, as it was last read or written, has for `key`."""
+        """The offset for `key` in the checkpoint `name`, as last read or written; None if it has none."""
         return self._checkpoints.get(name, {}).get(key)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """`checkpoint_guard` must be held."""
+        """Write a checkpoint; `checkpoint_guard` must be held."""
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # it may have been the fsync of this directory
+            self.names.note_failure(error)  # the fsync that failed may have been that of this directory
             raise
         self._checkpoints[name] = offsets
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
-        """Make sure that no checkpoint speaks of `keys`: before logs are made under the names of others, long deleted.
-
-        Their old log starts or recovery points would be taken for the new logs' after a crash.
-        """
+        """Remove `keys` from every checkpoint, before logs are created under names that deleted logs had. Otherwise,
+        after a crash, the old log starts and recovery points would be taken for those of the new logs."""
         for name in list(self._checkpoints):
             self._drop_from(name, set(keys))
 
     def forget_recovery_point(self, key: TopicPartition) -> None:
-        """Make sure that no checkpoint says up to where this log is synced: before all of it is given up. Raises
+        """Remove the recovery point of this log from its checkpoint, before all of the log is given up. Raises
         OSError."""
         self._drop_from(RECOVERY_POINT_CHECKPOINT, {key})
 
@@ -251,7 +253,7 @@ class DataDirectory:
                 self.write_checkpoint(name, left)
 
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Unlock; with `clean`, say for the next start that every log was closed."""
+        """Unlock. `clean`: note for the next start that every log was closed."""
         try:
             if clean:
                 content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}

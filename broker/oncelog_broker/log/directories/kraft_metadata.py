@@ -1,13 +1,13 @@
-"""What Apache Kafka's own metadata log says about topics, for a broker that takes over Kafka's data directory.
+"""Reads topics from Apache Kafka's own metadata log, for a broker that takes over Kafka's data directory.
 
     __cluster_metadata-0/00000000000000000000.log                   the log: its records change the metadata
     __cluster_metadata-0/00000000000000007843-0000000002.checkpoint  a snapshot: the records that make the state at 7843
 
-The logs of topics say nothing of their configuration. Without it a compacted topic, or one with unlimited retention,
-would lose its old records to the default retention as soon as it is taken over.
+The logs of topics do not tell their configuration. Without it a compacted topic, or one with unlimited retention, would
+lose its old records to the default retention as soon as it is taken over.
 
 A record's value is a frame (unsigned varint: frame version 1, record type, record version) and a message, flexible in
-every version. Only three types matter here; others are passed over. Sources: Kafka's MetadataRecordSerde, KIP-631
+every version. Only three types matter here; others are skipped. Sources: Kafka's MetadataRecordSerde, KIP-631
 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
 """
 
@@ -42,15 +42,15 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """`read_topics`, without those that have no settings of their own. Raises OSError."""
+    """`read_topics`, without topics that have no settings of their own. Raises OSError."""
     return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}
 
 
 def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Each topic that the metadata log lists -> the settings that it has of its own, unchecked. Empty where there is no
-    metadata log. Raises OSError.
+    """Topic -> its own settings, unchecked, for each topic in the metadata log. Empty if there is no metadata log.
+    Raises OSError.
 
-    What cannot be read is left out, with a warning: it may be the torn end of the log.
+    Records that cannot be read are skipped with a warning: they may be the torn end of the log.
     """
     directory = os.path.join(data_directory, f"{METADATA_TOPIC}-0")
     state = _TopicConfigs()
@@ -67,7 +67,7 @@ def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
 
 
 def _record_values(disk: Disk, directory: str) -> Iterator[memoryview]:
-    """The values of the latest snapshot's records and of those behind it. Raises CorruptBatch, OSError."""
+    """The values of the records in the latest snapshot, and of those behind it. Raises CorruptBatch, OSError."""
     names = disk.list_directory(directory)
     snapshots = sorted(name for name in names if _SNAPSHOT_FILE.fullmatch(name))
     logs = sorted(name for name in names if _LOG_FILE.fullmatch(name))
@@ -101,11 +101,11 @@ class _TopicConfigs:
 
     @property
     def topics(self) -> list[str]:
-        """Those that were made and not removed."""
+        """The topics that were created and not removed."""
         return list(self._names.values())
 
     def replay(self, value: memoryview) -> None:
-        """Raises MalformedMessage, IndexError."""
+        """Apply one record. Raises MalformedMessage, IndexError."""
         frame, at = read_uvarint(value, 0)
         kind, at = read_uvarint(value, at)
         version, at = read_uvarint(value, at)

@@ -1,14 +1,15 @@
-"""Logs that are being made, moved out of the way, or freed: the part that waits for the disk.
+"""Creates logs, renames their directories, and frees their files: the part that waits for the disk.
 
-`LogManager` begins and finishes such a change, in its own thread; `run` comes between and may be in any other, since it
-touches nothing that anybody else looks at. Many logs are changed at a time: a data directory is synced once for all.
-
-A log that is made waits for the disk only if something of it was there already: see `new_directory`.
+`LogManager` begins and finishes such a change, in its own thread. `run` comes between, and may be in any other thread,
+since it uses nothing that others use. Many logs are changed at a time: a data directory is synced once for all. A new
+log waits for the disk only if its directory existed already: see `new_directory`.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class WantedLog(NamedTuple):
-    """A log that is to be there, and the settings that a new one begins with."""
+    """A log that must exist, and the settings for a new one."""
 
     topic: str
     partition: int
@@ -51,7 +52,7 @@ class WantedLog(NamedTuple):
 
 
 class ReturningLog(NamedTuple):
-    """A log whose disk failed, and what was known of it then: offsets."""
+    """A log whose disk failed, and the offsets that were known of it then."""
 
     wanted: WantedLog
     home: DataDirectory
@@ -59,7 +60,7 @@ class ReturningLog(NamedTuple):
     log_start_offset: int
     cleaner_checkpoint: int | None
     is_name_lost: bool = False
-    """Whether the directory's name could not be synced: then nothing in it was, and it is made anew."""
+    """Whether the directory's name could not be synced: then nothing in it was, and the log is created again."""
 
     @property
     def path(self) -> str:
@@ -67,7 +68,7 @@ class ReturningLog(NamedTuple):
 
     @property
     def must_begin_anew(self) -> bool:
-        """Whether all of it is given up: it is compacted, or was."""
+        """Whether all of its records are given up: it is compacted, or was."""
         return self.wanted.config.is_compacted or self.cleaner_checkpoint is not None
 
 
@@ -123,17 +124,18 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets that earlier logs of these names left in the checkpoints of all directories.
 
-        Otherwise, if a new log is lost before it is on disk, the next start would report its records as lost.
-
-        Errors of other directories, whose disks may have failed, are logged. Raises OSError for `home`.
+        Otherwise, if a new log is lost before it is on disk, the next start would report its records as lost. Errors of
+        other directories, whose disks may have failed, are logged. Raises OSError for `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # else its disk, which may hang, is left alone
+                if any(other.noted_offset(key) for key in keys):  # otherwise its disk, which may hang, is left alone
                     other.drop_from_checkpoints(keys)
             except OSError as error:
-                logger.error("%s: its checkpoints speak of logs that are not there any more: %s", other.path, error)
+                logger.error(
+                    "%s: offsets of deleted logs could not be removed from the checkpoints: %s", other.path, error
+                )
 
     def _make(self, home: DataDirectory, wanted: WantedLog) -> PartitionLog | KafkaError:
         path = home.join(wanted.name)
@@ -154,7 +156,8 @@ class LogOpening:
             return error.as_value()
 
     def _clear_away(self, home: DataDirectory, wanted: WantedLog, *, was_there: bool) -> None:
-        """Leave nothing of a log that could not be made, as the next attempt may be made in another data directory."""
+        """Remove the remains of a log that could not be created: the next attempt may be made in another data
+        directory."""
         path = home.join(wanted.name)
         try:
             if not was_there and self._disk.exists(path):
@@ -166,14 +169,17 @@ class LogOpening:
             self.left.add(wanted.key)
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
-        """What was not synced when the disk failed is given up: the page cache may show what never got to the disk, and
-        a later fsync would not tell (E26). So its identity is written again, and the log synced before it is used.
+        """Open a log again after a fault of its disk, without the records that were not synced: the page cache may show
+        data that never reached the disk, and a later fsync would not tell (E26). So its identity is written again, and
+        the log is synced before it is used.
 
-        Of a log that is compacted, or was, all is given up: what was not synced may be what takes back records that
-        were (S56), and the others may have compacted it away since, as this replica had it when it was in sync.
+        A log that is compacted, or was, is given up as a whole: the unsynced records may include deletions of synced
+        records (S56), and the other replicas may have compacted those away since, as this replica had them when it was
+        in sync.
 
-        Where the name of its directory could not be synced, nothing of it is known to be on the disk: it is made anew,
-        as a later fsync of the data directory would prove nothing of that name."""
+        If the name of its directory could not be synced, nothing of it is known to be on the disk. It is created again,
+        since a later fsync of the data directory would prove nothing of that name.
+        """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
             if returning.is_name_lost:
@@ -182,6 +188,8 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
+                if not self._disk.exists(returning.path):  # its disk may be away, and a new log would hide that
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
                 # Before anything is cut: if that ends halfway, by another fault or a kill, a log that ends below its
                 # recovery point counts as damaged, and would never be opened again.
                 returning.home.forget_recovery_point(wanted.key)
@@ -201,9 +209,10 @@ class LogOpening:
             return error.as_value()
         except (OSError, PartitionMetadataCorrupt) as error:
             return _storage_error(wanted.name, error)
-        log.state.checkpointed_start = 0  # what of its start was on the disk is not known here: it is noted again
+        log.state.checkpointed_start = 0  # which start was durable is not known here: it is checkpointed again
         try:
-            # Nor does it begin before its start again: by what is checkpointed, a later start would empty it.
+            # Keep the end at or above the log start: a later start empties a log that ends below its checkpointed
+            # start.
             kept = log.log_start_offset if returning.must_begin_anew else log.recovery_point
             log.trimmer.truncate_to(max(kept, log.log_start_offset))
             self._identify([(wanted, log)])
@@ -214,7 +223,7 @@ class LogOpening:
         return log
 
     def _make_anew(self, returning: ReturningLog) -> PartitionLog | KafkaError:
-        """Raises OSError."""
+        """Create an empty log. Raises OSError."""
         if self._disk.exists(returning.path):
             self._disk.remove_tree(returning.path)
         made = self._make(returning.home, returning.wanted)
@@ -227,8 +236,8 @@ class LogOpening:
         return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
-        """None where there is none, or none that was ever synced: nor was a record, then. OSError,
-        PartitionMetadataCorrupt."""
+        """The topic id of the log; None if there is none, or none that was ever synced: nor was a record, then. Raises
+        OSError, PartitionMetadataCorrupt."""
         try:
             return read_topic_id(self._disk, returning.path)
         except PartitionMetadataTorn:
@@ -237,13 +246,13 @@ class LogOpening:
             return None
 
     def _identify(self, logs: Sequence[tuple[WantedLog, PartitionLog]]) -> None:
-        """Raises OSError."""
+        """Write its topic id. Raises OSError."""
         topic_ids = {log.directory: wanted.topic_id for wanted, log in logs if wanted.topic_id is not None}
         write_topic_ids(self._disk, topic_ids)
 
 
 class LogMove(NamedTuple):
-    """A directory that gets another name, if it is there."""
+    """A directory that is renamed, if it exists."""
 
     key: TopicPartition
     home: DataDirectory
@@ -252,16 +261,16 @@ class LogMove(NamedTuple):
 
 
 class LogMoves:
-    """Logs whose directories are to get names under which nobody finds them."""
+    """Renames the directories of logs so that nobody finds them."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.moves: list[LogMove] = []
         self.targets: dict[TopicPartition, str | KafkaError | None] = {}
-        """After `run`: where each log is now, None if it had no directory."""
+        """After `run`: the new path of each log, None if it had no directory, or the error."""
 
     def run(self) -> None:
-        """What fails is in the targets."""
+        """Rename the directories. Errors are stored in `targets`, not raised."""
         changed: defaultdict[DataDirectory, list[TopicPartition]] = defaultdict(list)
         for key, home, source, target in self.moves:
             self.targets[key] = None
@@ -281,7 +290,7 @@ class LogMoves:
 
 
 class LogRemoval:
-    """Files and directories to be freed: of a large file, the file system takes its time."""
+    """Frees files and directories: for a large file, the file system takes its time."""
 
     def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
         self._disk = disk
@@ -289,7 +298,7 @@ class LogRemoval:
         self._directories = directories
 
     def run(self) -> int:
-        """How many went."""
+        """Free them. Returns how many."""
         removed = [self._try(self._disk.remove, path) for path in self._files]
         removed += [self._try(self._disk.remove_tree, path) for path in self._directories]
         return sum(removed)

@@ -1,9 +1,10 @@
-"""The checkpoints that speak of all logs of a data directory: none names an offset of a log that is not on the disk.
+"""Writes the checkpoints of all logs of a data directory. No checkpoint names an offset of a log that is not on the
+disk.
 
-What is written here may be written in any thread: `checkpoint_guard` keeps the order. A log that was made just now is
-synced first, with its directory; that of the high watermarks does it before it takes the guard, so that others go on.
+Checkpoints may be written in any thread: `checkpoint_guard` keeps their order. A new log is synced first, with its
+directory; for high watermarks that is done before the guard is taken, so that other writers do not wait.
 
-Each data directory is written by itself: that the disk of one fails keeps nothing from the others.
+Each data directory is written by itself: a failed disk does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from oncelog_broker.runtime.disk import Disk
 
 
 class LogCheckpoints:
-    """Of the logs of one `LogManager`, whose mappings these are. Methods raise OSError."""
+    """The checkpoints of one `LogManager`, whose mappings these are. Methods raise OSError."""
 
     def __init__(
         self,
@@ -42,37 +43,39 @@ class LogCheckpoints:
         self._failures = failures
 
     def write_recovery_points(self) -> None:
-        """Up to where each log is synced."""
+        """Write the recovery points."""
         raise_first(self._in_each(self._write_recovery_points_of))
 
     def write_log_start_offsets(self) -> None:
-        """The log starts that the files do not tell. Each log learns whether its own was written."""
+        """Write the log starts that the files do not tell. Each log learns whether its own was written."""
         raise_first(self._in_each(self._write_log_start_offsets_of))
 
     def write_before_compaction(self, log: PartitionLog) -> None:
-        """What a start after a crash goes by where this log was compacted: up to where it is synced, where it begins,
-        and up to where it was compacted. Its data directory's alone: another one's disk may have failed."""
+        """Write recovery point, log start and cleaner checkpoint of this log, which a start after a crash needs if the
+        log was compacted. Only its data directory is written: another one's disk may have failed."""
         home = self._homes.get((log.topic, log.partition))
-        if home is not None:  # else it was deleted meanwhile
+        if home is not None:  # otherwise it was deleted meanwhile
             self._write_recovery_points_of(home)
             self._write_log_start_offsets_of(home)
             self._write_cleaner_offsets_of(home)
 
     def write_after_compaction(self, log: PartitionLog) -> None:
-        """Up to where this log was compacted, with the others of its data directory."""
+        """Write the cleaner checkpoint of this log, with the others of its data directory."""
         home = self._homes.get((log.topic, log.partition))
         if home is not None:
             self._write_cleaner_offsets_of(home)
 
     def write_at_the_end(self) -> dict[DataDirectory, OSError]:
-        """What the next start goes by, when all logs are closed; where that failed."""
+        """Write the checkpoints for the next start, when all logs are closed. Returns the directories whose write
+        failed."""
         failed = self._in_each(self._write_recovery_points_of)
         return failed | self._in_each(self._write_log_start_offsets_of)
 
     def write_high_watermarks(
         self, high_watermarks: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, PartitionLog]
     ) -> None:
-        """`logs`: whose they are. Of another log that has the name since, nothing new is said."""
+        """Write high watermarks. `logs`: the logs that they belong to. If another log has the name by now, its entry
+        stays."""
         self.sync_new(key for key, offset in high_watermarks.items() if offset)
 
         def write(home: DataDirectory) -> None:
@@ -95,7 +98,7 @@ class LogCheckpoints:
         self._write_log_start_offsets_of(self._homes[state.topic, state.partition])
 
     def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Have these logs on the disk; returns those that are not."""
+        """Sync those of these logs that are new; returns those that are not on the disk."""
         logs = ((key, self._logs.get(key)) for key in keys)
         new = {
             key: found
@@ -127,8 +130,8 @@ class LogCheckpoints:
             self._write(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def _write(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Write a checkpoint, and return what is in it: logs that could not be opened keep their old entries, for when
-        they are mended; of new ones that are not on the disk it does not speak."""
+        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, for when
+        they are repaired; new logs that are not on the disk are left out."""
         lost = self.sync_new(key for key, offset in offsets.items() if offset)
         if lost:
             offsets = {key: offset for key, offset in offsets.items() if key not in lost}
@@ -140,7 +143,7 @@ class LogCheckpoints:
         return offsets
 
     def _in_each(self, write: Callable[[DataDirectory], None]) -> dict[DataDirectory, OSError]:
-        """Where it failed."""
+        """Write in each data directory; returns the errors of those where it failed."""
         failed: dict[DataDirectory, OSError] = {}
         for home in self._directories:
             try:
@@ -154,6 +157,6 @@ class LogCheckpoints:
 
 
 def raise_first(failed: Mapping[DataDirectory, OSError]) -> None:
-    """One stands for all; each has the path of its file."""
+    """Raise the first error: one is enough, and each has the path of its file."""
     for error in failed.values():
         raise error

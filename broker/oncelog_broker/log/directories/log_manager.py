@@ -1,7 +1,7 @@
-"""All the logs of a broker: opening and closing them, making and deleting them, and what is done from time to time.
+"""All the logs of a broker: opens, closes, creates and deletes them, and does their periodic work.
 
-A log that cannot be opened or has failed does not take the others with it: it is remembered with its reason, and asking
-for it raises KAFKA_STORAGE_ERROR. Nothing here runs by itself: the periodic methods are called by whoever has a timer.
+A log that cannot be opened or has failed does not affect the others: its reason is remembered, and asking for it raises
+KAFKA_STORAGE_ERROR. Nothing here runs by itself: callers with a timer call the periodic methods.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CONFIG = LogConfig()
 NAMES_IN_A_LINE = 10
-"""Partitions that one line of the log names."""
+"""How many partitions a log line names."""
 
 
 def lock_directories(
     data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
 ) -> list[DataDirectory]:
-    """Lock the data directories, and check that all are this broker's, or nobody's yet. Nothing else is changed.
+    """Lock the data directories, and check that all are this broker's, or nobody's yet. Changes nothing else.
 
     Raises LockHeld, MetaPropertiesError, NoteError, OSError: no directory stays locked.
     """
@@ -81,7 +81,7 @@ def lock_directories(
 
 
 def _note_sisters(directories: Sequence[DataDirectory]) -> None:
-    """Write a note with all sister directories into each directory that has none. OSError."""
+    """Write a note with all data directories of this broker into each directory that has none. Raises OSError."""
     sisters = {each.directory_id: each.path for each in directories if each.directory_id is not None}
     for each in directories:
         if each.note is None and each.directory_id is not None:
@@ -99,22 +99,22 @@ class LogManager:
         self._directories = directories
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, DataDirectory] = {}
-        """Where each log lies, the failed ones included."""
+        """The data directory of each log, failed ones included."""
         self._topic_ids: dict[TopicPartition, bytes | None] = {}
         self._failures: dict[TopicPartition, str] = {}
         self._missing: set[TopicPartition] = set()
-        """Of the failures, those of which nothing is there."""
+        """The failed logs of which nothing exists."""
         self._returning: dict[TopicPartition, ReturningLog] = {}
-        """Of the failures, those that the next opening tries again."""
+        """The failed logs that the next opening tries again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
-        """Of the failures, those that were tried again in vain."""
+        """The failed logs that were tried again in vain, and what is known of them."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[float, str]] = []
-        """(when it may be freed, monotonic seconds, path of the directory)."""
+        """(monotonic seconds when it may be freed, path of the directory)."""
         self.cluster_id: str | None = None
-        """What the data directories say; None if they are new and `open` was not told."""
+        """The cluster id in the data directories; None if they are new and `open` was not given one."""
 
     @classmethod
     def open(
@@ -128,11 +128,11 @@ class LogManager:
         config_of: Callable[[str], LogConfig] | None = None,
         entropy: Entropy = system_entropy,
     ) -> LogManager:
-        """Lock the data directories and open every log in them. `config_of` gives the configuration of a topic;
+        """Lock the data directories and open every log in them. `config_of` returns the configuration of a topic;
         without it, all have Kafka's defaults.
 
         Raises LockHeld, MetaPropertiesError, OSError (all with a message for the operator): no directory stays locked.
-        What is wrong with a single log is in `failures`.
+        The errors of single logs are in `failures`.
         """
         directories = lock_directories(data_dirs, node_id=node_id, cluster_id=cluster_id, disk=disk)
         return cls.open_locked(
@@ -157,7 +157,7 @@ class LogManager:
         config_of: Callable[[str], LogConfig] | None = None,
         entropy: Entropy = system_entropy,
     ) -> LogManager:
-        """`open` of directories that `lock_directories` has locked, which are unlocked where this raises. Raises
+        """`open` directories that `lock_directories` has locked; they are unlocked if this raises. Raises
         MetaPropertiesError, OSError."""
         try:
             for directory in directories:
@@ -178,20 +178,20 @@ class LogManager:
 
     @property
     def was_closed_cleanly(self) -> bool:
-        """Whether the broker before this one had closed every log, in every data directory."""
+        """Whether the previous broker had closed every log, in every data directory."""
         return all(directory.clean_shutdown for directory in self._directories)
 
     # --- one log -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """None if this broker has no such log. KAFKA_STORAGE_ERROR if it has, but it could not be opened."""
+        """The log; None if this broker has no such log. Raises KAFKA_STORAGE_ERROR if it could not be opened."""
         key = topic, partition
         if key in self._failures:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failures[key])
         return self._logs.get(key)
 
     def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
-        """What `begin_opening` would lead to, if the disk is not needed for it; None if it is."""
+        """The result of `begin_opening` if it needs no disk; None if it does."""
         if wanted.key in self._returning:
             return None
         try:
@@ -203,10 +203,10 @@ class LogManager:
         return self._of_the_topic(wanted, log)
 
     def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
-        """The logs, each made if there is none, in a data directory by `DirectoryChoice`.
+        """Open these logs; a missing one is created in a data directory chosen by `DirectoryChoice`.
 
-        A log without a topic id takes on the one given. `LogOpening.run` and `finish_opening` must follow, before any
-        of these logs is opened or deleted by another call.
+        A log without a topic id gets the given one. `LogOpening.run` and `finish_opening` must follow, before any of
+        these logs is opened or deleted by another call.
         """
         opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
         counts = self._choice.counts()
@@ -223,8 +223,8 @@ class LogManager:
         return opening
 
     def finish_opening(self, opening: LogOpening) -> list[PartitionLog | KafkaError]:
-        """The logs, or why they cannot be had: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for one that belongs to a
-        topic of the same name that was deleted."""
+        """The logs, or their errors: KAFKA_STORAGE_ERROR, or INCONSISTENT_TOPIC_ID for a log that belongs to a deleted
+        topic of the same name."""
         for home, made in opening.to_make.items():
             for wanted in made:
                 log = opening.results[wanted.key]
@@ -259,13 +259,13 @@ class LogManager:
         *,
         replicated: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
-        """Look after a start for logs that were not found, of the `partitions` that this broker is to host.
+        """Look for missing logs after a start. `partitions`: those that this broker is to host. `lost`: paths of data
+        directories that are lost. `replicated`: whether other brokers have replicas of a partition, too.
 
-        Where a checkpoint says that records were there, the partition stays offline, as when its segments are gone:
-        made anew (as Kafka does), it would give out their offsets a second time. So it does where data directories are
-        `lost`: these are their paths, and the log may have been there. Where nothing says so, nobody can know: it may
-        be a topic whose creation was cut short, hence a warning, one for all of them. `replicated`: whether others have
-        a replica of it, too.
+        A missing log stays offline if a checkpoint says that it had records: created again (as in Kafka), it would
+        assign their offsets a second time. The same holds if a data directory is lost, since the log may have been
+        there. Otherwise nobody can know: the creation of the topic may have been interrupted. Then all of them get one
+        warning.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -276,7 +276,7 @@ class LogManager:
             offset, _, home = max(
                 (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
             )
-            if offset > 0 and name not in deleted:  # of one that was deleted, the checkpoints speak a little longer
+            if offset > 0 and name not in deleted:  # the checkpoints name a deleted log for a little longer
                 path = home.join(name)
                 self._homes[key] = home
                 self._missing.add(key)
@@ -298,7 +298,7 @@ class LogManager:
                 unknown.setdefault(replicated(key), []).append(name)
         for is_replicated, names in unknown.items():
             logger.warning(
-                "no directory of log.dirs has a log of %d partitions of this broker: they begin anew, empty. %s: %s",
+                "no directory of log.dirs has a log of %d partitions of this broker: new, empty logs are made. %s: %s",
                 len(names),
                 "If they had records, these are fetched from the other replicas, where one of them leads"
                 if is_replicated
@@ -307,17 +307,19 @@ class LogManager:
             )
 
     def begin_anew(self, topic: str, partition: int) -> None:
-        """A log that is missing (`note_missing`) may be made anew: what it held is fetched from others. Nothing happens
-        to one that is there, whatever is wrong with it."""
+        """Allow a missing log (`note_missing`) to be created again, empty: it fetches its records from other replicas.
+        Nothing happens if the log exists, whatever is wrong with it."""
         key = topic, partition
         if key in self._missing:
-            logger.warning("%s-%d: begins anew, and fetches what was lost from its leader", topic, partition)
+            logger.warning(
+                "%s-%d: a new, empty log is created, and fetches its records from the leader", topic, partition
+            )
             self._forget(key)
 
     def begin_return(self, wanted: WantedLog, high_watermark: int) -> bool:
-        """A log that is offline, or could not be opened, is to be opened again by the next `begin_opening` of it, as
-        far as it was synced: for a replica that nobody counts on. False, and nothing happens, where it is online, or
-        nothing of it is there."""
+        """Let the next `begin_opening` open a log again that is offline, or could not be opened, up to its recovery
+        point: for a replica that nobody counts on. Returns False, and changes nothing, if the log is online or nothing
+        of it exists."""
         key = wanted.key
         log, home = self._logs.get(key), self._homes.get(key)
         if home is None or key in self._missing or key in self._returning:
@@ -357,40 +359,42 @@ class LogManager:
         self._adopt(wanted.key, result)
 
     def is_unmade(self, key: TopicPartition) -> bool:
-        """Whether there is no log of this partition, and never was one that is known: it may be made."""
+        """Whether there is no log of this partition, and never was a known one: it may be created."""
         return key not in self._homes
 
     def place_of(self, key: TopicPartition) -> str | None:
-        """Return the data directory that has a log; None if there is no such log."""
+        """The data directory of a log; None if there is no such log."""
         home = self._homes.get(key)
         return None if home is None else home.path
 
     def placing(self) -> Callable[[TopicPartition], str]:
-        """What tells of each of many logs the data directory in which it is, or is to be made."""
+        """A function for many partitions: the data directory in which the log is, or will be created."""
         counts = self._choice.counts()
         return lambda key: self._choice.place(key, counts).path
 
     def delete(self, topic: str, partition: int) -> None:
-        """`begin_deletion` and all that follows, for one log and at one go. KAFKA_STORAGE_ERROR."""
+        """`begin_deletion` and all that follows, for one log at once. Raises KAFKA_STORAGE_ERROR."""
         moves = self.begin_deletion([(topic, partition)])
         moves.run()
         for error in self.finish_deletion(moves).values():
             raise error
 
     def is_truncating(self, key: TopicPartition) -> bool:
-        """Whether somebody is cutting the end of this log: it cannot be deleted meanwhile."""
+        """Whether the end of this log is being cut: it cannot be deleted meanwhile."""
         log = self._logs.get(key)
         return log is not None and log.state.is_truncating
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
-        """Nothing uses these logs any more. `LogMoves.run` and `finish_deletion` must follow, before any is made anew.
+        """Begin to delete these logs; nothing may use them any more. `LogMoves.run` and `finish_deletion` must follow,
+        before any of them is created again.
 
-        Failed logs can be deleted too. Nothing happens where there is none.
+        Failed logs can be deleted, too. Missing ones are ignored.
         """
         return self._begin_moving(keys, DELETE_DIRECTORY_SUFFIX)
 
     def finish_deletion(self, moves: LogMoves) -> dict[TopicPartition, KafkaError]:
-        """What could not be deleted: KAFKA_STORAGE_ERROR. `purge_deleted` frees the rest after file.delete.delay.ms."""
+        """Finish a deletion; returns the logs that could not be deleted: KAFKA_STORAGE_ERROR. `purge_deleted` frees the
+        others after file.delete.delay.ms."""
         failed = {}
         for key, target in moves.targets.items():
             log = self._logs.get(key)
@@ -404,8 +408,8 @@ class LogManager:
         return failed
 
     def forget_offsets(self, keys: Collection[TopicPartition]) -> None:
-        """Before logs are set aside, many at once: else a start would miss what the checkpoints still speak of.
-        KAFKA_STORAGE_ERROR."""
+        """Remove these partitions from the checkpoints before renaming their directories; otherwise recovery would
+        report missing logs. Raises KAFKA_STORAGE_ERROR."""
         for home in self._directories:
             here = [key for key in keys if self._homes.get(key) is home]
             try:
@@ -414,9 +418,10 @@ class LogManager:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{home.path}: {error}") from error
 
     def set_aside(self, topic: str, partition: int) -> str | None:
-        """Take a log that no topic owns out of the way, without freeing it; where it is now. KAFKA_STORAGE_ERROR.
+        """Rename the directory of a log that no topic owns, without freeing it; returns its new path. Raises
+        KAFKA_STORAGE_ERROR.
 
-        Nobody reads it, but it may be all that is left of something: an operator decides.
+        Nobody reads the log, but it may be the only copy of its records: an operator decides.
         """
         moves = self._begin_moving([(topic, partition)], STRAY_DIRECTORY_SUFFIX)
         self.forget_offsets([(topic, partition)])
@@ -449,7 +454,7 @@ class LogManager:
             by_partition.pop(key, None)
 
     def partitions(self) -> list[TopicPartition]:
-        """Every log that is there, those included that could not be opened."""
+        """All logs, those included that could not be opened."""
         return list(self._homes)
 
     def data_directories(self) -> list[str]:
@@ -457,17 +462,18 @@ class LogManager:
         return [directory.path for directory in self._directories]
 
     def places(self) -> list[tuple[TopicPartition, str]]:
-        """Of every log the data directory that it lies in."""
+        """The data directory of every log."""
         return [(key, home.path) for key, home in self._homes.items()]
 
     def room_in(self, directory: str) -> tuple[int, int]:
-        """Bytes of the file system that a data directory is on: all, and those that this process may still write.
+        """(bytes of the file system that a data directory is on, bytes that this process may still write). Raises
         OSError."""
         return self._disk.room(directory)
 
     def note_rooms(self) -> None:
-        """Measure how much room the data directories have: new logs go where there is some. From any thread."""
-        for directory in self._directories if len(self._directories) > 1 else ():  # else there is no choice
+        """Measure the free space of the data directories, which decides where new logs go. From any thread."""
+        # with one directory there is no choice
+        for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
 
@@ -477,18 +483,18 @@ class LogManager:
 
     @property
     def failures(self) -> Mapping[TopicPartition, str]:
-        """Why each log that is there, or should be, could not be opened."""
+        """Why each failed log, missing ones included, could not be opened."""
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """As they were checkpointed before the start."""
+        """The high watermarks in the checkpoints, as read at the start."""
         return self._high_watermarks
 
     # --- from time to time -----------------------------------------------------------------------------------------
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
-        """Those for which `flush.messages` or `flush.ms` is reached; `LogFlusher.prepare_flush` does it. And those
-        whose directories could not be synced: a flush takes them offline."""
+        """The logs for which `flush.messages` or `flush.ms` is reached, to be flushed by the caller; and those whose
+        directories could not be synced, which a flush takes offline."""
         now = self._clock.monotonic()
         return [
             log
@@ -504,49 +510,49 @@ class LogManager:
         ]
 
     def purge_deleted(self, now: float) -> int:
-        """`begin_purge` and all that follows, at one go; returns how many files and directories went."""
+        """`begin_purge` and all that follows, at once; returns how many files and directories were freed."""
         removal = self.begin_purge(now)
         return 0 if removal is None else removal.run()
 
     def begin_purge(self, now: float) -> LogRemoval | None:
-        """What was deleted long enough ago, logs and segments, to be freed by `LogRemoval.run`; None if nothing was.
-        `now`: monotonic seconds, as a wall clock that is put back would keep deleted files until it is there again."""
+        """The logs and segments that were deleted long enough ago, to be freed by `LogRemoval.run`; None if there are
+        none. `now`: monotonic seconds, since a wall clock that is set back would delay the removal."""
         files = [path for log in self._logs.values() for path in log.trimmer.take_deleted(now)]
         directories = [path for due, path in self._deleted if due <= now]
         self._deleted = [entry for entry in self._deleted if entry[0] > now]
         return LogRemoval(self._disk, files, directories) if files or directories else None
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down up to where each log is synced: a start after a crash verifies what lies behind. OSError.
+        """Write the recovery points: a start after a crash verifies the records behind them. Raises OSError.
 
         This and the next three may be called from a worker thread.
         """
         self._checkpoints.write_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write down the log starts that the files do not tell, even after a power cut. OSError."""
+        """Write the log starts that the files do not tell, even after a power cut. Raises OSError."""
         self._checkpoints.write_log_start_offsets()
 
     def checkpoint_before_compaction(self, log: PartitionLog) -> None:
-        """Write down up to where this log is synced, where it begins, and up to where it was compacted. OSError."""
+        """Write recovery point, log start and cleaner checkpoint of this log. Raises OSError."""
         self._checkpoints.write_before_compaction(log)
 
     def checkpoint_after_compaction(self, log: PartitionLog) -> None:
-        """Write down up to where this log was compacted. OSError."""
+        """Write the cleaner checkpoint of this log. Raises OSError."""
         self._checkpoints.write_after_compaction(log)
 
     def begin_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """What writes these down, which may run in a worker thread. It raises OSError."""
+        """A function that writes the high watermarks, for a worker thread. It raises OSError."""
         return partial(self._checkpoints.write_high_watermarks, high_watermarks, dict(self._logs))
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write down the high watermarks. OSError."""
+        """Write the high watermarks. Raises OSError."""
         self.begin_high_watermarks(high_watermarks)()
 
     def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Close every log, write the checkpoints, unlock, whatever fails. OSError.
+        """Close every log, write the checkpoints, unlock, whatever fails. Raises OSError.
 
-        The next start takes a data directory for cleanly closed only if every log in it was.
+        The next start counts a data directory as cleanly closed only if every log in it was.
         """
         try:
             failed = self._close_logs()
@@ -564,7 +570,7 @@ class LogManager:
         raise_first(failed)
 
     def _close_logs(self) -> dict[DataDirectory, OSError]:
-        """Close every log and write the checkpoints; return the directories in which that failed."""
+        """Close every log and write the checkpoints; returns the directories in which that failed."""
         self._checkpoints.sync_new(tuple(self._logs))
         for log in tuple(self._logs.values()):
             try:
@@ -621,23 +627,25 @@ class LogManager:
                 self._adopt(key, log)
 
     def _identity_of(self, home: DataDirectory, key: TopicPartition) -> tuple[bool, bytes | None]:
-        """The topic id, and whether what says it was whole. Raises OSError, PartitionMetadataCorrupt."""
+        """(the topic id, whether its file was whole). Raises OSError, PartitionMetadataCorrupt."""
         try:
             return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
         except PartitionMetadataTorn:
             if home.noted_offset(key) > 0:
-                raise  # it had been synced, so that it was damaged later
+                raise  # the file had been synced, so it was damaged later
             return False, None
 
     def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:
-        """The power was cut before the log's identity was on the disk: nobody can say which topic of that name its
-        records are of, and they were not synced either. OSError."""
+        """The power was cut before the log's topic id was synced: the topic of its records is unknown, and they were
+        not synced either. Rename its directory. Raises OSError."""
         log.abandon()
         target = marked_directory_name(*key, random_uuid(self._entropy).hex(), STRAY_DIRECTORY_SUFFIX)
         self._disk.rename(log.directory, home.join(target))
         self._disk.sync_directory(home.path)
         self._forget(key)
-        logger.warning("%s: whose records these are was not synced; set aside as %s", log.directory, target)
+        logger.warning(
+            "%s: topic id file was not synced, owner unknown; directory renamed to %s", log.directory, target
+        )
 
     def _adopt(self, key: TopicPartition, log: PartitionLog) -> None:
         self._logs[key] = log

@@ -1,7 +1,7 @@
-"""`meta.properties`: whose data directory this is. A broker that opened another's logs would corrupt a cluster.
+"""`meta.properties`: the owner of a data directory. A broker that opened another's logs would corrupt a cluster.
 
-Version 1 is KRaft's and ours (node.id, cluster.id, directory.id); version 0 was written by brokers that ran with
-ZooKeeper (broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.
+Version 1 is KRaft's and ours (node.id, cluster.id, directory.id); version 0 was written by brokers with ZooKeeper
+(broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from oncelog_broker.runtime.disk import Disk
 META_PROPERTIES_FILE: Final = "meta.properties"
 WRITTEN_VERSION: Final = 1
 NODE_ID_KEY: Final = {0: "broker.id", 1: "node.id"}
-"""What each version calls the broker's id."""
+"""Version -> the key of the broker's id."""
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._+/-]*")
 _PLAIN_LINE = re.compile(r"(?P<key>[A-Za-z.]+)=(?P<value>[A-Za-z0-9._+/=-]*)\r?|[#!].*|\r?")
-"""Without an escape, as Kafka and we write it."""
+"""A line without escapes, as Kafka and this broker write it."""
 
 
 class MetaPropertiesError(ValueError):
@@ -29,7 +29,7 @@ class MetaPropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Fields are None where the file has none: all of them are optional in version 0."""
+    """The content of the file. Fields are None if the file lacks them: all are optional in version 0."""
 
     node_id: int | None
     cluster_id: str | None
@@ -50,7 +50,7 @@ class MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """None if there is no file. Raises MetaPropertiesError, OSError."""
+    """Read the file; None if there is none. Raises MetaPropertiesError, OSError."""
     path = os.path.join(directory, META_PROPERTIES_FILE)
     if not disk.exists(path):
         return None
@@ -70,7 +70,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_id: str, directory_id: str) -> None:
-    """Raises OSError."""
+    """Write the file. Raises OSError."""
     values = {
         "version": str(WRITTEN_VERSION),
         "node.id": str(node_id),
@@ -81,8 +81,8 @@ def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_i
 
 
 def _parsed(text: str) -> dict[str, str]:
-    """Raises ValueError. The library is for what has escapes or continues: importing it takes a start ten milliseconds,
-    as it can read XML too."""
+    """Parse the file. Raises ValueError. The library is only used for escapes and continued lines: importing it costs a
+    start ten milliseconds, as it can read XML too."""
     lines = [_PLAIN_LINE.fullmatch(line) for line in text.split("\n")]
     if all(lines):
         return {line["key"]: line["value"] for line in lines if line is not None and line["key"] is not None}

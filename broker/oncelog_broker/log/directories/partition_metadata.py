@@ -1,5 +1,5 @@
-"""`partition.metadata`: the topic id of the log in this directory (KIP-516), so that a topic deleted and made anew
-under the same name does not continue the old one's log.
+"""`partition.metadata`: the topic id of the log in this directory (KIP-516), so that a re-created topic does not
+continue the log of a deleted one of the same name.
 
     version: 0
     topic_id: WsbkLmZVRwqkK4gQkDLWNg
@@ -24,11 +24,11 @@ _CUT_ID = re.compile(re.escape(_BEGINNING) + rb"[A-Za-z0-9_-]{0,21}")
 
 
 class PartitionMetadataCorrupt(ValueError):
-    """The file is not what the format says."""
+    """The file does not have the format."""
 
 
 class PartitionMetadataTorn(PartitionMetadataCorrupt):
-    """The file is what a power cut may leave of one that was not synced: its beginning, or zeros after that."""
+    """The file is what a power cut may leave of an unsynced one: its beginning, perhaps followed by zeros."""
 
 
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
@@ -53,7 +53,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 
 def write_topic_ids(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
-    """By directory. Raises OSError."""
+    """Write the topic ids, by directory. Raises OSError."""
     disk.replace_files(
         {
             os.path.join(directory, PARTITION_METADATA_FILE): partition_metadata(topic_id)
@@ -63,7 +63,7 @@ def write_topic_ids(disk: Disk, topic_ids: Mapping[str, bytes]) -> None:
 
 
 def partition_metadata(topic_id: bytes) -> bytes:
-    """What the file holds."""
+    """The content of the file."""
     return _BEGINNING + uuid_to_string(topic_id).encode("ascii")
 
 

@@ -1,7 +1,7 @@
-"""What a log knows of its producers: duplicate detection, sequence checks, open and aborted transactions.
+"""The producers of a log: duplicate detection, sequence checks, open and aborted transactions.
 
-`state` judges each batch (in order, a duplicate, a gap, fenced) and follows open transactions; `ended_transaction` is
-what it says of one that a marker has ended; `entry` is what it knows of one producer; `snapshot` keeps it in Kafka's
-file over restarts; `transaction_index` has the aborted transactions of a segment; `recent_ends` tells who has been
-silent; `producers` is all of that for one log, with its files.
+`state` judges each batch (in order, a duplicate, a gap, fenced) and follows open transactions; `entry` is the state of
+one producer, `ended_transaction` the facts of a transaction that a marker has ended. `snapshot` keeps the state in
+Kafka's file over restarts; `transaction_index` holds the aborted transactions of a segment; `recent_ends` tells which
+producers have been silent. `producers` is all of that for one log, with its files.
 """

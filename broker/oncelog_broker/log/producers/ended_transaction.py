@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 
 class EndedTransaction(NamedTuple):
-    """From its first record to its marker; no transaction below `last_stable_offset` was open when it ended (S51)."""
+    """The offsets from its first record to its marker. No transaction below `last_stable_offset` was open when it ended
+    (S51)."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """The marker's."""
+    """The offset of the marker."""
     last_stable_offset: int

@@ -1,11 +1,12 @@
-"""Producers and transactions of one log: the state in memory, and the files that it is restored from.
+"""The producers and transactions of one log: the state in memory, and the files that it is restored from.
 
-After an open, the state is that of the newest valid snapshot plus all batches behind it. The transaction indexes of
-those batches are made anew on the way, as they may not have reached the disk. Only headers are read, and the markers.
+At an open, the state is that of the newest valid snapshot plus all batches behind it. The transaction indexes of those
+batches are rebuilt on the way, as they may not have reached the disk. Only headers and markers are read.
 
-So what is known of a producer survives as long as the batches behind the newest snapshot *on the disk* do. A snapshot
-is taken in memory when the log rolls, and written by the next flush, after the records that it speaks of; segments that
-are not below it by then may be all that speaks of a producer, and must not go, nor be compacted: `saved_up_to`.
+So the state of a producer survives as long as the batches behind the newest snapshot *on the disk* do. A snapshot is
+taken in memory when the log rolls, and written by the next flush, after the records that it describes. Until then the
+segments behind the last written snapshot may be the only evidence of a producer, and must not be deleted or compacted:
+`saved_up_to`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ from oncelog_protocol.records.control import EndTransactionMarker, read_marker
 logger = logging.getLogger(__name__)
 
 MAX_PENDING_SNAPSHOTS: Final = 8
-"""Images that wait for the next flush; of more rolls than that, the oldest are done without. It costs time, later."""
+"""How many snapshots wait for the next flush. If the log rolls more often, the oldest are dropped, which only makes a
+later start slower."""
 
 
 class LogProducers:
@@ -64,11 +66,11 @@ class LogProducers:
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._saved_offset = -1
-        """The state as of this offset is on the disk, or it is that of an empty log: replaying begins here."""
+        """The state as of this offset is on the disk, or is that of an empty log: a replay begins here."""
         self._pending: list[PendingSnapshot] = []
-        """Taken later than that, oldest first, and not known to be on the disk."""
+        """The snapshots after that, oldest first, that are not known to be on the disk."""
         self._taken: list[ref[PendingSnapshot]] = []
-        """Those, and what nobody waits for any more and a flush that is under way may be about to write."""
+        """All snapshots that a flush under way may still write, pending ones and dropped ones."""
         self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ class LogProducers:
     def complete(
         self, producer_id: int, entry: bytes, marker: EndTransactionMarker, offset: int, segment_base: int
     ) -> None:
-        """The marker that `ProducerState.prepare_marker` gave `entry` for is in the log. Raises OSError if it is an
+        """A marker is in the log, for which `ProducerState.prepare_marker` returned `entry`. Raises OSError if it is an
         abort whose index entry could not be written."""
         completed = self.state.complete(producer_id, entry, offset)
         if completed is not None and not marker.is_commit:
@@ -102,13 +104,13 @@ class LogProducers:
                     self.aborted.append(segment_base, aborted)
 
     def _follow(self, header: HeaderFields, control: RecordBatch | None) -> EndedTransaction | None:
-        """One batch; `control` need be given for control batches only."""
+        """Follow one batch. `control`: the batch, needed for control batches only."""
         if not header[ATTRIBUTES] & CONTROL_BIT or control is None:
             self.state.follow(header)
             return None
         marker = read_marker(control)
         if marker is None:
-            return None  # of a transaction that compaction has taken away as a whole
+            return None  # of a transaction that compaction has removed as a whole
         return self._follow_marker(header, marker)
 
     def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
@@ -118,15 +120,15 @@ class LogProducers:
         return None if completed is None or marker.is_commit else completed
 
     def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
-        """Forget those that have written nothing for so long, as `ProducerState.expire`. `now` is monotonic, in
-        seconds, `now_ms` wall time: both must say so."""
+        """Forget the producers that have been silent for so long, as `ProducerState.expire`. `now` is monotonic, in
+        seconds, `now_ms` wall time: a producer must be silent by both."""
         written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
         return self.state.expire(now_ms, expiration_ms, written_below)
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
-        """Remember the state, which is that as of `offset`, to be written with the next flush."""
+        """Take a snapshot of the state, which is that as of `offset`, to be written with the next flush."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
             snapshot = self._snapshots.take(offset, self.state.image())
@@ -135,7 +137,7 @@ class LogProducers:
 
     @property
     def saved_up_to(self) -> int:
-        """Segments below this offset are not needed to know the producers: what they say is on the disk elsewhere."""
+        """Segments below this offset are not needed for the producer state: it is on the disk elsewhere."""
         return self._saved_offset if len(self.state) else LONG_MAX
 
     def is_saved(self, offset: int) -> bool:
@@ -143,7 +145,7 @@ class LogProducers:
         return offset == self._saved_offset and not self._pending
 
     def pending_snapshots(self, end: int) -> list[PendingSnapshot]:
-        """Those as of `end` or before that are not in their files yet."""
+        """The snapshots as of `end` or before that are not in their files yet."""
         return [snapshot for snapshot in self._pending if snapshot.offset <= end and not snapshot.is_written]
 
     def note_saved(self) -> None:
@@ -153,24 +155,24 @@ class LogProducers:
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
 
     def cancel_snapshots(self) -> None:
-        """None that is not in its file is to be written any more."""
+        """No pending snapshot is to be written any more."""
         self._cancel_above(-1)
 
     # --- restoring -----------------------------------------------------------------------------------------------
 
     def begin_at(self, offset: int) -> None:
-        """There is nothing yet, and the first record will have this offset."""
+        """The log is empty, and its first record will have this offset."""
         self._saved_offset = offset
 
     def load(self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int) -> None:
-        """The state as of the log's end; transactions that began below `decided_up_to` have ended. Snapshots above
-        `snapshots_up_to` are removed. Raises OSError."""
-        # Before anything is appended that they do not speak of: were they still there after a power cut, they would be
-        # taken for snapshots of it.
+        """Restore the state as of the log's end. Transactions that began below `decided_up_to` have ended. Snapshots
+        above `snapshots_up_to` are removed. Raises OSError."""
+        # Remove them before anything is appended. If they came back with a power cut, they would be taken for snapshots
+        # of the new batches.
         names = self._snapshots.remove_above(snapshots_up_to)
         damaged = self.aborted.load(names)
         if damaged is not None:
-            # For the transaction indexes alone: what a newer snapshot knows of producers may be nowhere else.
+            # Only for the transaction indexes: the producers of a newer snapshot may be known from nowhere else.
             self._restore(segments, names, damaged)
             self.aborted.mend()
             names = self._snapshots.file_names()
@@ -190,7 +192,7 @@ class LogProducers:
         self._ends.cut(log_end_offset)
 
     def move_on_to(self, offset: int) -> None:
-        """All records are about to go, and the log to begin anew at `offset`, above its end: what is known of producers
+        """All records are about to be removed, and the log restarts at `offset`, above its end. The producer state
         stays. Raises OSError."""
         snapshot = self._snapshots.take(offset, self.state.image())
         snapshot.write()
@@ -207,7 +209,7 @@ class LogProducers:
         self._ends = RecentEnds()
 
     def forget_below(self, first_base: int) -> None:
-        """The segments below are gone, with their files."""
+        """The segments below `offset` are deleted, with their files."""
         for snapshot in self._pending:
             snapshot.is_cancelled = snapshot.offset < first_base
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
@@ -220,10 +222,10 @@ class LogProducers:
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_cancelled]
 
     def _restore(self, segments: Sequence[Segment], names: Sequence[str], at_most: int) -> None:
-        """From the newest snapshot not above `at_most`, and from the batches behind it."""
+        """Restore from the newest snapshot not above `at_most`, and from the batches behind it."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # one from before the log's first batch is out of date
+        if found is not None and found[0] >= start:  # a snapshot from before the log's first batch is out of date
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)
@@ -248,16 +250,16 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # Whoever reads the batch will be told; what is behind it in this segment cannot be followed.
-            logger.warning("%s: its producers are not known from there on: %s", segment.path, error)
+            # A reader of the batch gets the error. What is behind it in this segment cannot be followed.
+            logger.warning("%s: the producers of the batches from there on are unknown: %s", segment.path, error)
 
 
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
-    """By producer id, where an open transaction begins: its first batch that is not below `offset`."""
+    """Producer id -> where its open transaction begins: its first batch that is not below `offset`."""
     begun: dict[int, int] = {}
     for segment in segments:
         if segment.next_offset > offset:
-            with suppress(CorruptBatch):  # as told by the replay
+            with suppress(CorruptBatch):  # known from the replay
                 for _, header in _producer_batches_from(segment, offset):
                     if header[ATTRIBUTES] & CONTROL_BIT:
                         begun.pop(header[PRODUCER_ID], None)

@@ -51,29 +51,29 @@ logger = logging.getLogger(__name__)
 SNAPSHOT_VERSION: Final = 1
 WINDOW_VERSION: Final = 2
 FILE_HEAD: Final = Struct(">hI")
-"""Version and CRC."""
+"""The size of version and CRC."""
 COUNT: Final = Struct(">i")
 OWNER: Final = Struct(">I")
 
 
 class SnapshotCorrupt(ValueError):
-    """The file is not what the format says; the message says what is wrong."""
+    """The file does not have the format of a snapshot; the message says what is wrong."""
 
 
 def format_snapshot(entries: Sequence[bytes]) -> bytes:
-    """Kafka's file for entries of `producer_entry`."""
+    """Kafka's file for these entries."""
     size = SNAPSHOT_ENTRY.size
     body = COUNT.pack(len(entries)) + b"".join([entry[:size] for entry in entries])
     return FILE_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
 
 def parse_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """What a snapshot says, for people and tools. Raises SnapshotCorrupt."""
+    """The producers in a snapshot, for people and tools. Raises SnapshotCorrupt."""
     return [describe(fields) for fields in _snapshot_fields(data)]
 
 
 def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
-    """The window file that goes with `snapshot`, which was made of the same entries."""
+    """The window file for `snapshot`, which was made of the same entries."""
     parts = [OWNER.pack(FILE_HEAD.unpack_from(snapshot)[1])]
     start, one = SNAPSHOT_ENTRY.size, PAST_BATCH.size
     for entry in entries:
@@ -134,7 +134,7 @@ def _checked_body(data: bytes, version: int) -> bytes:
 
 
 class PendingSnapshot:
-    """A snapshot whose content is settled and that is still to be written: in any thread, without the log."""
+    """A snapshot with settled content that is still to be written: in any thread, without the log."""
 
     def __init__(self, disk: Disk, directory: str, offset: int, entries: Sequence[bytes]) -> None:
         self._disk = disk
@@ -142,11 +142,11 @@ class PendingSnapshot:
         self._entries = entries
         self.offset = offset
         self.is_cancelled = False
-        """Set by the log when it was cut below `offset`: what is written after that must not stay."""
+        """Set by the log when it is truncated below `offset`: a file written after that must not stay."""
         self.is_written = False
 
     def write(self) -> None:
-        """Raises OSError."""
+        """Write both files. Raises OSError."""
         if self.is_written or self.is_cancelled:
             return
         snapshot = format_snapshot(self._entries)
@@ -155,7 +155,7 @@ class PendingSnapshot:
             self._disk.replace_file(window_path, format_window(self._entries, snapshot))
         self._disk.replace_file(snapshot_path, snapshot)
         self.is_written = True
-        # Asked after writing: were the log cut from now on, it would find the files and remove them itself.
+        # Asked after writing: a truncation from now on finds the files and removes them itself.
         if self._was_cancelled():
             self._disk.remove(snapshot_path)
             self._disk.remove(window_path)
@@ -172,7 +172,7 @@ class ProducerSnapshots:
         self._directory = directory
 
     def file_names(self) -> list[str]:
-        """Of the whole directory: listed once, for those methods that ask for names."""
+        """The names in the whole directory, listed once for the methods that need them."""
         return self._disk.list_directory(self._directory)
 
     def load_newest(self, names: Iterable[str], at_most: int) -> tuple[int, list[bytes]] | None:
@@ -186,16 +186,16 @@ class ProducerSnapshots:
                 window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
                 return offset, parse_entries(self._disk.read_file(snapshot_path), window)
             except SnapshotCorrupt as error:
-                logger.warning("%s: deleted, and the one before it taken: %s", snapshot_path, error)
+                logger.warning("%s: damaged snapshot deleted, the one before it is used: %s", snapshot_path, error)
                 self._remove(offset)
         return None
 
     def take(self, offset: int, entries: Sequence[bytes]) -> PendingSnapshot:
-        """A snapshot of `entries` as of `offset`, to be written."""
+        """A snapshot of `entries` as of `offset`, ready to be written."""
         return PendingSnapshot(self._disk, self._directory, offset, entries)
 
     def remove_above(self, offset: int) -> list[str]:
-        """Those of states that the log has not reached any more, for good; returns the names of all files then."""
+        """Remove snapshots above the log's end for good; returns the names of all files then."""
         names = self.file_names()
         above = [found for found in _all_offsets(names) if found > offset]
         if not above:
@@ -206,7 +206,8 @@ class ProducerSnapshots:
         return self.file_names()
 
     def remove_all_but(self, names: Iterable[str], kept: Collection[int]) -> None:
-        """Those at other offsets than `kept`: as a rule the starts of the segments, and the newest (S55)."""
+        """Remove snapshots at other offsets than `kept`, which are usually the starts of the segments and the newest
+        (S55)."""
         for offset in _all_offsets(names):
             if offset not in kept:
                 self._remove(offset)
@@ -220,12 +221,12 @@ class ProducerSnapshots:
 
 
 def _offsets(names: Iterable[str], suffix: str) -> set[int]:
-    """Of the files with `suffix`."""
+    """The offsets of the files with `suffix`."""
     prefixes = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return {int(prefix) for prefix in prefixes if len(prefix) == OFFSET_DIGITS and prefix.isdecimal()}
 
 
 def _all_offsets(names: Iterable[str]) -> set[int]:
-    """Of snapshots and windows."""
+    """The offsets of snapshots and windows."""
     names = list(names)
     return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

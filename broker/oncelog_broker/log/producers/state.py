@@ -1,9 +1,8 @@
-"""What a log knows of its producers: pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
+"""The state of all producers of a log. Pure (S7-S13, S39, S40, S50; KIP-98, KIP-360, KIP-890).
 
 A change is decided first (`prepare_append`, `prepare_marker`: they return what to adopt, or raise and have changed
-nothing), and adopted when the batch is in the log (E26). What is known of one producer is a `producer_entry`.
-
-Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+nothing), and adopted when the batch is in the log (E26). The state of one producer is an `entry`. Sequences count
+records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ from oncelog_protocol.records.control import EndTransactionMarker
 from oncelog_protocol.records.sequence import decrement_sequence, in_sequence, increment_sequence
 
 NOTHING_UNSTABLE: Final = LONG_MAX
-"""`first_unstable_offset` where all transactions are complete and replicated."""
+"""`first_unstable_offset` if all transactions are complete and replicated."""
 
 EXPIRY_SLICE: Final = 2000
-"""Producers looked at before other work gets its turn: well below a millisecond."""
+"""How many producers are looked at between two pauses: well below a millisecond."""
 MAX_STREAKS: Final = 100
-"""Producers of one log that are writing and have a streak; to settle so many takes well below a millisecond."""
+"""How many producers of one log may have a streak; settling them all takes well below a millisecond."""
 
 
 class DuplicateBatch(NamedTuple):
-    """A batch is in the log already: where, and with which timestamp."""
+    """The batch is in the log already: its base offset and timestamp there."""
 
     base_offset: int
     timestamp: int
@@ -66,22 +65,22 @@ class DuplicateBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerCounters:
-    """What producers sent that was not the next batch, since the log was opened."""
+    """How many batches were not the next ones of their producers, since the log was opened."""
 
     duplicates: int = 0
-    """Found among the last five: answered with the offset that they have."""
+    """Found among the last five: answered with their offsets."""
     old_duplicates: int = 0
-    """Surely in the log, but older than that: DUPLICATE_SEQUENCE_NUMBER (S12)."""
+    """Certainly in the log, but older than that: DUPLICATE_SEQUENCE_NUMBER (S12)."""
     gaps: int = 0
-    """All others that were out of order."""
+    """All other batches out of order."""
 
 
 class ProducerState:
     """All producers of one log, and their transactions.
 
     Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or complete but not
-    replicated yet; `_open` holds just the producers whose entry has an open transaction, by its first offset; of a
-    producer with a streak, the entry is the one that the streak began with.
+    replicated yet. `_open` holds exactly the producers whose entry has an open transaction, by its first offset. The
+    entry of a producer with a streak is the one that the streak began with.
     """
 
     __slots__ = (
@@ -109,7 +108,7 @@ class ProducerState:
         return len(self._entries)
 
     def highest_id(self, at_most: int) -> int:
-        """The highest producer id that is known here and not above `at_most`; -1 for none. It looks at each of them."""
+        """The highest producer id here that is not above `at_most`; -1 if there is none. It looks at every producer."""
         highest = max(self._entries, default=-1)
         return highest if highest <= at_most else max((each for each in self._entries if each <= at_most), default=-1)
 
@@ -122,11 +121,11 @@ class ProducerState:
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
     ) -> bytes | BatchStreak | DuplicateBatch:
-        """What a data batch that is to be appended at `base_offset` makes of its producer; for `adopt`.
+        """Judge a data batch that is to be appended at `base_offset`. Returns the entry for `adopt`, or the duplicate.
 
-        A batch without a sequence is a coordinator's, and has its epoch checked only.
-        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
-        UNKNOWN_PRODUCER_ID (of a transaction that has ended; all that are unknown in `legacy-2.0` mode).
+        A batch without a sequence is a coordinator's: only its epoch is checked. Raises INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE, UNKNOWN_PRODUCER_ID (of a
+        transaction that has ended; in `legacy-2.0` mode of every unknown producer).
         """
         _, _, _, _, _, attributes, _, _, _, producer_id, epoch, sequence, _ = header
         is_transactional = attributes & TRANSACTIONAL_BIT
@@ -135,8 +134,8 @@ class ProducerState:
             if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
                 return streak
             self._end_streak(producer_id)
-        # That a batch is the next one is asked before whether it is a duplicate: it could be both only if the last five
-        # batches had 2^31 records.
+        # First ask whether the batch is the next one, then whether it is a duplicate: it could be both only if the last
+        # five batches had 2^31 records.
         entry = self._entries.get(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
         if entry is None:
@@ -168,7 +167,7 @@ class ProducerState:
         return entry_after(header, base_offset, timestamp, coordinator_epoch, first_offset, known, past)
 
     def adopt(self, prepared: bytes | BatchStreak, header: HeaderFields, base_offset: int, timestamp: int) -> None:
-        """The batch that `prepare_append` gave `prepared` for is in the log."""
+        """The batch for which `prepare_append` returned `prepared` is in the log."""
         if isinstance(prepared, BatchStreak):
             prepared.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
             prepared.batches.append((header, base_offset, timestamp))
@@ -183,7 +182,7 @@ class ProducerState:
             self._streaks[producer_id] = BatchStreak(prepared, header)
 
     def follow(self, header: HeaderFields) -> None:
-        """A data batch that is in the log, with its offsets: a leader has checked it, whatever we know (E27)."""
+        """A data batch of a leader is in the log, with its offsets: it is not judged, whatever the state here (E27)."""
         base_offset, _, _, _, _, attributes, _, _, timestamp, producer_id, epoch, sequence, _ = header
         self._end_streak(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
@@ -200,7 +199,7 @@ class ProducerState:
         self.adopt(entry, header, base_offset, timestamp)
 
     def _end_streak(self, producer_id: int) -> None:
-        """Put it into the producer's entry."""
+        """Put the streak into the producer's entry."""
         streak = self._streaks.pop(producer_id, None)
         if streak is not None:
             self._entries[producer_id] = streak.settle()
@@ -210,8 +209,8 @@ class ProducerState:
             self._end_streak(producer_id)
 
     def _check_unknown(self, header: HeaderFields, transaction_version: int) -> None:
-        """Of a producer that we do not know, any sequence is accepted: its state may have expired, or its records may
-        have been deleted (E16). Under transactions V2 every transaction begins at 0, so there is nothing to forgive."""
+        """An unknown producer may begin with any sequence: its state may have expired, or its records may have been
+        deleted (E16). Under transactions V2 every transaction begins at sequence 0, so no other one is accepted."""
         producer_id, sequence = header[PRODUCER_ID], header[BASE_SEQUENCE]
         if transaction_version >= TRANSACTIONS_V2 and header[ATTRIBUTES] & TRANSACTIONAL_BIT:
             self.counters.gaps += 1
@@ -223,7 +222,7 @@ class ProducerState:
             raise KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known, sequence {sequence}")
 
     def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
-        """A lower epoch is fenced; a higher one begins at sequence 0, which a producer may do by itself (S9)."""
+        """A lower epoch is fenced. A higher one begins at sequence 0; a producer may raise its epoch by itself (S9)."""
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
             raise KafkaError(
@@ -237,7 +236,7 @@ class ProducerState:
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
-        """A batch of the current epoch that is not the next one: a duplicate, or else an error (S8, S9, S12, E33)."""
+        """Judge a batch of the current epoch that is not the next one: a duplicate, or an error (S8, S9, S12, E33)."""
         delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
         _, _, last, _, _, _, _, first_offset, known, _ = HEAD.unpack_from(entry)
@@ -250,9 +249,9 @@ class ProducerState:
             elif known_last == wanted and last_delta == delta:
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
-        # Only sequences that this log is known to hold make a sure duplicate, while a transaction is open those of this
-        # one. Numbers alone do not: after state was lost, an earlier batch may never have arrived, and calling it a
-        # duplicate would lose it.
+        # Only sequences that this log is known to hold make a certain duplicate; while a transaction is open, only
+        # those of the transaction. A lower number alone does not: after a loss of state an earlier batch may never have
+        # arrived, and calling it a duplicate would lose it.
         if self._is_strict and last >= 0 and delta <= back < known:
             if is_transactional and first_offset < 0:
                 raise self._used_before(header)
@@ -268,9 +267,9 @@ class ProducerState:
         )
 
     def _used_before(self, header: HeaderFields) -> KafkaError:
-        """A transaction that has ended had these sequences: whoever sends them now means other records. Kafka takes
-        them for the old ones, and those of the new transaction are lost (E33). A producer that is told
-        UNKNOWN_PRODUCER_ID aborts, and goes on with a new epoch."""
+        """An ended transaction had these sequences, so a batch that has them again holds other records. Kafka takes it
+        for the old batch, and the records of the new transaction are lost (E33). A producer that gets
+        UNKNOWN_PRODUCER_ID aborts, and continues with a new epoch."""
         self.counters.gaps += 1
         return KafkaError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -287,10 +286,10 @@ class ProducerState:
         timestamp: int,
         transaction_version: int = 0,
     ) -> bytes:
-        """What a marker that is to be appended makes of its producer; for `complete`.
+        """Judge a marker that is to be appended. Returns the entry for `complete`.
 
-        Raises INVALID_PRODUCER_EPOCH (under transactions V2 also for the current epoch: a marker's is one higher),
-        TRANSACTION_COORDINATOR_FENCED (S40).
+        Raises INVALID_PRODUCER_EPOCH (under transactions V2 also for the current epoch: the epoch of a marker is one
+        higher), TRANSACTION_COORDINATOR_FENCED (S40).
         """
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
@@ -310,7 +309,8 @@ class ProducerState:
         return entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
 
     def complete(self, producer_id: int, entry: bytes, marker_offset: int) -> EndedTransaction | None:
-        """The marker that `prepare_marker` gave `entry` for is in the log; None if it has ended nothing (S39)."""
+        """The marker for which `prepare_marker` returned `entry` is in the log. Returns the transaction that it ended;
+        None if it ended none (S39)."""
         self._entries[producer_id] = entry
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
@@ -323,7 +323,7 @@ class ProducerState:
     def follow_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
     ) -> EndedTransaction | None:
-        """A marker that is in the log, as `follow`."""
+        """A marker of a leader is in the log: as `follow`."""
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
@@ -335,13 +335,14 @@ class ProducerState:
         """Transactions whose marker is below `high_watermark` are replicated."""
         unreplicated = self._unreplicated
         if unreplicated:
-            # What lies deeper in the heap has a larger first offset: whether it is replicated does not matter yet.
+            # Transactions deeper in the heap have larger first offsets: whether they are replicated does not matter
+            # yet.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
             self._find_first_unstable()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of just this epoch is open: batches of it need not be verified again (KIP-890)."""
+        """Whether a transaction of this very epoch is open: its batches need not be verified again (KIP-890)."""
         streak = self._streaks.get(producer_id)
         if streak is not None:
             return streak.transactional != 0 and streak.epoch == epoch
@@ -357,7 +358,7 @@ class ProducerState:
 
     @property
     def open_transactions(self) -> int:
-        """How many producers have one open here."""
+        """How many producers have an open transaction here."""
         return len(self._open)
 
     def get(self, producer_id: int) -> ProducerStateEntry | None:
@@ -366,26 +367,26 @@ class ProducerState:
         return None if entry is None else describe(entry)
 
     def takes_any_sequence(self, producer_id: int) -> bool:
-        """Whether nothing is known of what the producer has written: it is not known at all, or by a marker only."""
+        """Whether the producer's batches are unknown: the producer is not known at all, or by a marker only."""
         if producer_id in self._streaks:
             return False
         entry = self._entries.get(producer_id)
         return entry is None or EXPECTED.unpack_from(entry)[-1] == ANY_SEQUENCE
 
     def producers(self) -> Iterator[ProducerStateEntry]:
-        """For DescribeProducers. The state must not change meanwhile."""
+        """All producers, for DescribeProducers. The state must not change during the iteration."""
         self._end_streaks()
         return map(describe, self._entries.values())
 
     def image(self) -> list[bytes]:
-        """All entries as they are now: cheap, since entries do not change. May come between `prepare_append` and
-        `adopt`, when the log rolls: streaks go on."""
+        """All entries as they are now: cheap, since entries are immutable. May be called between `prepare_append` and
+        `adopt`, when the log rolls: streaks continue."""
         for producer_id, streak in self._streaks.items():
             self._entries[producer_id] = streak.settle()
         return list(self._entries.values())
 
     def restore(self, entries: Iterable[bytes]) -> None:
-        """Forget all, and take on the entries of an image. A transaction that an entry says is open is open here."""
+        """Replace the state by the entries of an image. A transaction that is open in an entry is open here."""
         self._entries, self._streaks, still_open = {}, {}, []
         for entry in entries:
             producer_id, _, _, _, _, _, _, first_offset = SNAPSHOT_ENTRY.unpack_from(entry)
@@ -397,8 +398,8 @@ class ProducerState:
         self._find_first_unstable()
 
     def end_transactions_before(self, offset: int, begun: Mapping[int, int]) -> None:
-        """Transactions that began below `offset` have ended, though their markers are not to be found any more; the
-        same producers may have open ones that began later, by producer id `begun`."""
+        """Transactions that began below `offset` have ended, although their markers can no longer be found. `begun`:
+        producer id -> begin of a later transaction that the same producer has open."""
         for producer_id, first_offset in list(self._open.items()):
             if first_offset < offset:
                 self._end_streak(producer_id)
@@ -413,9 +414,9 @@ class ProducerState:
     def expire(self, now_ms: int, expiration_ms: int, written_below: int = LONG_MAX) -> Iterator[int]:
         """Forget the producers that were silent for `expiration_ms`, by the timestamp of their last batch or marker.
 
-        Only those whose last batch lies below `written_below`: what lies behind was written since, whatever its
-        timestamps are. Never one with an open transaction (S56). Yields, after every `EXPIRY_SLICE` producers, how many
-        have gone so far; in between, batches may be appended.
+        Only producers whose last batch lies below `written_below`: batches behind it were written since, whatever their
+        timestamps. Never one with an open transaction (S56). Yields after every `EXPIRY_SLICE` producers how many are
+        forgotten so far; batches may be appended in between.
         """
         ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
         for start in range(0, len(ids), EXPIRY_SLICE):
@@ -430,4 +431,4 @@ class ProducerState:
                     gone += 1
             yield gone
         if gone > len(self._entries):
-            self._entries = dict(self._entries)  # the old table does not shrink
+            self._entries = dict(self._entries)  # the old dictionary does not shrink

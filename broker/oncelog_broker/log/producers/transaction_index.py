@@ -2,11 +2,11 @@
 
     int16 version 0, int64 producer id, int64 first offset, int64 last offset, int64 last stable offset    34 bytes
 
-An entry for each ABORT marker of the segment that ended a transaction with data; `last offset` is the marker's. Entries
-are in the order of their markers. Where there is no entry, there is no file.
+One entry for each ABORT marker of the segment that ended a transaction with data; `last offset` is the marker's.
+Entries are in the order of their markers. Without entries there is no file.
 
-The rule that compaction must keep: an entry goes with its marker, never before the last aborted record that it speaks
-of (a reader would take that for committed), and never stays behind its marker (a reader would skip what its producer
+The rule for compaction: an entry is removed with its marker. It must not be removed before the last aborted record that
+it covers (a reader would take that for committed), nor stay behind its marker (a reader would skip what the producer
 commits later). Source: Kafka's TransactionIndex.
 """
 
@@ -51,9 +51,10 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction
 
 
 class TransactionIndex:
-    """One file, all of it in memory: aborts are few. Methods raise OSError.
+    """The index of one segment, all of it in memory: aborts are few. Methods raise OSError.
 
-    Where the disk is full, an entry is kept, and written with the next one or the next flush: its marker is in the log.
+    If the disk is full, an entry is kept in memory and written with the next one or the next flush: its marker is in
+    the log.
     """
 
     __slots__ = (
@@ -71,16 +72,17 @@ class TransactionIndex:
         self._disk = disk
         self._entries = bytearray()
         self._written = 0
-        """So many bytes of the entries are in the file."""
+        """How many bytes of the entries are in the file."""
         self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
-        """The file is of no use: it stays as it is until `mend`, so that the next start, too, finds it damaged."""
+        """The file is useless. It stays as it is until `mend`, so that the next start finds it damaged, too."""
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)
 
     def load(self) -> None:
-        """What is read counts as unsynced: who wrote it may have been killed before the flush. Raises IndexCorrupt."""
+        """Read the file. Its entries count as unsynced: the process that wrote them may have been killed before a
+        flush. Raises IndexCorrupt."""
         data = self._disk.read_file(self.path)
         try:
             parse_aborted(data)
@@ -95,7 +97,7 @@ class TransactionIndex:
         return parse_aborted(self._entries)
 
     def adopt(self, transactions: Iterable[EndedTransaction]) -> None:
-        """The file, which somebody else has written and synced, holds these."""
+        """The file was written and synced by compaction, and holds these transactions."""
         self._entries = bytearray(format_aborted(transactions))
         self._written = len(self._entries)
 
@@ -103,16 +105,16 @@ class TransactionIndex:
         self._change(len(self._entries), format_aborted([transaction]))
 
     def replace_from(self, offset: int, transactions: Iterable[EndedTransaction]) -> None:
-        """From `offset` on, the markers are those of `transactions`; the file is written only if that is news."""
+        """From `offset` on, the markers are those of `transactions`. The file is written only if that changes it."""
         start = self._position_of(offset)
         data = format_aborted(transactions)
         if self._entries[start:] != data:
             self._change(start, data)
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[EndedTransaction]) -> bool:
-        """Add to `found` those that a reader of `fetch_offset` to before `upper_bound` must know (S52).
+        """Add to `found` the aborted transactions that a reader of `fetch_offset` to before `upper_bound` needs (S52).
 
-        Returns whether that is all, so that later segments need not be asked.
+        Returns whether these are all, so that later segments need not be asked.
         """
         for position in range(self._position_of(fetch_offset), len(self._entries), ENTRY.size):
             entry = EndedTransaction._make(ENTRY.unpack_from(self._entries, position)[1:])
@@ -123,14 +125,14 @@ class TransactionIndex:
         return False
 
     def file_to_sync(self) -> File | None:
-        """The file if it has something unsynced, for the caller to sync and close. To be called after `write`."""
+        """The file if it has unsynced entries, for the caller to sync and close. To be called after `write`."""
         if not self._is_unsynced:
             return None
         self._is_unsynced = False
         return self._disk.open_briefly(self.path)
 
     def _position_of(self, offset: int) -> int:
-        """Where the first entry begins whose marker is not below `offset`."""
+        """The position of the first entry whose marker is not below `offset`."""
         entries, low, high = self._entries, 0, len(self._entries) // ENTRY.size
         while low < high:
             middle = (low + high) // 2
@@ -141,13 +143,13 @@ class TransactionIndex:
         return low * ENTRY.size
 
     def mend(self) -> None:
-        """Put the entries in the place of a damaged file, for good."""
+        """Replace a damaged file by the entries, for good."""
         self._disk.replace_file(self.path, bytes(self._entries))
         self._written = len(self._entries)
         self.is_damaged = False
 
     def write(self) -> None:
-        """Write to the file what it lacks."""
+        """Write the missing entries to the file."""
         if not self._is_unwritten:
             return
         file = self._disk.open_briefly(self.path, create=True)
@@ -157,7 +159,7 @@ class TransactionIndex:
                 file.truncate(self._written)
             if self._written < len(self._entries):
                 file.append(bytes(self._entries[self._written :]))
-            if is_cut:  # of markers that the log has lost: they must not come back with a power cut
+            if is_cut:  # of markers that were truncated: they must not come back with a power cut
                 file.sync()
         finally:
             file.close()
@@ -177,7 +179,7 @@ class TransactionIndex:
 
 
 class TransactionIndexes:
-    """Those of one log, by segment; segments without one have none. Methods raise OSError."""
+    """The indexes of one log, by segment; a segment without aborts has none. Methods raise OSError."""
 
     __slots__ = ("_bases", "_directory", "_disk", "_indexes", "has_new_files")
 
@@ -187,11 +189,11 @@ class TransactionIndexes:
         self._indexes: dict[int, TransactionIndex] = {}
         self._bases: list[int] = []
         self.has_new_files = False
-        """Whether the directory must be synced for their names to last."""
+        """Whether the directory must be synced to make their names durable."""
 
     def load(self, names: Iterable[str]) -> int | None:
-        """Read those among the files `names` of the directory; the base offset of the first damaged one, of which
-        nothing was taken. None: all are good."""
+        """Read the indexes among the files `names` of the directory. Returns the base offset of the first damaged one,
+        whose entries were not read; None if all are good."""
         damaged = None
         for name in names:
             prefix = name.removesuffix(TRANSACTION_INDEX_SUFFIX)
@@ -207,7 +209,7 @@ class TransactionIndexes:
         return damaged
 
     def mend(self) -> None:
-        """The damaged ones are complete again."""
+        """The damaged indexes are complete again."""
         for index in self._indexes.values():
             if index.is_damaged:
                 index.mend()
@@ -227,11 +229,11 @@ class TransactionIndexes:
             self._index(base).replace_from(offset, by_segment.get(base, ()))
 
     def all(self) -> list[EndedTransaction]:
-        """In the order of markers."""
+        """All aborted transactions, in the order of their markers."""
         return [entry for base in self._bases for entry in self._indexes[base].entries()]
 
     def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[EndedTransaction]) -> None:
-        """A segment at `base_offset` with these markers, synced with its index, has taken the place of others."""
+        """A segment at `base_offset` with these aborted transactions, synced with its index, has replaced others."""
         for base in old_bases:
             if self._indexes.pop(base, None) is not None:
                 self._bases.remove(base)
@@ -239,7 +241,8 @@ class TransactionIndexes:
             self._index(base_offset).adopt(transactions)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> list[EndedTransaction]:
-        """Those that a reader of `fetch_offset` to before `upper_bound` must know, in the order of markers (S52)."""
+        """The aborted transactions that a reader of `fetch_offset` to before `upper_bound` needs, in the order of their
+        markers (S52)."""
         found: list[EndedTransaction] = []
         for base in self._bases[max(bisect_right(self._bases, fetch_offset) - 1, 0) :]:
             if self._indexes[base].collect(fetch_offset, upper_bound, found):
@@ -247,30 +250,31 @@ class TransactionIndexes:
         return found
 
     def files_to_sync(self, end: int) -> list[File]:
-        """Opened for the caller to sync and close."""
+        """The files with unsynced entries, opened for the caller to sync and close."""
         files = (self._indexes[base].file_to_sync() for base in self._bases[: bisect_left(self._bases, end)])
         return [file for file in files if file is not None]
 
     def write(self, end: int) -> None:
-        """Write to the files of segments below `end` what they lack."""
+        """Write the missing entries to the files of segments below `end`."""
         for base in self._bases[: bisect_left(self._bases, end)]:
             self._indexes[base].write()
 
     def forget_below(self, base_offset: int) -> None:
-        """The segments below are gone, with their files."""
+        """The segments below `offset` are deleted, with their files."""
         for base in self._bases[: bisect_left(self._bases, base_offset)]:
             del self._indexes[base]
         del self._bases[: bisect_left(self._bases, base_offset)]
 
     def truncate_to(self, offset: int, last_base: int) -> None:
-        """The log ends at `offset` now, in the segment at `last_base`; later segments are gone, with their files."""
+        """The log is truncated at `offset`, in the segment at `last_base`; later segments are deleted, with their
+        files."""
         for base in self._bases[bisect_right(self._bases, last_base) :]:
             del self._indexes[base]
         del self._bases[bisect_right(self._bases, last_base) :]
         self.replace_from(offset, {})
 
     def clear(self) -> None:
-        """All segments are gone, with their files."""
+        """All segments are deleted, with their files."""
         self._indexes.clear()
         self._bases.clear()
 

@@ -1,4 +1,4 @@
-"""Walking the batches of a log file: headers only (to find one), or whole batches with their CRC (to trust them)."""
+"""Walks the batches of a log file: by headers only (to find one), or whole batches with their CRC (to verify them)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, CorruptBatch, RecordBatch
 
 HEADER_WINDOW: Final = 8192
-"""Read ahead when walking headers: two index intervals, so that most look-ups cost one read."""
+"""Bytes read ahead when walking headers: two index intervals, so that most look-ups cost one read."""
 
 VERIFY_CHUNK: Final = 128 * 1024
-"""Read at a time when verifying; a larger batch is read whole. Not above `disk.SMALL_READ_SIZE`: recovery meets bad
-sectors, and they must show as OSError."""
+"""Bytes read at a time when verifying; a larger batch is read whole. Not above `disk.SMALL_READ_SIZE`: recovery meets
+bad sectors, and they must show as OSError."""
 
 
 class BatchLocation(NamedTuple):
@@ -50,7 +50,7 @@ def parse_location(window: memoryview, at: int, position: int, end: int) -> Batc
 
 
 def location_of(batch: RecordBatch, start: int) -> BatchLocation:
-    """Where `batch` lies relative to `start` of its buffer."""
+    """The location of `batch` relative to `start` of its buffer."""
     return BatchLocation(
         batch.start - start,
         batch.size,
@@ -76,7 +76,7 @@ def scan_headers(file: File, start: int, end: int) -> Iterator[BatchLocation]:
 def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, RecordBatch]]:
     """(position, batch) for each batch of `file[start:end]`, whole and with a good CRC. Raises CorruptBatch, OSError.
 
-    The views are of a chunk that the next step replaces. Everything before the last yielded batch's end was good.
+    The views are of a chunk that the next step replaces. Everything up to the end of the last yielded batch is good.
     """
     chunk, chunk_start, position = memoryview(b""), start, start
     while position < end:

@@ -1,9 +1,8 @@
-"""What the two indexes of a segment share: sorted entries of fixed size, in memory or in a file.
+"""The common part of the two indexes of a segment: sorted entries of fixed size, in memory or in a file.
 
-The index of the active segment is a bytearray; what is new in it goes to the file when the log is flushed, rolled or
-closed, so that an append is one write. A closed segment's index is read when it is first asked, and costs nothing
-before. Kafka preallocates its index files: after a crash, or in a directory that Kafka still had open, they end in
-zeros, which are no entries.
+The index of the active segment is a bytearray. Its new entries are written to the file when the log is flushed, rolled
+or closed, so that an append is one write. The index of a closed segment is read at its first use. Kafka preallocates
+its index files: after a crash, or in a directory that Kafka had open, they end in zeros, which are no entries.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ class SegmentIndex:
         self.base_offset = base_offset
         self._disk = disk
         self._entries: bytearray | None = None
-        """Not None while the segment is active."""
+        """The entries of an active segment; None once it is closed."""
         self._loaded: bytes | memoryview | None = None
-        """What was read of a closed segment's file."""
+        """The entries of a closed segment, once read from its file."""
         self._persisted = -1
-        """-1: there may be no file yet."""
+        """How many bytes of the file are valid; -1: there may be no file yet."""
         self._unsynced = False
 
     def __len__(self) -> int:
@@ -54,20 +53,20 @@ class SegmentIndex:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Make it the empty index of an active segment, whatever the file says."""
+        """Become the empty index of an active segment, whatever the file holds."""
         self._entries, self._loaded = bytearray(), None
         self._persisted = -1
 
     def activate(self) -> None:
-        """Take the entries into memory, to be appended to. Raises IndexCorrupt."""
+        """Read the entries into memory, to be appended to. Raises IndexCorrupt."""
         if self._entries is None:
             data = self._data()
             self._entries, self._loaded = bytearray(data), None
-            # Zeros in the file are to go with the next persist.
+            # The next persist removes zeros at the end of the file.
             self._persisted = len(data) if self._disk.size(self.path) == len(data) else -1
 
     def persist(self) -> None:
-        """Write to the file what it lacks. Raises OSError."""
+        """Write the missing entries to the file. Raises OSError."""
         entries = self._entries
         if entries is None or self._persisted == len(entries):
             return
@@ -84,11 +83,11 @@ class SegmentIndex:
         self._unsynced = True
 
     def has_entries_in_file(self) -> bool:
-        """Asks the file, and keeps nothing of it in memory. Raises IndexCorrupt."""
+        """Whether the file has entries, without keeping them in memory. Raises IndexCorrupt."""
         return len(self._load()) > 0
 
     def file_to_sync(self) -> File | None:
-        """Persist; the file if it has something unsynced, for the caller to sync and close. Raises OSError."""
+        """Persist; returns the file if it has unsynced entries, for the caller to sync and close. Raises OSError."""
         self.persist()
         if not self._unsynced:
             return None
@@ -96,7 +95,7 @@ class SegmentIndex:
         return self._disk.open_briefly(self.path)
 
     def seal(self) -> None:
-        """The segment is closed: write what is left and let go of the memory. Raises OSError."""
+        """The segment is closed: write the remaining entries and free the memory. Raises OSError."""
         self.persist()
         self._entries = None
 
@@ -106,7 +105,7 @@ class SegmentIndex:
         assert entries is not None
         del entries[count * self.ENTRY.size :]
         if len(entries) < self._persisted:
-            # The file must not keep what memory dropped: rewritten by the next persist.
+            # The file must not keep entries that memory dropped: the next persist rewrites it.
             self._persisted = -1
 
     def _data(self) -> bytes | bytearray | memoryview:
@@ -129,7 +128,7 @@ class SegmentIndex:
         size = self.ENTRY.size
         if len(data) % size:
             raise IndexCorrupt(f"{self.path}: {len(data)} bytes are no multiple of {size}")
-        # Zeros are a suffix, and an entry of zeros never precedes another: so the boundary can be bisected.
+        # Zeros are a suffix, and an entry of zeros never precedes another one: so the boundary can be bisected.
         zero, low, high = bytes(size), 0, len(data) // size
         while low < high:
             middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""The segments of one log as one thing: append at the end, roll, read, let go at the front, cut at the end.
+"""All segments of one log: append at the end, roll, read, delete at the front, truncate at the end.
 
-Kafka's LocalLog: no policy, no checkpoints, no leader epochs; those are `PartitionLog`'s, which also knows what to do
-about the errors. Methods raise OSError, and CorruptBatch where they read.
+Kafka's LocalLog. It has no policy, checkpoints or leader epochs: those belong to `LogContent` and `LogState`. Methods
+raise OSError, and CorruptBatch where they read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class LocalLog:
-    """Segments by base offset, never none; the last is the active one.
+    """Segments by base offset, at least one; the last is the active one.
 
     Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is whole in its file.
     """
@@ -48,26 +48,26 @@ class LocalLog:
     def __init__(
         self, loader: SegmentLoader, segments: list[Segment], *, name: str, config: LogConfig, clock: Clock
     ) -> None:
-        """`segments` as the loader gave them: in order, the last one active."""
+        """`segments`: as the loader returned them, in order, the last one active."""
         self._loader = loader
         self._name = name
         self._clock = clock
         self._row = segments
         self._bases = [segment.base_offset for segment in segments]
         self._marked: list[tuple[float, list[str]]] = []
-        """(when their bytes may be freed, monotonic seconds, paths), oldest first."""
+        """(monotonic seconds when the files may be removed, their paths), oldest first."""
         self._reader = SegmentReader()
         self.active = segments[-1]
         self.log_end_offset = self.active.next_offset
         self.directory_dirty = True
-        """Whether names were made or removed since the directory was last synced."""
+        """Whether names were created or removed since the directory was last synced."""
         self.on_roll: Callable[[int], None] = lambda offset: None
-        """Called when a segment is about to begin at `offset`, with all before it appended."""
+        """Called with the base offset of a segment that is about to begin, when everything before it is appended."""
         self.update_config(config)
 
     @property
     def segments(self) -> list[Segment]:
-        """In order; not to be changed."""
+        """In order. Callers must not change the list."""
         return self._row
 
     @property
@@ -79,7 +79,7 @@ class LocalLog:
         return sum(segment.size for segment in self._row)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segments from the one in whose range `offset` lies on."""
+        """The segments from the one whose range contains `offset` on."""
         return self._row[self._number_of(offset) :]
 
     def update_config(self, config: LogConfig) -> None:
@@ -105,10 +105,11 @@ class LocalLog:
         now_ms: int,
         appended: Callable[[list[RecordBatch], int], None],
     ) -> None:
-        """Add `whole`, which lie one after another in `records`, with one write for each segment that they go to.
+        """Add `whole`, batches that lie one after another in `records`, with one write for each segment that they go
+        to.
 
-        After each, `appended` is told the batches and the base offset of their segment. Where a write fails, those of
-        earlier segments stay appended.
+        After each write `appended` is called with the batches and the base offset of their segment. If a write fails,
+        the batches of earlier segments stay appended.
         """
         run: list[RecordBatch] = []
         for batch in whole:
@@ -135,20 +136,20 @@ class LocalLog:
         self.directory_dirty = True
 
     def _start_for(self, batch: RecordBatch) -> int:
-        """Where a segment begins that `batch` is the first of: at the log's end. Or with the batch, where compaction
-        has left a larger gap before it at the leader than an index can hold."""
+        """The base offset of a new segment with `batch` as its first: the log's end. But if compaction at the leader
+        has left a larger gap before the batch than an index can hold, the batch's own base offset."""
         end = self.log_end_offset
         return end if batch.last_offset - end <= MAX_RELATIVE_OFFSET else batch.base_offset
 
     def roll(self, start: int | None = None) -> None:
-        """Close the active segment and begin a new one at the log's end, or later, at `start`. Nothing happens if it is
-        empty and begins there, or where this raises."""
+        """Close the active segment and begin a new one at the log's end, or at the later offset `start`. Nothing
+        happens if it is empty and begins there, or if this raises."""
         closed, start = self.active, self.log_end_offset if start is None else start
         if closed.size == 0 and closed.base_offset == start:
             return
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # recovery would take an end that is lost for a part of the gap
+            self._sync_end()  # recovery would take a lost end for a part of the gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -157,7 +158,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # closed, it would count as one that has lost its records
+        else:  # as a closed segment it would count as one that lost its records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -171,7 +172,7 @@ class LocalLog:
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0
     ) -> RollReason | None:
-        """Why a batch with these values does not fit the active segment, to which `pending` bytes are to go first."""
+        """Why a batch with these values does not fit the active segment after `pending` more bytes; None if it fits."""
         active = self.active
         return roll_reason(
             self._roll_params,
@@ -194,13 +195,13 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
-        """As `LogReader.read`, for an offset that the log holds, and the offset after the last batch."""
+        """As `LogReader.read`, for an offset that the log holds. Returns the offset after the last batch, too."""
         return self._reader.read(
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )
 
     def files_to_sync(self, start: int, end: int) -> tuple[list[File], list[File]]:
-        """(log files that hold what lies between the offsets, index files to be synced and closed by the caller)."""
+        """(log files with bytes between the offsets, index files for the caller to sync and close)."""
         logs, indexes = [], []
         for segment in self._segments_to_sync(start, end):
             if segment.is_made:
@@ -209,7 +210,7 @@ class LocalLog:
         return logs, indexes
 
     def write_indexes(self, start: int, end: int) -> None:
-        """Write to the index files of the segments between the offsets what they lack."""
+        """Write the missing entries to the index files of the segments between the offsets."""
         for segment in self._segments_to_sync(start, end):
             segment.persist_indexes()
 
@@ -221,10 +222,10 @@ class LocalLog:
     # --- letting go ----------------------------------------------------------------------------------------------
 
     def remove_first(self, count: int) -> list[int]:
-        """Let go of the oldest segments; returns their base offsets. At least one must be left."""
+        """Delete the oldest segments; returns their base offsets. At least one must be left."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # before the row is another one: other threads ask whether names are unsynced
+        self.directory_dirty = True  # before the list changes: other threads ask whether names are unsynced
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:
@@ -232,12 +233,12 @@ class LocalLog:
         return [segment.base_offset for segment in gone]
 
     def end_before(self, offset: int) -> int:
-        """Where the log ends after `truncate_to(offset)`."""
+        """The log end offset after `truncate_to(offset)`."""
         return self._row[self._number_of(offset)].end_before(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it, for good. The newest segment goes first: a crash in
-        between leaves a log without a hole."""
+        """Remove the batch that contains `offset` and all after it, for good. The newest segment goes first, so that a
+        crash in between leaves no hole."""
         self._reader.forget_positions()
         number = self._number_of(offset)
         for segment in reversed(self._row[number + 1 :]):
@@ -252,7 +253,7 @@ class LocalLog:
         self._adopt_active(last)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; what is appended next may have `offset`."""
+        """Remove everything; the next record may have `offset`."""
         self._reader.forget_positions()
         for segment in reversed(self._row):
             self._mark_deleted(segment)
@@ -262,7 +263,7 @@ class LocalLog:
         self._adopt_active(segment)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether these very segments are still here, side by side, none of them active."""
+        """Whether these very segments are still in the log, side by side, none of them active."""
         number = self._number_of(segments[0].base_offset)
         same = self._row[number : number + len(segments)] == list(segments)
         return same and self.active is not segments[-1]
@@ -281,19 +282,19 @@ class LocalLog:
         self._bases[number : number + len(old)] = [cleaned.base_offset]
 
     def take_marked(self, now: float) -> list[str]:
-        """The files that were let go `file.delete.delay.ms` ago, for the caller to remove. `now`: monotonic seconds."""
+        """The paths of files deleted `file.delete.delay.ms` ago, for the caller to remove. `now`: monotonic seconds."""
         paths: list[str] = []
         while self._marked and self._marked[0][0] <= now:
             paths += self._marked.pop(0)[1]
         return paths
 
     def close(self) -> None:
-        """Let go of the files; nothing is written."""
+        """Close the files; nothing is written."""
         for segment in self._row:
             segment.close()
 
     def _number_of(self, offset: int) -> int:
-        """Which segment's range `offset` lies in; 0 for offsets before the first."""
+        """The position in the list of the segment whose range contains `offset`; 0 for offsets before the first."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def _mark_deleted(self, segment: Segment, *, keep: Collection[str] = ()) -> None:

@@ -1,18 +1,19 @@
-"""Closed segments that lost records which had been synced: what a start can notice of them, and what it cannot.
+"""Detects closed segments that lost synced records, as far as a start can detect it.
 
-Holes are legal. Retention takes segments from the front, and compaction leaves gaps between offsets, even segments with
-nothing in them. So a gap by itself says nothing, and only this is certain:
+Holes are legal: retention deletes segments at the front, and compaction leaves gaps between offsets, even empty
+segments. So a gap by itself proves nothing, and only these cases are certain:
 
     the log file is empty, its index or time index has entries         it was emptied
-    the log file is empty, and the log was never compacted             it was emptied: nobody closes an empty segment
+    the log file is empty, and the log was never compacted             it was emptied: no empty segment is ever closed
     the index points behind the end of the log file                    it was cut (or the index is wrong: the log tells)
     an index or time index with entries, and no log file               it was removed
 
-What is not noticed here: a file that lost less than its last `index.interval.bytes`, and a segment that is gone with
-all its files. Damage inside is found when it is read: each batch has a CRC. What was not synced (`synced_up_to`, the
-recovery point, or everything after a clean shutdown) is no loss but a torn end, which recovery cuts.
+Not detected here: a file that lost less than its last `index.interval.bytes`, and a segment whose files are all gone.
+Damage inside is found when it is read, since each batch has a CRC. Records that were not synced (behind `synced_up_to`,
+which is the recovery point, or the end of the log after a clean shutdown) are no loss but a torn end, which recovery
+cuts.
 
-Nothing is read but the last entry of each index, so a start stays quick.
+Only the last entry of each index is read, so a start stays quick.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class LogCorrupt(Exception):
 
 
 def log_file_base(name: str) -> int | None:
-    """The base offset that a `.log` file's name says; None for any other file."""
+    """The base offset in the name of a `.log` file; None for any other file."""
     digits = name.removesuffix(LOG_SUFFIX)
     if digits == name or len(digits) != OFFSET_DIGITS or not digits.isdecimal():
         return None
@@ -53,8 +54,8 @@ def log_file_base(name: str) -> int | None:
 
 
 def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | None = None) -> None:
-    """Raises LogCorrupt if it is certain that the closed `segment` lost synced records (by default all of
-    its records are). OSError."""
+    """Raises LogCorrupt if it is certain that the closed `segment` lost synced records. `synced_up_to`: by default all
+    of its records were synced. Raises OSError."""
     if segment.size == 0:
         if was_emptied(segment, was_compacted=was_compacted):
             raise LogCorrupt(
@@ -66,7 +67,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # missing or of no use: it will be rebuilt
+        return  # missing or useless: it will be rebuilt
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -78,7 +79,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
 
 
 def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
-    """Whether the closed `segment`, whose log file is empty, had records in it."""
+    """Whether the closed `segment`, whose log file is empty, once had records."""
     return not was_compacted or _has_entries(segment.offset_index) or _has_entries(segment.time_index)
 
 
@@ -87,7 +88,7 @@ def check_removed(
 ) -> list[str]:
     """Look for log files that were removed; returns the paths of indexes that stand alone for another reason.
 
-    No operation of ours that was interrupted leaves one: the log file goes last, or under another name.
+    An interrupted operation of this broker leaves no such index, since the log file goes last, or under another name.
     Raises LogCorrupt, CorruptBatch, OSError.
     """
     names = disk.list_directory(directory)
@@ -99,7 +100,7 @@ def check_removed(
             continue
         before = [segment for segment in segments if segment.base_offset < base]
         if before and next(before[-1].batches_from(base), None) is not None:
-            continue  # what it was made for is in another segment
+            continue  # its records are in another segment
         path = os.path.join(directory, file_prefix(base))
         for index in (
             OffsetIndex(disk, path + OFFSET_INDEX_SUFFIX, base),
@@ -114,7 +115,7 @@ def check_removed(
 
 
 def _orphans(names: Collection[str]) -> dict[int, list[str]]:
-    """The names of indexes that stand beside no log file, by base offset."""
+    """The names of indexes without a log file, by base offset."""
     found: dict[int, list[str]] = {}
     for name in names:
         prefix, suffix = os.path.splitext(name)

@@ -1,8 +1,8 @@
 """`.index`: offset -> position in the log file, sparse (one entry per `index.interval.bytes`).
 
-An entry is (offset relative to the segment's base: int32, position: int32), 8 bytes, big-endian. It says: the batch at
-`position` ends at `offset` (in files that Kafka wrote, the first of several batches of which the last ends there).
-So whoever looks for an offset starts at the greatest entry not above it. Source: Kafka's OffsetIndex.
+An entry is (offset relative to the segment's base: int32, position: int32), 8 bytes, big-endian. It says that the batch
+at `position` ends at `offset` (in files that Kafka wrote, `position` is of the first of several batches, the last of
+which ends there). A search for an offset starts at the greatest entry not above it. Source: Kafka's OffsetIndex.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
 ENTRY: Final = Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size
 OFFSET: Final = 0
-"""The place of the relative offset in an entry..."""
+"""The index of the relative offset in an entry..."""
 POSITION: Final = 1
 """... and of the position in the file."""
 
@@ -35,7 +35,7 @@ class OffsetIndex(SegmentIndex):
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> None:
-        """`offset`: the last of the batch that starts at `position`."""
+        """`offset`: the last offset of the batch that starts at `position`."""
         assert self._entries is not None, "a closed segment takes no entries"
         self._entries += ENTRY.pack(offset - self.base_offset, position)
 
@@ -51,7 +51,7 @@ class OffsetIndex(SegmentIndex):
         return self._entry(len(self) - 1)
 
     def last_in_file(self) -> OffsetPosition:
-        """As `last`, by reading the end of the file only, of which nothing stays in memory. Raises IndexCorrupt."""
+        """As `last`, from the end of the file, without keeping anything in memory. Raises IndexCorrupt."""
         try:
             file = self._disk.open_briefly(self.path)
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class OffsetIndex(SegmentIndex):
             is_whole = file.size % ENTRY_SIZE == 0
         finally:
             file.close()
-        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated: look where the entries end
+        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated: find where the entries end
             data = self._load()
             end = bytes(data[-ENTRY_SIZE:])
         if not end:
@@ -84,8 +84,8 @@ class OffsetIndex(SegmentIndex):
             previous_offset, previous_position = relative, position
 
     def _count_up_to(self, field: int, value: int) -> int:
-        """How many entries have a `field` that is not above `value`. A loop of its own: a fetch looks up three times,
-        and `bisect` with a key would call Python a dozen times in each."""
+        """How many entries have a `field` not above `value`. A loop of its own: a fetch looks up three times, and
+        `bisect` with a key would call Python a dozen times in each."""
         data = self._data()
         unpack = ENTRY.unpack_from
         low, high = 0, len(data) // ENTRY_SIZE

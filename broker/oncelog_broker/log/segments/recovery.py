@@ -1,18 +1,19 @@
-"""Opening the segments of a log, whatever the last shutdown left.
+"""Opens the segments of a log, whatever the last shutdown left.
 
 After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is: batches are read whole
-and checked, indexes and leader epochs made anew on the way. A bad batch there is the torn end of what had not reached
-the disk: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is no torn end
-but corruption, and cutting would lose acknowledged records: then `LogCorrupt` is raised and not a byte is changed. So
-it is with closed segments that lost records; `lost_segments` says which of them are noticed.
+and checked, and indexes and leader epochs are rebuilt on the way. A bad batch there is the torn end of an unsynced
+write: the log is cut in front of it. A bad batch *below* the recovery point had been synced, so it is corruption, and
+cutting would lose acknowledged records: `LogCorrupt` is raised and not a byte is changed. The same holds for closed
+segments that lost records; `lost_segments` says which losses are detected.
 
-Behind the recovery point a segment begins where the one before it ends: holes are made by compaction, and that waits
-for a flush and for its recovery point. So a hole there is a lost end, though what follows it has reached the disk, and
-the log is cut in front of it too. Another's log, such as Kafka's, may have been compacted beyond its recovery point.
-And a follower takes on the holes that its leader has: within a segment, as long as that can hold the offsets behind.
-What lies in front of a larger one is synced before the segment behind it is made, so that no end is lost there.
+Behind the recovery point each segment begins where the one before it ends. Only compaction makes holes, and it waits
+for a flush that moves the recovery point. So a hole there is a lost end, even if the segment behind it reached the
+disk, and the log is cut in front of it. There are two exceptions. A log of another broker, such as Kafka's, may have
+been compacted beyond its recovery point. And a follower copies the holes of its leader: within one segment, if the
+segment can hold the offsets behind the hole; before a larger hole everything is synced before the next segment is
+created, so that no end is lost there.
 
-What is cut is synced at once: it must not come back, behind what is appended since, after a power cut.
+A cut is synced at once: cut batches must not come back behind new ones after a power cut.
 
 Source: Kafka's LogLoader.
 """
@@ -53,31 +54,31 @@ from oncelog_protocol.records.batch import NO_PARTITION_LEADER_EPOCH, CorruptBat
 logger = logging.getLogger(__name__)
 
 CLEANED_SUFFIX: Final = ".cleaned"
-"""A compacted segment that was still being written."""
+"""A compacted segment that is still being written."""
 SWAP_SUFFIX: Final = ".swap"
-"""A compacted segment that was complete and about to replace the old ones."""
+"""A compacted segment that is complete and about to replace the old ones."""
 DISCARDED_SUFFIX: Final = ".discarded"
-"""A segment that recovery cut off behind a torn one. Nothing reads it; it is kept for people."""
+"""A segment that recovery cut off behind a torn one. No code reads it; it is kept for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What the data directory's checkpoints say of a log."""
+    """The entries of a log in the checkpoints of its data directory."""
 
     recovery_point: int
     log_start_offset: int
     clean_shutdown: bool
     compacted_up_to: int | None
-    """None if no compaction was ever begun."""
+    """The cleaner checkpoint; None if no compaction was ever begun."""
 
     @property
     def was_compacted(self) -> bool:
-        """There may be segments with nothing in them."""
+        """Whether there may be empty segments."""
         return self.compacted_up_to is not None
 
     @property
     def holes_are_losses(self) -> bool:
-        """Whether no compaction can have come beyond the recovery point."""
+        """Whether no compaction can have reached beyond the recovery point."""
         return self.compacted_up_to is None or self.compacted_up_to <= self.recovery_point
 
     @property
@@ -87,7 +88,7 @@ class LastKnown:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLoader:
-    """The parameters of opening one log's segments. Every method may raise OSError."""
+    """Opens the segments of one log. Every method may raise OSError."""
 
     disk: Disk
     directory: str
@@ -97,7 +98,7 @@ class SegmentLoader:
     def load(self, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
         """The log's segments in order, at least one; the last is active. Raises LogCorrupt.
 
-        `epochs` learns the leader epochs of the batches that are verified, without being written to its file.
+        `epochs` is given the leader epochs of the verified batches; its file is not written.
         """
         finish_interrupted_work(self.disk, self.directory)
         segments = self._open_all()
@@ -133,10 +134,11 @@ class SegmentLoader:
         )
 
     def create_first(self, base_offset: int) -> Segment:
-        """The only segment of a log without any.
+        """Create the only segment of a new log.
 
-        Its file is made with the first record: so a topic of a thousand partitions costs two files for each, not three,
-        and the third is a third of what it costs. But the name of an empty file may be all that tells the log start.
+        Its file is created with the first record: a topic of a thousand partitions then costs two files for each, not
+        three. But if the log does not start at 0, the file is created now: its name may be all that tells the log
+        start.
         """
         return self.create(base_offset, self.now_ms, is_made_later=base_offset == 0)
 
@@ -173,7 +175,7 @@ class SegmentLoader:
         for path in check_removed(
             self.disk, self.directory, segments, log_start_offset=start, synced_up_to=synced_up_to
         ):
-            logger.warning("%s: removed, there is no log file to it", path)
+            logger.warning("%s: index removed, since it has no log file", path)
             self.disk.remove(path)
 
     def _activate_last(self, segments: list[Segment], known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
@@ -188,7 +190,7 @@ class SegmentLoader:
             try:
                 activate(segments[-1])
             except CorruptBatch as error:
-                logger.warning("%s: not as a clean shutdown leaves a log, so verifying it: %s", self.directory, error)
+                logger.warning("%s: not in the state of a clean shutdown, verifying it: %s", self.directory, error)
             else:
                 return segments
         return self._verify(segments, first, known, epochs)
@@ -198,7 +200,7 @@ class SegmentLoader:
         for segment in segments:
             prefix = os.path.basename(segment.path).removesuffix(LOG_SUFFIX)
             if prefix + OFFSET_INDEX_SUFFIX not in names or prefix + TIME_INDEX_SUFFIX not in names:
-                logger.warning("%s: an index is missing, rebuilding it", segment.path)
+                logger.warning("%s: an index is missing and is rebuilt", segment.path)
                 segment.rebuild_indexes()
 
     def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
@@ -282,15 +284,15 @@ def _check_offsets(segment: Segment, batch: RecordBatch) -> None:
 
 
 def _is_out_of_reach(segment: Segment, end: int) -> bool:
-    """Whether its first batch is so far behind `end` that no segment which begins there could hold it."""
-    with suppress(CorruptBatch):  # what becomes of it is seen when it is verified
+    """Whether its first batch is so far behind `end` that no segment that begins there could hold it."""
+    with suppress(CorruptBatch):  # its content is checked when it is verified
         for first in scan_headers(segment.file, 0, segment.size):
             return first.last_offset - end > MAX_RELATIVE_OFFSET
     return False
 
 
 def activate(segment: Segment) -> None:
-    """Make `segment` the one that is appended to, its indexes rebuilt if they are bad. Raises CorruptBatch, OSError."""
+    """Make `segment` the active one, with its indexes rebuilt if they are bad. Raises CorruptBatch, OSError."""
     try:
         segment.activate()
     except IndexCorrupt as error:
@@ -299,7 +301,7 @@ def activate(segment: Segment) -> None:
 
 
 def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
-    """(the leader epochs that the file holds, whether they must be rebuilt because it is corrupt). Raises OSError."""
+    """(the leader epochs in the file, whether they must be rebuilt because the file is corrupt). Raises OSError."""
     try:
         return LeaderEpochs.load(disk, path), False
     except CheckpointCorrupt as error:
@@ -308,7 +310,7 @@ def load_epochs(disk: Disk, path: str) -> tuple[LeaderEpochs, bool]:
 
 
 def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
-    """Learn all leader epochs from the batch headers: for a log whose checkpoint is lost. Raises CorruptBatch."""
+    """Rebuild all leader epochs from the batch headers, for a log whose checkpoint is lost. Raises CorruptBatch."""
     for segment in segments:
         for batch in scan_headers(segment.file, 0, segment.size):
             if batch.leader_epoch > NO_PARTITION_LEADER_EPOCH:
@@ -316,14 +318,14 @@ def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
 
 
 def finish_interrupted_work(disk: Disk, directory: str) -> None:
-    """Bring a directory to a state between two operations: deletions go through, complete compactions too.
+    """Bring a directory to a state between two operations: finish deletions, and compactions that are complete.
 
-    Files that are none of ours are left alone.
+    Files of other programs are left alone.
     """
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
-        # Who renamed them may have been killed before that was synced. They are not to come back with a power cut when
-        # the log has gone on without them.
+        # A kill may have come before these renames were synced. Sync them: the files must not come back with a power
+        # cut when the log has gone on without them.
         disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -331,8 +333,9 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
         log_name = name.removesuffix(DELETED_SUFFIX)
         if log_name != name and log_name not in names and log_file_base(log_name) is not None:
             _remove_indexes(disk, directory, log_name)
-    # Segments are renamed from .cleaned to .swap from the last to the first, so a swap above a .cleaned one was split
-    # off the same compaction, and is not complete without it. It goes first: without the .cleaned one it would seem so.
+    # Segments are renamed from .cleaned to .swap from the last to the first. So a swap above a .cleaned one is a later
+    # part of the same compaction, and not complete without it. Remove it first: without the .cleaned one it would seem
+    # complete.
     first_cleaned = min((base for name in cleaned if (base := _base_of(name)) is not None), default=None)
     if first_cleaned is not None:
         for name in list(swaps):
@@ -348,7 +351,7 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
 
 
 def _remove_indexes(disk: Disk, directory: str, log_name: str) -> None:
-    """Before the log file itself goes: an index without one counts as a loss (`lost_segments`)."""
+    """Remove the indexes before the log file: an index without one counts as a loss (`lost_segments`)."""
     for suffix in INDEX_SUFFIXES:
         disk.remove(os.path.join(directory, log_name.removesuffix(LOG_SUFFIX) + suffix))
 
@@ -358,7 +361,7 @@ def _base_of(name: str) -> int | None:
 
 
 def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
-    """Put complete compacted segments in the place of those that they were made from."""
+    """Put complete compacted segments in the place of the segments that they were made from."""
     names = disk.list_directory(directory)
     for name in swaps:
         path = os.path.join(directory, name)
@@ -368,7 +371,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # the old log's; it will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # of the old segment; it will be rebuilt
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):
@@ -379,6 +382,6 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
                 if other_base is not None and base < other_base < next_offset:
                     _remove_indexes(disk, directory, other)
                     disk.remove(os.path.join(directory, other))
-        logger.warning("%s: finishing the compaction that made it", path)
+        logger.warning("%s: completing the compaction that wrote it", path)
         disk.rename(path, os.path.join(directory, final))
     disk.sync_directory(directory)

@@ -1,4 +1,4 @@
-"""Which segments a log may let go: pure. Source: Kafka's UnifiedLog.deleteOldSegments."""
+"""Decides which segments of a log may be deleted. Pure. Source: Kafka's UnifiedLog.deleteOldSegments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog_broker.log.config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What retention needs to know of a segment. `next_offset` is the first offset after it."""
+    """The facts about a segment that retention needs. `next_offset` is the first offset after it."""
 
     base_offset: int
     next_offset: int
@@ -20,11 +20,11 @@ class SegmentFacts(NamedTuple):
 def deletable_segments(
     segments: Sequence[SegmentFacts], config: LogConfig, *, now_ms: int, log_start_offset: int, upper_bound: int
 ) -> int:
-    """How many of `segments`, from the oldest on, may go: a log loses its head only, never a piece of its middle.
+    """How many of `segments`, from the oldest on, may be deleted: never a segment without all those before it.
 
-    A segment goes when it is too old, or the log is too large without it, or all of it lies below the log start. None
-    goes that reaches beyond `upper_bound` (the high watermark): followers may still need it. The last may be among
-    them (the log then begins a new one) unless it is empty.
+    A segment is deleted if it is too old, if the log is too large without it, or if all of it lies below the log start.
+    None that reaches beyond `upper_bound` (the high watermark) is deleted: followers may still need it. The last
+    segment may be deleted unless it is empty; the log then begins a new one.
     """
     by_retention = config.deletes_by_retention
     excess = sum(segment.size for segment in segments) - config.retention_bytes

@@ -1,4 +1,5 @@
-"""When the active segment is closed and a new one begun: pure. Source: Kafka's RollParams, LogSegment.shouldRoll."""
+"""Decides when the active segment is closed and a new one begins. Pure. Source: Kafka's RollParams,
+LogSegment.shouldRoll."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class RollReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RollParams:
-    """The limits for one active segment, worked out once when it becomes active."""
+    """The limits of one active segment, computed when it becomes active."""
 
     max_size: int
     max_age_ms: int
@@ -36,11 +37,9 @@ class RollParams:
 
     @classmethod
     def of(cls, config: LogConfig, base_offset: int, salt: str) -> RollParams:
-        """`salt` spreads the jitter over partitions: all logs of a broker that started together do not roll together.
-
-        The jitter is derived from salt and base offset, not drawn, so that a simulation can be repeated.
-        """
-        # What is to be compacted in time must be out of the active segment in time.
+        """`salt` spreads the jitter over partitions, so that the logs of a broker that started together do not roll
+        together. The jitter is derived from salt and base offset, not drawn, so that a simulation can be repeated."""
+        # Records that must be compacted in time must leave the active segment in time.
         segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter_range = min(config.segment_jitter_ms, segment_ms)
         jitter = crc32(f"{salt}-{base_offset}".encode()) % jitter_range if jitter_range > 0 else 0
@@ -48,7 +47,7 @@ class RollParams:
             max_size=config.segment_bytes,
             max_age_ms=segment_ms - jitter,
             max_offset_entries=config.segment_index_bytes // OFFSET_ENTRY_SIZE,
-            # One entry is kept for the segment's largest timestamp, written when it is closed.
+            # One entry is reserved for the segment's largest timestamp, written when it is closed.
             max_time_entries=config.segment_index_bytes // TIME_ENTRY_SIZE - 1,
             max_offset=base_offset + MAX_RELATIVE_OFFSET,
         )
@@ -64,10 +63,11 @@ def roll_reason(
     batch_size: int,
     last_offset: int,
 ) -> RollReason | None:
-    """Why the segment must be rolled before `batch_size` bytes that end at `last_offset` go into it, or None.
+    """Why the segment must be rolled before `batch_size` bytes that end at `last_offset` go into it; None if it need
+    not.
 
-    `age_ms` is the timestamp of the new batch minus that of the segment's first one; where the first has none, the
-    wall time since the segment was created. An empty segment is never too old.
+    `age_ms` is the timestamp of the new batch minus that of the segment's first one; if the first has none, the wall
+    time since the segment was created. An empty segment is never too old.
     """
     if segment_size + batch_size > params.max_size and segment_size > 0:
         return RollReason.SIZE

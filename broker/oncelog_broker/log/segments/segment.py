@@ -37,7 +37,7 @@ PRODUCER_WINDOW_SUFFIX: Final = ".window"
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 SIDE_SUFFIXES: Final = (*INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX, PRODUCER_WINDOW_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
-"""Marks a file that is gone for the log, but whose bytes have not been freed yet."""
+"""Marks a file that is no longer part of the log, but whose bytes have not been freed yet."""
 
 OFFSET_DIGITS: Final = 20
 EMPTY: Final = memoryview(b"")
@@ -48,7 +48,7 @@ def file_prefix(base_offset: int) -> str:
 
 
 class _NoFile:
-    """Stands for a file that is not made: nothing is in it, and nothing of it is to be synced."""
+    """Stands for a log file that is not created yet: it is empty, and has nothing to sync."""
 
     path, size = "", 0
 
@@ -72,7 +72,7 @@ NO_FILE: Final = _NoFile()
 
 
 class Segment:
-    """A segment of the log in `directory`. Made by `create` and `open`; every method may raise OSError."""
+    """One segment of the log in `directory`, made by `create` and `open`. Every method may raise OSError."""
 
     __slots__ = (
         "_bytes_since_index_entry",
@@ -111,7 +111,7 @@ class Segment:
         self._directory = directory
         self._file: File | None = None
         self.is_made = True
-        """Whether there is a log file. What reads needs none as long as there is nothing in it."""
+        """Whether the log file exists. Reading an empty segment needs no file."""
         self.index_interval_bytes = index_interval_bytes
         self._bytes_since_index_entry = 0
         self._max_timestamp = NO_TIMESTAMP
@@ -120,11 +120,11 @@ class Segment:
         self.path = prefix + LOG_SUFFIX + suffix
         self.base_offset = base_offset
         self.created_ms = now_ms
-        """When this process made or opened it."""
+        """When this process created or opened it."""
         self.first_timestamp = NO_TIMESTAMP
-        """The first batch's largest timestamp; known of the active segment only (`segment.ms` counts from it)."""
+        """The first batch's largest timestamp; known for the active segment only (`segment.ms` counts from it)."""
         self.noted_size = 0
-        """Of an active segment: the end of the last batch that was noted (`note_batch`); `size` once all are."""
+        """In an active segment, the end of the last noted batch (`note_batch`); equals `size` once all are noted."""
         self.next_offset = base_offset
         """The offset after the last record; of a closed segment, the next one's base offset."""
         self.size = 0
@@ -144,9 +144,9 @@ class Segment:
         suffix: str = "",
         is_made_later: bool = False,
     ) -> Segment:
-        """A new, empty, active segment; with a `suffix` to its file names, one that is not the log's yet.
+        """Create an empty, active segment. With a `suffix` to its file names, it is not yet part of the log.
 
-        `is_made_later`: without its log file, for which whoever appends first sees to `make`.
+        `is_made_later`: do not create its log file yet; the first append calls `make`.
         """
         segment = cls(
             disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms, suffix=suffix
@@ -161,7 +161,7 @@ class Segment:
     def open(
         cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, next_offset: int, now_ms: int
     ) -> Segment:
-        """An existing segment, as a closed one: no file is opened before it is read."""
+        """Open an existing segment as a closed one; no file is opened before it is read."""
         segment = cls(disk, directory, base_offset, index_interval_bytes=index_interval_bytes, now_ms=now_ms)
         segment.size = disk.size(segment.path)
         segment.next_offset = next_offset
@@ -179,7 +179,7 @@ class Segment:
         return self._file
 
     def make(self) -> None:
-        """Make the log file. Its name is not synced."""
+        """Create the log file. Its name is not synced."""
         made = self._disk.open(self.path, create=True)
         if made.size:
             made.close()
@@ -194,7 +194,8 @@ class Segment:
         return self._max_timestamp
 
     def retention_timestamp_ms(self) -> int:
-        """What the segment's age is measured from: its largest timestamp, or else when its file was last written."""
+        """The time from which the segment's age is measured: its largest timestamp, or else when its file was last
+        written."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._disk.modified_ms(self.path) if self.is_made else self.created_ms
@@ -215,8 +216,8 @@ class Segment:
             self.note_batch(position + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Learn what indexes and totals must know of a batch that lies in the file: called for each in order, by
-        appends and by recovery."""
+        """Update indexes and totals for a batch in the file. Called for each batch in order, by appends and by
+        recovery."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -231,25 +232,25 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def seal(self) -> None:
-        """Close it for appends: the indexes are written and leave memory."""
+        """Close it for appends: write the indexes and free their memory."""
         self.write_indexes()
         self.offset_index.seal()
         self.time_index.seal()
 
     def write_indexes(self) -> None:
-        """Write the indexes as those of a closed segment. It may be appended to after that."""
+        """Write the indexes in the form of a closed segment. It may still be appended to after that."""
         self.index_max_timestamp()
         self.persist_indexes()
 
     def persist_indexes(self) -> None:
-        """Write to the index files what they lack, as those of a segment that is appended to."""
+        """Write the missing entries to the index files, in the form of an active segment."""
         if not self.is_made:
-            return  # an index without a log file would be one that was lost
+            return  # an index without a log file would count as a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
     def index_max_timestamp(self) -> None:
-        """What makes the time index of a closed segment complete."""
+        """Add the largest timestamp, which completes the time index of a closed segment."""
         self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
 
     def files_to_sync(self) -> list[File]:
@@ -258,10 +259,8 @@ class Segment:
         return [file for file in files if file is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """What `segment.ms` limits: how far a batch's `max_timestamp` is from the first one's.
-
-        Wall time stands in where there is no timestamp.
-        """
+        """The age that `segment.ms` limits: how far a batch's `max_timestamp` is from that of the first batch. Wall
+        time if there is no timestamp."""
         if self.first_timestamp < 0:
             return now_ms - self.created_ms
         return (max_timestamp if max_timestamp >= 0 else now_ms) - self.first_timestamp
@@ -278,15 +277,15 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset` and all after it; the segment must be active.
 
-        `next_offset` is then the offset after the last batch that is left, as it would be after opening the files: no
-        trace is left of a gap in front of `offset`. Views of the removed bytes must not be touched (`RealFile`).
+        `next_offset` is then the offset after the last batch that is left, as after opening the files: a gap in front
+        of `offset` is forgotten. Views of the removed bytes must not be touched (`RealFile`).
         """
         first_removed = next(self.batches_from(offset), None)
         if first_removed is not None:
             self.cut(first_removed.position, offset)
 
     def cut(self, position: int, offset: int) -> None:
-        """Cut an active segment's file at `position`, where a batch begins that does not end before `offset`."""
+        """Cut an active segment's file at `position`, the begin of a batch that does not end before `offset`."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.file.truncate(position)
@@ -297,7 +296,7 @@ class Segment:
     # --- opening -------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Make it the segment that is appended to: indexes into memory, end of the log from the last entry on.
+        """Become the active segment: load the indexes, and note the batches from the last index entry on.
 
         Raises IndexCorrupt if the indexes do not fit the log, CorruptBatch if the log does not end with a whole batch.
         """
@@ -305,10 +304,10 @@ class Segment:
         self._replay_tail()
 
     def start_verified(self, offset: int) -> int:
-        """Trust the indexes below `offset` only, make it active, and return the position to go on verifying from.
+        """Become active with the index entries below `offset` only; returns the position from which to verify.
 
-        What lies before that position has been noted when this returns. Falls back to the start of the file if the
-        indexes are of no use.
+        Everything before that position has been noted then. Falls back to the start of the file if the indexes are
+        useless.
         """
         try:
             self._load_indexes(below=offset)
@@ -319,7 +318,7 @@ class Segment:
         return self._restart_at_last_entry()
 
     def _load_indexes(self, *, below: int | None) -> None:
-        """Take the entries (those below an offset) into memory. Raises IndexCorrupt if they do not fit the log."""
+        """Load the entries (those below an offset) into memory. Raises IndexCorrupt if they do not fit the log."""
         self.offset_index.activate()
         self.time_index.activate()
         if below is not None:
@@ -332,7 +331,7 @@ class Segment:
             raise self._no_batch_at(last)
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the batch headers. Raises CorruptBatch."""
+        """Rebuild both indexes from the batch headers. Raises CorruptBatch."""
         was_active, next_offset = self.offset_index.is_active, self.next_offset
         self.activate_from_log()
         if not was_active:
@@ -340,20 +339,21 @@ class Segment:
         self.next_offset = next_offset
 
     def activate_from_log(self) -> None:
-        """Make it the segment that is appended to, without looking at the index files. Raises CorruptBatch."""
+        """Become the active segment, without looking at the index files. Raises CorruptBatch."""
         self.start_empty()
         for batch in scan_headers(self.file, 0, self.size):
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Active, with no batch noted, whatever the file holds: to note its batches from the start on."""
+        """Become active with no batch noted, whatever the file holds: the caller notes its batches from the start
+        on."""
         self.offset_index.reset()
         self.time_index.reset()
         self.first_timestamp = NO_TIMESTAMP
         self._forget_since_last_entry()
 
     def _forget_since_last_entry(self) -> None:
-        """What was noted is as of just before the batch of the last index entry."""
+        """Go back to the state just before the batch of the last index entry."""
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
         self._max_timestamp_known = True
         self._bytes_since_index_entry = 0
@@ -392,13 +392,13 @@ class Segment:
     # --- finding -------------------------------------------------------------------------------------------------
 
     def batches_from(self, offset: int) -> Iterator[BatchLocation]:
-        """The batches from the first on that ends at or after `offset`. Raises CorruptBatch."""
+        """The batches from the first one that ends at or after `offset`. Raises CorruptBatch."""
         for batch in scan_headers(self.file, self._start_position(offset), self.size):
             if batch.last_offset >= offset:
                 yield batch
 
     def batches_from_timestamp(self, timestamp: int) -> Iterator[BatchLocation]:
-        """The batches from the first on whose largest timestamp is at least `timestamp`."""
+        """The batches from the first one whose largest timestamp is at least `timestamp`."""
         try:
             offset = self.time_index.lookup(timestamp).offset
         except IndexCorrupt as error:
@@ -409,7 +409,8 @@ class Segment:
                 yield batch
 
     def largest_before(self, offset: int) -> tuple[int, int]:
-        """(a timestamp that a record below `offset` has, up to which offset none is larger); -1 if there is none."""
+        """(a timestamp that some record below `offset` has, the offset up to which no record has a larger one); -1 if
+        there is none."""
         try:
             return self.time_index.last_before(offset)
         except IndexCorrupt as error:
@@ -417,7 +418,8 @@ class Segment:
             return self.time_index.last_before(offset)
 
     def whole_batches(self, view: memoryview, position: int, upper_bound: int) -> tuple[int, int]:
-        """How much of `view`, the file's bytes from a batch at `position` on, is whole batches below `upper_bound`.
+        """How many bytes of `view`, the file's bytes from a batch at `position` on, are whole batches below
+        `upper_bound`.
 
         Returns (bytes, offset after the last of them); (0, -1) if not even the first is.
         """
@@ -435,13 +437,13 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # cut by the end of the view, or corrupt: the next read starts at it, and says so
+        except CorruptBatch:  # cut by the end of the view, or corrupt: the next read starts at it, and raises
             pass
         return at, next_offset
 
     def _last_entry_before(self, position: int, offset: int, known: memoryview, start: int) -> BatchLocation | None:
-        """The last batch that an index entry points at, before `position` and not above `offset`. `known`: what was
-        read of the file from `start` on, perhaps nothing."""
+        """The last batch with an index entry before `position` and not above `offset`. `known`: bytes of the file from
+        `start` on that were read already, perhaps none."""
         index = self.offset_index
         try:
             entry = index.lookup_position(position - 1)
@@ -453,7 +455,7 @@ class Segment:
         return batch if batch is not None and batch.base_offset <= offset else None
 
     def _start_position(self, offset: int) -> int:
-        """Where a batch begins that is not after the one with `offset`. A bad index is rebuilt on the way."""
+        """The begin of a batch that is not after the one with `offset`. A bad index is rebuilt on the way."""
         try:
             entry = self.offset_index.lookup(offset)
             if entry.position == 0 or self._indexed_batch(entry) is not None:
@@ -464,7 +466,7 @@ class Segment:
             return self.offset_index.lookup(offset).position
 
     def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
-        """The batch that `entry` points at; None if there is none, or a later one: entries are not believed. Its header
+        """The batch that `entry` points at; None if there is none, or a later one: entries are not trusted. Its header
         is read from the file, unless it lies in `known`, the file's bytes from `start` on."""
         if entry.position < 0:
             return None
@@ -488,8 +490,8 @@ class Segment:
             self._file = None
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename its files, that were created with the suffix `old`."""
-        self.close()  # an open file knows itself by its path
+        """Rename its files, which were created with the suffix `old`."""
+        self.close()  # an open file knows its own path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
@@ -499,10 +501,10 @@ class Segment:
             self._disk.rename(aborted + old, aborted + new)
 
     def mark_deleted(self, *, keep: Collection[str] = ()) -> list[str]:
-        """Rename its files so that they are gone for the log; returns the new paths, for `Disk.remove` later.
+        """Rename its files so that they are no longer part of the log; returns the new paths, for `Disk.remove` later.
 
-        Side files with a suffix in `keep` stay: they are the successor's. The log file goes first: what is left without
-        one after a crash is removed at the next start.
+        Side files with a suffix in `keep` stay: they belong to the successor. The log file is renamed first: the next
+        start removes side files without one.
         """
         self.close()
         marked = []
@@ -513,7 +515,7 @@ class Segment:
         return marked
 
     def remove_side_files(self) -> None:
-        """Remove all its files but the log."""
+        """Remove all its files except the log file."""
         for path in self._side_paths():
             self._disk.remove(path)
 

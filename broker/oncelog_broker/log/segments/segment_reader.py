@@ -1,4 +1,4 @@
-"""Finding and cutting out what a fetch gets: whole batches, from the one that contains the offset on (T11)."""
+"""Reads whole batches for a fetch, from the batch that contains the offset on (T11)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 REMEMBERED_POSITIONS: Final = 32
-"""Where the last reads of a log ended: one for each consumer group and follower that reads along."""
+"""How many positions of ended reads a log remembers: one for each consumer group and follower that reads along."""
 
 
 class SegmentReader:
-    """Reads one log. Sequential readers find their place without the index: it is remembered by the next offset."""
+    """Reads the segments of one log. A sequential reader needs no index: the position after each read is remembered by
+    its next offset."""
 
     __slots__ = ("_positions",)
 
@@ -36,10 +37,10 @@ class SegmentReader:
         min_one_batch: bool,
         may_copy: bool = True,
     ) -> tuple[memoryview, int]:
-        """As `LogReader.read`, for an offset that the log holds, and the offset after the last batch.
+        """As `LogReader.read`, for an offset that the log holds. Returns the offset after the last batch, too.
 
-        `segments_from` gives the segments from the one on in whose range an offset lies. It is not kept: it is the
-        log's, which keeps this reader, and a log that is deleted must not be held by itself (`runtime/garbage.py`).
+        `segments_from` returns the segments from the one whose range contains an offset on. It is not kept: it belongs
+        to the log, which keeps this reader, and a deleted log must not refer to itself (`runtime/garbage.py`).
 
         Raises CorruptBatch, OSError.
         """

@@ -1,8 +1,8 @@
 """`.timeindex`: timestamp -> offset, sparse.
 
-An entry is (timestamp in ms: int64, relative offset: int32), 12 bytes, big-endian. It says: no record up to `offset`
-has a larger timestamp, and the batch that ends at `offset` has this one. The last entry of a closed segment is the
-segment's largest timestamp. Source: Kafka's TimeIndex.
+An entry is (timestamp in ms: int64, relative offset: int32), 12 bytes, big-endian. It says that no record up to
+`offset` has a larger timestamp, and that the batch that ends at `offset` has this one. The last entry of a closed
+segment is the segment's largest timestamp. Source: Kafka's TimeIndex.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TimeIndex(SegmentIndex):
         self._last_timestamp = self.last().timestamp
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Passed over unless `timestamp` is larger than the last one."""
+        """Add an entry; ignored unless `timestamp` is larger than the last one."""
         if timestamp > self._last_timestamp:
             assert self._entries is not None, "a closed segment takes no entries"
             self._entries += ENTRY.pack(timestamp, offset - self.base_offset)

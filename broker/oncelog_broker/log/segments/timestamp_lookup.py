@@ -1,6 +1,6 @@
-"""ListOffsets by time: the first record at or after a timestamp, and the one with the largest (T12).
+"""ListOffsets by time: finds the first record at or after a timestamp, and the record with the largest (T12).
 
-Batch headers are exact enough to find the batch only, so its records are walked, in steps: one may hold a million.
+Batch headers only lead to the batch, so its records are walked, in steps: a batch may have a million.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def first_at_or_after(
 ) -> Steps[TimestampedOffset | None]:
     """The first record of `log_start_offset..upper_bound-1` whose timestamp is at least `timestamp`.
 
-    A batch with more than `max_unpacked` bytes of records is not looked into: its first offset stands for it, from
-    which on a consumer finds all that it asked for. The steps raise CorruptBatch, OSError.
+    A batch with more than `max_unpacked` bytes of records is not walked: its first offset is returned instead, from
+    which a consumer finds all records that it asked for. The steps raise CorruptBatch, OSError.
     """
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.max_timestamp < timestamp:
@@ -49,7 +49,8 @@ def first_at_or_after(
 def with_largest(
     segments: Sequence[Segment], *, log_start_offset: int, upper_bound: int, max_unpacked: int
 ) -> Steps[TimestampedOffset | None]:
-    """Of `log_start_offset..upper_bound-1`, the first record with the largest timestamp; as `first_at_or_after`."""
+    """The first record of `log_start_offset..upper_bound-1` with the largest timestamp; otherwise as
+    `first_at_or_after`."""
     largest, holder = NO_TIMESTAMP, None
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.base_offset >= upper_bound:
@@ -84,7 +85,8 @@ def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> St
 
 
 def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end: int, max_unpacked: int) -> Steps[int]:
-    """What its header says, unless that may be about a record outside, or one that compaction took away."""
+    """The largest timestamp in the batch's header, unless that may be of a record outside the range, or of one that
+    compaction removed."""
     if start <= location.base_offset and location.last_offset < end:
         header = HEADER.unpack_from(segment.file.read(location.position, HEADER_SIZE))
         return location.max_timestamp if header[-1] > 0 else NO_TIMESTAMP

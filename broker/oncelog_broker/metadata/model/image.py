@@ -223,9 +223,6 @@ class ClusterImage:
         """With these brokers' overrides in the place of those before; empty ones take them away."""
         return replace(self, broker_configs=_with_overrides(self.broker_configs, changed))
 
-    def with_broker_config(self, broker: int | None, overrides: Mapping[str, str]) -> ClusterImage:
-        return self.with_broker_configs({broker: overrides})
-
     def with_acls(self, changed: Mapping[ResourcePattern, frozenset[AclEntry] | None]) -> ClusterImage:
         """With the entries of these patterns in the place of those before; None takes a pattern away."""
         acls = dict(self.acls)

@@ -1,9 +1,9 @@
-"""The send side of a connection: answers leave in the order of the requests, whenever each of them is there.
+"""The send side of a connection: answers are sent in the order of the requests, however long each takes.
 
-An answer that comes later has a slot in the queue; what is ready behind it waits in its own. With nobody waiting an
-answer goes straight out, together with those of the other requests that are handled at the same time.
+An answer that comes later has a slot in the queue; answers that are ready before it wait in slots behind it. With no
+slot in the queue, an answer is written at once, together with those of the other requests handled in the same go.
 
-Back-pressure: while too many answers, or too many bytes of them, have not left, `Hold.ANSWERS_FULL` stands, and no
+Back-pressure: while too many answers, or too many bytes of them, are not sent, `Hold.ANSWERS_FULL` stands, and no
 further request of the connection is handled.
 """
 
@@ -24,16 +24,17 @@ from oncelog_broker.server.net.write_buffer import ENCRYPTED_PORTION_BYTES, PORT
 from oncelog_protocol.wire_writers import Buffer
 
 MAX_OUTSTANDING_ANSWERS: Final = 64
-"""Answers of one connection that wait, or stand behind one that waits: with so many no further request is handled."""
+"""How many answers of one connection may wait, themselves or behind others. At this number no further request is
+handled."""
 ANSWERS_FULL: Final = int(Hold.ANSWERS_FULL)
 SCATTER_BYTES: Final = 16 * 1024
-"""Parts of a response from this size on go to the socket as they are; smaller ones are joined first."""
+"""Parts of a response of this size or more are written as they are; smaller ones are joined first."""
 
 
 class Slot:
-    """The place of one answer. It `is_ready` when its `parts` are complete; they may be none (acks=0).
+    """The place of one answer. It `is_ready` when its `parts` are complete; they may be empty (acks=0).
 
-    `is_unread`: the request is still decoded, nothing of it is done.
+    `is_unread`: the request is still being decoded, and has had no effect yet.
     """
 
     __slots__ = ("is_long_poll", "is_ready", "is_unread", "parts", "waits_for")
@@ -54,7 +55,7 @@ class Slot:
 
 
 class AnswerQueue:
-    """The answers of one connection. Invariant: the first slot, if there is one, still waits."""
+    """The answers of one connection. Invariant: the first slot, if there is one, is not ready."""
 
     __slots__ = (
         "_copies_all",
@@ -73,28 +74,28 @@ class AnswerQueue:
     )
 
     def __init__(self, limits: Limits, address: str, scheduler: RoundRobin, lifecycle: Lifecycle) -> None:
-        """`scheduler` is shared by all connections. `lifecycle`: of this connection; `Hold.ANSWERS_FULL` is put
-        here while so much is outstanding that no further request may be handled."""
+        """`scheduler` is shared by all connections. `lifecycle`: of this connection; `Hold.ANSWERS_FULL` is put there
+        while so much is outstanding that no further request may be handled."""
         self.memory = Holding(limits.answers, address)
-        """What it holds of the ledger: the bytes on the heap, where they are more than WRITE_HIGH_WATER_BYTES."""
+        """Its holding of the memory budget: the bytes on the heap, if they are more than WRITE_HIGH_WATER_BYTES."""
         self._copies_all = False
-        """What the transport has is on the heap, whatever it was before: it is encrypted."""
+        """Whether the transport copies everything to the heap, because it encrypts."""
         self._heap_bytes = 0
-        """Of what was written since the transport had nothing left: those that are no slices of mapped files."""
+        """How many of the bytes written since the transport was last empty are no slices of mapped files."""
         self._written = 0
         self._transport: asyncio.Transport | None = None
         self._write_buffer = WriteBuffer(scheduler)
         self._outgoing: list[Buffer] | None = None
         self._slots: deque[Slot] = deque()
         self._ready_bytes = 0
-        """Of answers that wait for those before them."""
+        """Heap bytes of answers that wait for those before them."""
         self._stalled_since = 0.0
         self._unsent = 0
         self._is_closed = False
         self._lifecycle = lifecycle
 
     def open(self, transport: asyncio.Transport, on_room: Callable[[], None], *, copies_all: bool = False) -> None:
-        """`on_room` is called when the last of a large answer has left."""
+        """`on_room` is called when the last of a large answer is with the transport."""
         self._transport = transport
         self._copies_all = copies_all
         portion_bytes = ENCRYPTED_PORTION_BYTES if copies_all else PORTION_BYTES
@@ -102,19 +103,20 @@ class AnswerQueue:
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def lose_client(self) -> None:
-        """Nobody reads answers any more."""
+        """The client is gone: answers are dropped."""
         self._transport = None
         self._write_buffer.close()
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Wait no longer for what others do. What is unread comes to where it would wait."""
+        """Cancel the answers that wait for other clients. A request that is still being decoded is cancelled when it
+        would wait."""
         for slot in list(self._slots):
             if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
                 slot.waits_for.cancel()
 
     def close(self) -> None:
-        """The client is gone: nobody waits for these answers any more."""
+        """The connection has ended: cancel all answers."""
         self._transport = None
         self._write_buffer.close()
         self._is_closed = True
@@ -122,27 +124,27 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
-                slot.waits_for = None  # its error, if it has one, may hold all that held the slot
+                slot.waits_for = None  # its error, if it has one, may refer to the slot
         self.memory.owe(0)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is not there yet."""
+        """Whether an answer is not ready yet."""
         return bool(self._slots)
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the transport has not all that was written."""
+        """Whether bytes wait here to be given to the transport."""
         return self._write_buffer.waiting_bytes > 0
 
     @property
     def sent(self) -> int:
-        """Bytes that the client's side has taken, since the beginning."""
+        """How many bytes the client has taken, since the beginning."""
         return self._written - self._unsent_bytes()
 
     @property
     def unsent_heap_bytes(self) -> int:
-        """What a client that does not read keeps on the heap; 0 while it reads."""
+        """How many unsent bytes are on the heap because the client does not read; 0 while it reads."""
         if not (self._stalled_since or self.is_leaving):
             return 0
         held = self._heap_bytes
@@ -166,7 +168,8 @@ class AnswerQueue:
     # --- answers
 
     def put(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """An answer, which begins with its size and header: to the request that is handled, or to the one of `slot`."""
+        """Send an answer, which begins with its size and header: to the request being handled, or to the one of
+        `slot`."""
         if slot is not None and not slot.is_ready:
             slot.parts += parts
         elif self._slots:
@@ -179,16 +182,16 @@ class AnswerQueue:
             self._write(parts)
 
     def reserve(self, waits_for: asyncio.Future[Any], *, is_long_poll: bool = False, is_unread: bool = False) -> Slot:
-        """A place for the answer to the request that is handled, which comes later: then `put` it, and `finish`."""
+        """Reserve a slot for the answer to the request being handled: `put` the answer there later, and `finish`."""
         slot = Slot(waits_for, [], is_long_poll=is_long_poll, is_unread=is_unread)
         self._slots.append(slot)
         self._weigh()
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """The answer of `slot` is there, or there is none. Whatever is ready leaves."""
+        """The answer of `slot` is complete, or there is none. Send all answers that are ready in order."""
         if self._is_closed:
-            return  # made for nobody: what is counted now would be counted for ever
+            return  # nobody reads it: bytes counted now would never be counted out
         slot.is_ready, slot.waits_for = True, None
         self._ready_bytes += heap_size_of(slot.parts)
         slots, outgoing = self._slots, list[Buffer]()
@@ -203,7 +206,7 @@ class AnswerQueue:
             self._write(outgoing)
 
     def hold(self) -> None:
-        """Keep what is answered from now on, until `release`: it leaves together."""
+        """Collect the answers from now on until `release`, to write them together."""
         self._outgoing = []
 
     def release(self) -> None:
@@ -221,7 +224,7 @@ class AnswerQueue:
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
         is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
-        if is_small and not is_leaving:  # nearly always
+        if is_small and not is_leaving:  # the usual case
             self._heap_bytes += len(first)
             self._written += len(first)
             transport.write(first)
@@ -240,7 +243,7 @@ class AnswerQueue:
     # --- clients that do not read
 
     def stall(self, now: float) -> None:
-        """The client leaves more unread than WRITE_HIGH_WATER_BYTES, until `flow`. `now` is the loop's time."""
+        """The client leaves more than WRITE_HIGH_WATER_BYTES unread, until `flow`. `now` is the loop's time."""
         self._stalled_since = now
         self._write_buffer.stall()
         self._unsent = self._unsent_bytes()
@@ -252,8 +255,8 @@ class AnswerQueue:
         self._weigh()
 
     def stalled_seconds(self, now: float) -> float:
-        """Since when the client has read nothing: one on a slow line, which reads a large answer for long, is not
-        stalled. To be asked now and then."""
+        """For how long the client has read nothing. A client on a slow line, which reads a large answer for long, is
+        not stalled. To be called periodically."""
         if not self._stalled_since:
             return 0.0
         self._weigh()
@@ -273,7 +276,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """The bytes that are no slices of mapped files."""
+    """How many bytes are no slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:
@@ -282,7 +285,7 @@ def heap_size_of(pieces: list[Buffer]) -> int:
 
 
 def coalesce(parts: list[Buffer]) -> list[Buffer]:
-    """The same bytes in few pieces: runs of small parts joined, large ones (record data) as they are."""
+    """The same bytes in few pieces: runs of small parts joined, large ones (record data) unchanged."""
     if max(map(len, parts)) < SCATTER_BYTES:
         return [b"".join(parts)]
     result: list[Buffer] = []

@@ -1,16 +1,17 @@
-"""One client connection: the event loop's callbacks, which join the receive side, the requests and the send side.
+"""One client connection: the callbacks of the event loop, which join receive side, requests and send side.
 
-Requests are handled in order, each to where its effects are done: only then the next one is looked at (T17). Most are
-answered by then. One that still waits has a slot among the answers (`answer_queue`), and holds back those behind it,
-as in Kafka, unless it has declared that all its effects are done (`let_next_in`): a Produce that is appended and waits
-for other replicas does, so that the waits of pipelined requests overlap while their appends stay in order. What is held
-back stays in the receive buffer and, when that is full, in the client's socket: back-pressure.
+Requests are handled in order. The next one is handled when the effects of the one before are done (T17); most are
+answered by then. A request that still waits has a slot in the `answer_queue`. It holds back the requests behind it, as
+in Kafka, unless it has declared its effects done (`let_next_in`): a Produce that is appended and waits for other
+replicas does so, so that the waits of pipelined requests overlap while their appends stay in order. `connection_state`
+names everything that holds back the next request. Meanwhile the client's bytes stay in the receive buffer and, when
+that is full, in the client's socket: back-pressure.
 
-A client that goes has sent what it has sent: requests that have come whole are handled still, one after the other (a
-producer with acks=0 closes when it has sent all, and hears of nothing). Nobody waits for others on its behalf.
+When a client goes, the requests that have come whole are still handled, one after the other: a producer with acks=0
+closes when it has sent everything, and expects no answer. They do not wait for other clients or replicas.
 
-In one turn of the loop a connection may have one request handled, and more only while the turn's budget lasts, which
-all connections share: what is left comes in the next turn.
+In one turn of the loop a connection has one request handled, and more only while the loop budget lasts, which all
+connections share (docs/design/fairness.md).
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from oncelog_protocol.wire_writers import Buffer
 logger = logging.getLogger(__name__)
 
 MEMORY_RETRY_SECONDS: Final = 0.05
-"""How long a connection that got no memory for a large frame waits before it asks again."""
-HOLDS_WITHOUT_SENDING: Final = "request does not come on while others wait for the memory that it takes"
+"""How long a connection without memory for a large frame waits before it asks again."""
+HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
-"""How long a request of a client that has gone may take; then those behind it are given up with it."""
+"""How long a request of a client that has gone may take. After that it is given up, with those behind it."""
 REST_SECONDS: Final = 1.0
-"""A connection that rests this long gives up its receive buffer."""
+"""How long a connection rests before it gives up its receive buffer."""
 
 
 class PutOff(Exception):
-    """The request is not to be handled yet: others have used up what its client may use."""
+    """The request is not to be handled yet: other clients have used up the quota that it shares with them."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"put off for {seconds} s")
@@ -61,15 +62,15 @@ class PutOff(Exception):
 
 
 class FrameHandler(Protocol):
-    """Serves one request; `frame` is without its size. Raises MalformedMessage for one that cannot be answered, PutOff
-    for one that is to be given again later."""
+    """Serves one request; `frame` is without its size. Raises MalformedMessage for a request that cannot be answered,
+    PutOff for one that must be passed again later."""
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A connection as the event loop sees it. `handle` gets each frame; it answers with `respond`, at once or
-    after `wait_for`."""
+    """A connection as the event loop sees it. It passes each frame to `handle`, which answers with `respond`, at once
+    or after `wait_for`."""
 
     __slots__ = (
         "_answer_budget",
@@ -116,7 +117,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         is_encrypted: bool = False,
     ) -> None:
-        """`gate`: what may be sent before somebody has logged in; None where nobody has to."""
+        """`gate`: which requests are allowed before a login; None if none is needed."""
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
@@ -126,7 +127,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The request whose effects are not done: `Hold.EFFECTS`."""
+        """The request whose effects are not done (`Hold.EFFECTS`); None if there is none."""
         self._may_be_large = False
         """The next request may begin however large it is: this connection has its turn among the large requests."""
         self._is_watched = False
@@ -142,10 +143,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """When it fires, `Hold.THROTTLE` is lifted."""
         self._throttled_since = self._throttled_until = 0.0
         self.client_limits: ClientLimits | None = None
-        """The quotas that were found to hold for the client."""
+        """The quotas of the client; None until they are looked up."""
         self.listener = listener
         self.rights: Rights | None = None
-        """What the principal was found to be allowed; None again when it is another one."""
+        """The rights of the principal; None until they are looked up, and after a change of principal."""
         self.principal = principal
         self.gate = gate
         self._is_encrypted = is_encrypted
@@ -164,7 +165,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
-            # Nothing is to be handled: uvloop reads, though it was told not to before it began.
+            # Handle nothing: uvloop reads, although it was told not to before it began.
             self._lifecycle.on(Event.CLOSED)
             return
         refused = self._connections.admit(self, host)
@@ -192,13 +193,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def eof_received(self) -> bool:
-        """Whether the transport stays open, for answers to what is still to be handled."""
+        """Whether the transport stays open, for answers to requests that are still to be handled."""
         if self._lifecycle.state in HANDLING:
             return self._leave()
         return self._answers.is_leaving
 
     def _leave(self) -> bool:
-        """The client sends no more. False if no request of it is left to be handled, and no answer to be sent."""
+        """The client sends no more. Returns False if no request is left to be handled, and no answer to be sent."""
         is_unread = self._held_by is not None and self._held_by.is_unread
         if not (is_unread or self._received.has_whole_frame or self._answers.is_leaving):
             return False
@@ -209,7 +210,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return True
 
     def _end(self) -> None:
-        """Nothing is left to be done: nobody waits for an answer any more."""
+        """Nothing is left to be done: cancel the answers and free the buffers."""
         if self._lifecycle.state is State.ENDED:
             return
         self._lifecycle.on(Event.LOST)
@@ -225,7 +226,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def room_bytes(self) -> int:
-        """How large the buffer is that `get_buffer` gives; 0 where that is to be made."""
+        """The size of the buffer that `get_buffer` returns; 0 if it must be created first."""
         return self._received.room_bytes
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -234,7 +235,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._lifecycle.holds:
             self._handle_frames()
             if self._received.is_amid_frame and not self._lifecycle.holds and not self._loop_budget.claim():
-                # The loop would read on for as long as something comes: others have their turn first.
+                # The loop would read on as long as bytes come: let other connections have their turn first.
                 self._pause_reading()
                 self._wait_for_next_turn()
         elif self._received.is_full:
@@ -251,7 +252,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _on_room(self) -> None:
-        """All of a large answer is with the transport."""
+        """The last of a large answer is with the transport."""
         if self._lifecycle.state is State.DRAINING:
             self._close_transport()
         self.last_active = self._loop.time()
@@ -260,15 +261,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- frames in
 
     def _handle_frames(self) -> None:
-        """Handle whole frames in the buffer, until one holds back the others or the time is up; what is answered at
-        once leaves together."""
+        """Handle whole frames in the buffer until a hold stands or the loop budget is spent. Answers that are ready at
+        once are sent together."""
         self._answers.hold()
         try:
             self._handle_each()
             self._make_room()
         except PutOff as error:
             self.throttle(error.seconds)
-            if self._received.is_full:  # it stays as it is: nothing is moved or copied to have more room
+            if self._received.is_full:  # the buffer stays as it is: nothing is moved or copied to have more room
                 self._pause_reading()
         except FrameRefused as error:
             self.close(str(error))
@@ -294,7 +295,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
-                # Not the time of its first byte: while the requests before it were handled, it could not go on.
+                # Measured from here, not from its first byte: the frame could not proceed while requests before it were
+                # handled.
                 if not received.is_amid_frame:
                     self._frame_since = 0.0
                 elif not self._frame_since:
@@ -314,7 +316,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
 
     def _wait_for_next_turn(self) -> None:
-        """Handle no more in this turn of the loop."""
+        """Handle no more requests in this turn of the loop."""
         self._lifecycle.put(Hold.TURN)
         self._loop.call_soon(self._in_next_turn)
 
@@ -323,7 +325,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def take_slice(self) -> bool:
-        """It is this connection's turn among those with large requests."""
+        """Its turn among the connections with large requests: handle the large request."""
         self._lifecycle.lift(Hold.LARGE_REQUEST)
         self._may_be_large = True
         self._go_on()
@@ -331,8 +333,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def throttle(self, seconds: float) -> None:
-        """Handle no further request before that: the client has used more than a quota (KIP-219). What it sends
-        meanwhile stays in the receive buffer and, when that is full, in its socket."""
+        """Handle no request for `seconds`: the client has used more than a quota (KIP-219). Its bytes stay in the
+        receive buffer and, when that is full, in its socket."""
         now = self._loop.time()
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
         if is_ending or now + seconds <= self._throttled_until:
@@ -346,7 +348,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
 
     def _end_throttling(self) -> None:
-        """What was kept from being handled is late through no fault of the client's."""
+        """Lift the throttle. Its time does not count as a delay by the client."""
         if self._unthrottle is not None:
             self._unthrottle.cancel()
         now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
@@ -357,7 +359,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _make_room(self) -> None:
-        """Let the next read find room, or read nothing: what waits stays with the client."""
+        """Make room for the next read, or pause reading: further bytes stay in the client's socket."""
         if self._lifecycle.state is State.LAST_REQUEST:
             self._received.give_up()  # nothing behind the last request is handled
             return
@@ -374,7 +376,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _watch(self) -> None:
-        """What it holds beyond its share is for one connection at a time: looked at more often than `sweep` does."""
+        """Check a connection that holds more than its share of memory. Only one connection may, so it is checked more
+        often than `sweep` does."""
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
         self._is_watched = self._received.memory.is_beyond and not is_ending
         if not self._is_watched:
@@ -385,7 +388,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _wait_for_memory(self) -> None:
-        """Read and handle nothing for a moment. The time does not count against the frame that has begun."""
+        """Read and handle nothing for a moment. The time does not count as a delay of the frame that has begun."""
         self._pause_reading()
         if self._memory_retry is None:
             self._lifecycle.put(Hold.MEMORY)
@@ -406,7 +409,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._without_memory_since = 0.0
 
     def _go_on(self) -> None:
-        """Nothing holds back the next request any more, or one thing less."""
+        """A hold was lifted: handle the next requests if none stands any more."""
         if not self._lifecycle.holds:
             self._handle_frames()
             if not self._lifecycle.holds:
@@ -429,12 +432,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- answers out
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
-        """Answer the request that is handled, or the one of `slot`. The answer begins with its size and header."""
+        """Answer the request being handled, or the one of `slot`. `parts` begins with size and header."""
         self._answers.put(parts, slot)
 
     @property
     def copied_answer_bytes(self) -> int:
-        """Of the records in an answer, how many may be copies on the heap: part of the room, as they can be mapped."""
+        """How many bytes of records in an answer may be copies on the heap: a part of the free memory, since records
+        can be mapped."""
         if not self._answer_budget.used:
             return self._connections.limits.copied_answer_bytes
         return min(COPIED_ANSWER_BYTES, self._answers.memory.room // 4)
@@ -448,12 +452,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         is_long_poll: bool = False,
         is_unread: bool = False,
     ) -> Slot:
-        """The request that is handled is answered later: with `respond` and this slot, then `finish`.
+        """The request being handled is answered later: with `respond` and this slot, then `finish`.
 
-        `answer` is cancelled if the client goes; where other requests are behind it, only if it `is_long_poll`, which
-        waits for others. With `reads_frame` the frame stays as it is meanwhile. `holds_back`: no other request is
-        handled before that, or before `let_next_in`. `is_unread`: it is to be decoded first, and is not given up before
-        `begins`.
+        `answer` is cancelled if the client goes; if other requests are behind it, only if it `is_long_poll`, which
+        waits for other clients. With `reads_frame` the frame stays unchanged until then. `holds_back`: no other request
+        is handled before `finish`, or before `let_next_in`. `is_unread`: the request is still to be decoded, and is not
+        given up before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -466,14 +470,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return slot
 
     def begins(self, slot: Slot) -> None:
-        """The request of this slot was decoded, and is handled now."""
+        """The request of this slot is decoded, and is handled from now on."""
         slot.is_unread = False
         if slot.is_long_poll and self._lifecycle.state is State.CLIENT_GONE:
             self._loop.call_soon(self._answers.stop_long_polls)
 
     def let_next_in(self, slot: Slot) -> None:
-        """All effects of the request of this slot are done, though it is not answered. In the next turn of the loop the
-        one behind it is handled."""
+        """All effects of the request of this slot are done, although it is not answered: the next request is handled in
+        the next turn of the loop."""
         if self._held_by is slot:
             self._effects_done()
             if not self._lifecycle.holds & LIFTED_IN_TIME:
@@ -484,7 +488,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lifecycle.lift(Hold.EFFECTS)
 
     def finish(self, slot: Slot) -> None:
-        """The request of this slot has its answer, or gets none. Only now the connection begins to rest."""
+        """The request of this slot has its answer, or gets none. Only now the connection starts to rest."""
         if self._held_by is slot:
             self._effects_done()
         self.last_active = self._loop.time()
@@ -495,7 +499,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def cancelled(self, slot: Slot) -> None:
-        """The answer of this slot was cancelled: nobody waits for it, or the broker stops."""
+        """The answer of this slot was cancelled: its client has gone, or the broker stops."""
         if self._lifecycle.state is State.CLIENT_GONE:
             self.finish(slot)
         else:
@@ -504,7 +508,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- the end
 
     def close(self, reason: str) -> None:
-        """Cut the connection and say why in the log. No further request is handled."""
+        """Abort the connection and log why. No further request is handled."""
         self._lifecycle.on(Event.CLOSED)
         if self._transport is not None:
             logger.info(
@@ -515,11 +519,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def close_after_answer(self) -> None:
-        """The request that is handled is the last one, and waits: when all answers have left the connection closes."""
+        """The request being handled is the last one. The connection closes when all answers are sent."""
         self._lifecycle.on(Event.LAST_REQUEST_TAKEN)
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
-        """Somebody has logged in; where that `may_expire` the gate is asked on, before each request."""
+        """The client has logged in as `principal`. If the login `may_expire`, the gate still checks each request."""
         self.principal = principal
         self.rights = None
         self._received.accept_requests()
@@ -527,22 +531,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.gate = None
 
     def shut(self) -> None:
-        """Close after what is written has gone out: the broker stops."""
+        """Close after everything written has been sent: the broker stops."""
         self._lifecycle.on(Event.CLOSED)
         self._close_transport()
 
     def _close_transport(self) -> None:
-        """Close it if all that is written has left, which `_on_room` is told of; then the transport says it is lost."""
+        """Close the transport if everything written has been sent; otherwise `_on_room` calls this again."""
         if self._transport is None:
             self._end()
         elif not self._answers.is_leaving:
             self._transport.close()
 
     def sweep(self, now: float) -> None:
-        """Called now and then: close what is idle or stalled, give memory back. `now` is the loop's time."""
+        """Periodic check: close an idle or stalled connection, give memory back. `now` is the loop's time."""
         limits = self._connections.limits
         if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
-            # What it holds of the memory others need: it is used, and waited for afterwards.
+            # Other connections need the memory that it holds: handle the request, and throttle afterwards.
             if self.client_limits is not None:
                 self.client_limits.serve_next()
             self._end_throttling()

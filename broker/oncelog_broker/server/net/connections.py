@@ -1,4 +1,4 @@
-"""All open connections of a broker, admitted within the limits and counted out again."""
+"""All open connections of a broker: admits them within the limits, and counts them out again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class OpenConnection(Protocol):
-    """What is done with all connections alike."""
+    """The part of a connection that is used for all of them."""
 
     @property
     def listener(self) -> str:
-        """The name of the listener that took it in."""
+        """The name of its listener."""
 
     def sweep(self, now: float) -> None: ...
 
@@ -30,7 +30,7 @@ class OpenConnection(Protocol):
 
 
 class Connections:
-    """Invariant: `limits` counts exactly the connections in here."""
+    """Invariant: `limits` counts exactly these connections."""
 
     def __init__(self, limits: Limits, budget: LoopBudget, rates: ConnectionRates | None = None) -> None:
         """`budget`: the time that they may spend together in one turn of the loop, beyond one request each. `rates`:
@@ -47,7 +47,8 @@ class Connections:
         self._empty.set()
 
     def refuse_if_over_rate(self, transport: asyncio.Transport, host: str, listener: str) -> bool:
-        """Whether it is one too many of its address, which is then seen to. To be asked once, when it was accepted."""
+        """Refuse a connection beyond the rate of its address, and return whether it was refused. To be called once for
+        each accepted connection."""
         if self.rates is None:
             return False
         self.rates.count(listener)
@@ -57,7 +58,7 @@ class Connections:
         return True
 
     def admit(self, connection: OpenConnection, host: str) -> str | None:
-        """Take the connection in, or say which limit forbids it."""
+        """Admit the connection. Returns the limit that forbids it, or None."""
         refused = self.limits.admit(host)
         if refused is None:
             self._open[connection] = None
@@ -73,7 +74,7 @@ class Connections:
                 self._empty.set()
 
     async def drained(self, timeout: float) -> None:
-        """Return when all are closed, at the latest after `timeout` seconds."""
+        """Return when all connections are closed, at the latest after `timeout` seconds."""
         try:
             await asyncio.wait_for(self._empty.wait(), timeout)
         except TimeoutError:

@@ -19,39 +19,39 @@ from typing import Final, Protocol
 from oncelog_broker.runtime.round_robin import RoundRobin
 
 MAX_AT_ONCE: Final = 256
-"""Handshakes under way: some 50 KB each."""
+"""Handshakes under way at the same time: some 50 KB each."""
 LEFT_SECONDS: Final = 0.5
-"""One that is under way for so long makes room for another."""
+"""Seconds without progress after which a handshake may be given up for another."""
 HOSTS_LOOKED_AT: Final = 8
-"""Addresses among which one is looked for that has fewer places than others."""
+"""How many waiting addresses are searched for one with fewer handshakes than another."""
 HANDSHAKE_SECONDS: Final = 10.0
-"""From the connection to the end of its handshake."""
+"""Seconds from the connection to the end of its handshake."""
 
 
 class Handshake(Protocol):
-    """One client's."""
+    """The handshake of one client."""
 
     @property
     def host(self) -> str:
         """The client's address."""
 
     def take_step(self) -> None:
-        """Handle what has come."""
+        """Process the bytes that have come."""
 
     def close(self, reason: str) -> None:
         """Give it up."""
 
 
 class TlsHandshakes:
-    """Those of one broker. No address is kept that has nothing here."""
+    """The handshakes of one broker. An address without handshakes is forgotten."""
 
     def __init__(self) -> None:
         self._under_way: dict[Handshake, float] = {}
-        """With the loop's time when each began, oldest first."""
+        """Handshake -> the loop's time when it began, oldest first."""
         self._places: dict[str, dict[Handshake, None]] = {}
-        """The same by address, oldest first."""
+        """Address -> its handshakes under way, oldest first."""
         self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
-        """By address, the one whose turn it is next first; of each the newest last."""
+        """Address -> its waiting handshakes, newest last; the address whose turn is next first."""
         self._ready: deque[Handshake] = deque()
         self._round_robin = RoundRobin()
         """It has one member, these handshakes: one step is taken in a turn of the loop."""
@@ -63,7 +63,7 @@ class TlsHandshakes:
         return len(self._under_way)
 
     def on_input(self, handshake: Handshake) -> None:
-        """Something has come for it: it wants a turn."""
+        """Bytes have come for the handshake: it needs a slice."""
         if handshake in self._under_way:
             self._ready.append(handshake)
         else:
@@ -75,7 +75,7 @@ class TlsHandshakes:
         self._join()
 
     def leave(self, handshake: Handshake) -> None:
-        """It is done, or its client has gone. Harmless for one that never was here."""
+        """The handshake is done, or its client has gone. Harmless for an unknown one."""
         self._give_up_place(handshake)
         waiting = self._waiting.get(handshake.host)
         if waiting is not None:
@@ -139,19 +139,19 @@ class TlsHandshakes:
         newest.take_step()
 
     def _next(self) -> tuple[str, float]:
-        """The address whose turn it is, and how many seconds later there is room for it."""
+        """The address whose turn it is, and the seconds until there is room for its handshake."""
         first = next(iter(self._waiting))
         if len(self._under_way) < MAX_AT_ONCE:
             return first, 0.0
         most = self._most_places()
         for host in islice(self._waiting, HOSTS_LOOKED_AT):
             if len(self._places.get(host, ())) + 1 < len(most):
-                return host, 0.0  # whoever has the most gives one up, and still has as many
+                return host, 0.0  # the address with the most gives one up, and still has as many
         began = self._under_way[next(iter(most))]
         return first, max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
 
     def _most_places(self) -> dict[Handshake, None]:
-        """Those of the address that has the most, oldest first."""
+        """The handshakes of the address that has the most, oldest first."""
         return max(self._places.values(), key=len)
 
     def _give_up_place(self, handshake: Handshake) -> None:

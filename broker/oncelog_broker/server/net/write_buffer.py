@@ -1,9 +1,9 @@
-"""Gives the transport what leaves, no more than it can hand to the system at once in little time.
+"""Passes answers to the transport in portions, so that one turn of the loop is short.
 
-An answer from the log may be 50 MB of slices of mapped files. Written as a whole, the system copies as much of it as
-the socket's buffers take, megabytes for each connection, all in one turn of the loop; and each page that it copies is
-memory of this process. So a large answer leaves in portions: while the turn that all connections share lasts, while the
-client reads, and then in the next turn; those of several connections one after the other.
+An answer from the log may be 50 MB of slices of mapped files. If it were written as a whole, the kernel would copy as
+much as the socket's buffers take, megabytes for each connection, in one turn of the loop; and each copied page would
+count as memory of this process. So a large answer is written in portions: while the loop budget lasts and the client
+reads, and then in the next turns, in round-robin order with other connections.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
-"""Given to the transport at once: half a millisecond of copying, two where pages are to be mapped. What consumers ask
-of a partition by default (1 MB), with what is around it, leaves by one write."""
+"""Bytes written at once: half a millisecond of copying, two if pages must be mapped. A consumer's default of 1 MB per
+partition, with its framing, fits into one write."""
 
 ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
-"""The same where the transport encrypts what it is given, into memory of ours."""
+"""The same for a transport that encrypts into memory of its own."""
 
 
 class WriteBuffer:
-    """What leaves by one connection. Invariant: while anything waits here, nothing is given past it."""
+    """The unsent answers of one connection. Invariant: while anything waits here, nothing is written past it."""
 
     __slots__ = (
         "_is_stalled",
@@ -41,11 +41,11 @@ class WriteBuffer:
     def __init__(self, scheduler: RoundRobin) -> None:
         self._scheduler = scheduler
         self._on_clear: Callable[[], None] | None = None
-        """None while it is closed, so that what has ended does not refer to itself."""
+        """None while it is closed, so that an ended connection does not refer to itself."""
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
-        """Of what is not given to the transport."""
+        """Bytes that are not with the transport yet."""
         self._is_stalled = False
         self.portion_bytes = PORTION_BYTES
         self.is_scheduled = False
@@ -59,15 +59,15 @@ class WriteBuffer:
         self.portion_bytes = portion_bytes
 
     def close(self) -> None:
-        """What waits goes nowhere any more."""
+        """Drop everything that waits."""
         self._transport = self._on_clear = None
         self._waiting.clear()
         self.waiting_bytes = 0
 
     def write(self, pieces: list[Buffer], size: int) -> None:
-        """Give `pieces`, of so many bytes, to the transport, in order, as soon as it is their turn."""
+        """Write `pieces`, of `size` bytes together, in order, as soon as the transport and the loop budget allow."""
         if size <= self.portion_bytes and not self._waiting and self._transport is not None:
-            self._transport.writelines(pieces)  # one for each request: a turn has few of those that are so large
+            self._transport.writelines(pieces)  # one for each request: a turn of the loop has few that are so large
             return
         self._waiting += pieces
         self.waiting_bytes += size
@@ -76,7 +76,7 @@ class WriteBuffer:
         self._join()
 
     def stall(self) -> None:
-        """The transport has enough, until `flow`."""
+        """The transport takes no more until `flow`."""
         self._is_stalled = True
 
     def flow(self) -> None:
@@ -84,7 +84,7 @@ class WriteBuffer:
         self._join()
 
     def take_slice(self) -> bool:
-        """Give a portion. Whether there is more, and the transport takes it."""
+        """Write one portion. Returns whether there is more that the transport takes."""
         if self._can_give:
             self._give_portion()
             if not self._waiting and self._on_clear is not None:

@@ -1,11 +1,10 @@
 """Produce (0), v3-13: append one batch per partition.
 
 Behaviour: batches are opaque bytes, patched and written straight from the receive buffer. All partitions of a request
-are appended before the answer. With acks=all the answer waits until the replicas in sync have the records, and the next
-request of the connection is handled meanwhile: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND
-when too few are left in sync. Where acks=all waits: in the purgatory of the partition (`replication/purgatory.py`).
-acks=0 has no answer at all, and an error then closes the connection (T17), which is all that such a client can notice.
-Internal topics are not for clients to write.
+are appended before the answer. With acks=all the answer waits in the partition's purgatory (`replication/purgatory.py`)
+until the replicas in sync have the records: REQUEST_TIMED_OUT after timeout_ms, NOT_ENOUGH_REPLICAS_AFTER_APPEND if too
+few replicas stay in sync. The next request of the connection is handled meanwhile. acks=0 has no answer; an error then
+closes the connection (T17), the only sign of it for the client. Clients may not write to internal topics.
 Versions: v7 zstd allowed, v8 error messages and the records at fault (KIP-467), v9 flexible, v10 who leads beside
 NOT_LEADER_OR_FOLLOWER (KIP-951), v13 topic ids instead of names.
 Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer state ->
@@ -19,7 +18,6 @@ import logging
 from asyncio import Future
 from contextlib import suppress
 from functools import partial
-from struct import Struct
 from typing import Final, NoReturn
 
 from oncelog.fail_points.point import fail_point
@@ -42,7 +40,18 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
-from oncelog_protocol.records.batch import ATTRIBUTES_AT, COMPRESSION_MASK, HEADER_SIZE, TRANSACTIONAL_BIT
+from oncelog_protocol.records.batch import (
+    ATTRIBUTES_LOW_BYTE_AT,
+    BASE_SEQUENCE,
+    BASE_SEQUENCE_AT,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA,
+    LAST_OFFSET_DELTA_AT,
+    PRODUCER,
+    PRODUCER_AT,
+    TRANSACTIONAL_BIT,
+)
 from oncelog_protocol.records.compression import Compression
 
 logger = logging.getLogger(__name__)
@@ -71,14 +80,6 @@ RETRIABLE: Final = frozenset(
 )
 """Why a batch is refused that its producer sends again soon: see `refused_batches`."""
 FIRST_WAS_REFUSED: Final = "a batch of the producer that comes before this one was refused so"
-PRODUCER_AT: Final = 43
-"""Where a batch has its producer id and epoch."""
-PRODUCER: Final = Struct(">qh")
-SEQUENCE_AT: Final = 53
-SEQUENCE: Final = Struct(">i")
-LAST_OFFSET_DELTA_AT: Final = 23
-LAST_OFFSET_DELTA: Final = Struct(">i")
-
 
 Appended = tuple[int, int]
 """Base offset, log append time in ms or -1."""
@@ -142,7 +143,7 @@ class _Produce:
             for data in topic.partition_data:
                 batch = data.records
                 if batch is not None and len(batch) >= HEADER_SIZE:
-                    if not batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+                    if not batch[ATTRIBUTES_LOW_BYTE_AT] & TRANSACTIONAL_BIT:
                         return _not_transactional()
                     producers.add(PRODUCER.unpack_from(batch, PRODUCER_AT))
                 with suppress(KafkaError):  # what is wrong with these, `append` says
@@ -231,12 +232,7 @@ class _Produce:
         except KafkaError as error:
             self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, context))
             return None
-        answer.base_offset, answer.log_append_time_ms = appended
-        answer.log_start_offset = partition.log.log_start_offset
-        if context.services.refused_batches:
-            _forget_refused(_where(topic, data), records, context)
-        if request.acks == ACKS_ALL and not partition.is_alone:
-            self._replicate(answer, partition, answer.base_offset + _count(records))
+        self._appended(topic, data, answer, partition, records, appended)
         return None
 
     def _append_walked(
@@ -260,7 +256,18 @@ class _Produce:
         """An append that waited is done, or refused."""
         if isinstance(appended, KafkaError):
             self._not_appended(answer, partition, _in_order(_where(topic, data), records, appended, self._context))
-            return
+        else:
+            self._appended(topic, data, answer, partition, records, appended)
+
+    def _appended(
+        self,
+        topic: TopicData,
+        data: PartitionData,
+        answer: PartitionResponse,
+        partition: Partition,
+        records: memoryview,
+        appended: Appended,
+    ) -> None:
         if self._context.services.refused_batches:
             _forget_refused(_where(topic, data), records, self._context)
         answer.base_offset, answer.log_append_time_ms = appended
@@ -417,7 +424,7 @@ def _checked(records: object, request: ProduceRequest, context: RecordContext) -
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: must be -1, 0 or 1")
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request carries exactly one record batch per partition")
-    attributes = records[ATTRIBUTES_AT + 1]
+    attributes = records[ATTRIBUTES_LOW_BYTE_AT]
     if attributes & TRANSACTIONAL_BIT:
         if request.transactional_id is None:
             # Who may write under which transactional id is checked by the id, so there must be one (CVE-2018-17196).
@@ -442,7 +449,7 @@ def _check_comes_next(partition: Partition, where: Destination, records: memoryv
     """Raises KafkaError where the partition would take any batch of the producer, and one before this was refused."""
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
     if producer.producer_id >= 0 and partition.log.takes_any_sequence(producer.producer_id):
-        (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+        (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
         services = context.services
         reason = services.refused_batches.reason(where, producer, sequence, services.clock.monotonic())
         if reason is not None:
@@ -454,7 +461,7 @@ def _in_order(where: Destination, records: object, error: KafkaError, context: R
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         return error
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
-    (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+    (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
     if producer.producer_id < 0 or sequence < 0:
         return error
     refused, now = context.services.refused_batches, context.services.clock.monotonic()
@@ -508,7 +515,7 @@ def _append_in_transaction(
             services.transactions, transactional_id, producer, [partition], services.deadlines, registers=is_v2
         )
         if not is_v2 and partition.log.takes_any_sequence(producer.producer_id):
-            (sequence,) = SEQUENCE.unpack_from(records, SEQUENCE_AT)
+            (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
             verified = then(verified, partial(refused_sequences.after_verification, where, producer, sequence))
         return then(verified, partial(append, guard))
 

@@ -5,7 +5,7 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,23 +13,20 @@ from oncelog_broker.config.alter import (
     AlterOperation,
     Changes,
     ConfigChange,
-    add_change,
     alter_broker_overrides,
     alter_group_overrides,
     alter_topic_overrides,
 )
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.request.duplicate_names import counted
-from oncelog_broker.server.topics.config_resources import Rules, change_configs, check_may_change, check_named_once
+from oncelog_broker.server.topics.config_resources import ChangesOf, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
+Resource = AlterConfigsRequest.AlterConfigsResource
 Response = AlterConfigsResponse.AlterConfigsResourceResponse
-
 RULES: Final = Rules(rules.ALTER_CONFIGS_OF_TOPIC, rules.ALTER_CONFIGS_OF_GROUP, rules.ALTER_CONFIGS_OF_CLUSTER)
 
 
@@ -38,40 +35,30 @@ def handle(request: AlterConfigsRequest, context: TopicContext) -> Answer[AlterC
 
 
 async def _alter(request: AlterConfigsRequest, context: TopicContext) -> AlterConfigsResponse:
-    responses = []
-    pauses = context.services.slices.pauses()
-    named = ((resource.resource_type, resource.resource_name) for resource in request.resources)
-    mentions = await with_pauses(counted(named), pauses.here)
-    for resource in request.resources:
-        await pauses.here()
-        code, message = ErrorCode.NONE, None
-        settings = dict[str, ConfigChange]()
-        try:
-            check_named_once(resource.resource_type, resource.resource_name, mentions)
-            check_may_change(RULES, resource.resource_type, resource.resource_name, context)
-            for config in resource.configs:
-                await pauses.here()
-                add_change(settings, ConfigChange(config.name, AlterOperation.SET, config.value))
-            await change_configs(
-                resource.resource_type,
-                resource.resource_name,
-                partial(_replace_topic, settings),
-                partial(_replace_broker, settings),
-                partial(_replace_group, settings, context.services.config),
-                request.validate_only,
-                context,
-            )
-        except KafkaError as error:
-            code, message = error.code, error.message
-        responses.append(
+    outcomes = await alter_each(request.resources, RULES, _changes_of, _to_overrides, request.validate_only, context)
+    return AlterConfigsResponse(
+        responses=[
             Response(
-                error_code=code,
-                error_message=message,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    return AlterConfigsResponse(responses=responses)
+            for resource, error in outcomes
+        ]
+    )
+
+
+def _changes_of(resource: Resource) -> Iterator[ConfigChange]:
+    return (ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs)
+
+
+def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
+    return ChangesOf(
+        topic=partial(_replace_topic, changes),
+        group=partial(_replace_group, changes, config),
+        broker=partial(_replace_broker, changes),
+    )
 
 
 def _replace_topic(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:

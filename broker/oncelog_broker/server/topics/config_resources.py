@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
+from oncelog_broker.config.alter import Changes, ConfigChange, add_change
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.metadata.topic_names import check_topic_name
+from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer.rules import Rule
+from oncelog_broker.server.request.duplicate_names import counted
 from oncelog_broker.server.request.wait_for_metadata import wait_until_shown
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -27,6 +31,14 @@ class Rules(NamedTuple):
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides to new ones; raises KafkaError to refuse."""
+
+
+class ChangesOf(NamedTuple):
+    """The same change for each type of resource."""
+
+    topic: Change
+    group: Change
+    broker: Change
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
@@ -72,12 +84,58 @@ def check_may_change(rules: Rules, resource_type: int, name: str, context: Topic
         context.require(rules.cluster)
 
 
+class AlteredResource(Protocol):
+    """A topic, group or broker, as both requests name it."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+R = TypeVar("R", bound=AlteredResource)
+
+
+async def alter_each(
+    resources: Sequence[R],
+    rules: Rules,
+    changes_of: Callable[[R], Iterable[ConfigChange]],
+    to_overrides: Callable[[Changes, BrokerConfig], ChangesOf],
+    validate_only: bool,
+    context: TopicContext,
+) -> list[tuple[R, KafkaError | None]]:
+    """Alter the settings of each resource, and return the error of each, or None.
+
+    `rules`: what a client needs for each type. `changes_of`: the changes that a resource of the request asks for.
+    `to_overrides`: functions that make them to the overrides of each type.
+    """
+    outcomes: list[tuple[R, KafkaError | None]] = []
+    pauses = context.services.slices.pauses()
+    mentions = await with_pauses(counted((r.resource_type, r.resource_name) for r in resources), pauses.here)
+    for resource in resources:
+        await pauses.here()
+        kind, name = resource.resource_type, resource.resource_name
+        changes = dict[str, ConfigChange]()
+        try:
+            check_named_once(kind, name, mentions)
+            check_may_change(rules, kind, name, context)
+            for asked in changes_of(resource):
+                await pauses.here()
+                add_change(changes, asked)
+            change = to_overrides(changes, context.services.config)
+            await change_configs(kind, name, change, validate_only, context)
+        except KafkaError as error:
+            outcomes.append((resource, error.as_value()))
+        else:
+            outcomes.append((resource, None))
+    return outcomes
+
+
 async def change_configs(
     resource_type: int,
     name: str,
-    change_topic: Change,
-    change_broker: Change,
-    change_group: Change,
+    change: ChangesOf,
     validate_only: bool,
     context: TopicContext,
 ) -> None:
@@ -87,14 +145,14 @@ async def change_configs(
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
         existing_topic(name, context)
-        topic_overrides = await services.configs.alter_topic_config(name, change_topic, validate_only)
+        topic_overrides = await services.configs.alter_topic_config(name, change.topic, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_topic(name) == topic_overrides, TIMEOUT_MS
             )
     elif resource_type == ResourceType.BROKER:
         broker_id = broker_of(name, context)
-        broker_overrides = await services.configs.alter_broker_config(broker_id, change_broker, validate_only)
+        broker_overrides = await services.configs.alter_broker_config(broker_id, change.broker, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata,
@@ -103,7 +161,7 @@ async def change_configs(
             )
     elif resource_type == ResourceType.GROUP:
         group_id = named_group(name)
-        group_overrides = await services.configs.alter_group_config(group_id, change_group, validate_only)
+        group_overrides = await services.configs.alter_group_config(group_id, change.group, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_group(group_id) == group_overrides, TIMEOUT_MS

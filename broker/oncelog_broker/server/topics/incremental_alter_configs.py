@@ -5,30 +5,30 @@ A resource that is named twice stays as it is (INVALID_REQUEST for each mention)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from oncelog_broker.config.alter import (
+    Changes,
     ConfigChange,
-    add_change,
     alter_broker_overrides,
     alter_group_overrides,
     alter_topic_overrides,
 )
+from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
-from oncelog_broker.runtime.slices import with_pauses
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.request.duplicate_names import counted
-from oncelog_broker.server.topics.config_resources import Rules, change_configs, check_may_change, check_named_once
+from oncelog_broker.server.topics.config_resources import ChangesOf, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
-from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 
+Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 Response = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-
 RULES: Final = Rules(rules.CHANGE_CONFIGS_OF_TOPIC, rules.CHANGE_CONFIGS_OF_GROUP, rules.CHANGE_CONFIGS_OF_CLUSTER)
 
 
@@ -37,37 +37,27 @@ def handle(request: IncrementalAlterConfigsRequest, context: TopicContext) -> An
 
 
 async def _alter(request: IncrementalAlterConfigsRequest, context: TopicContext) -> IncrementalAlterConfigsResponse:
-    responses = []
-    pauses = context.services.slices.pauses()
-    named = ((resource.resource_type, resource.resource_name) for resource in request.resources)
-    mentions = await with_pauses(counted(named), pauses.here)
-    for resource in request.resources:
-        await pauses.here()
-        code, message = ErrorCode.NONE, None
-        changes = dict[str, ConfigChange]()
-        try:
-            check_named_once(resource.resource_type, resource.resource_name, mentions)
-            check_may_change(RULES, resource.resource_type, resource.resource_name, context)
-            for config in resource.configs:
-                await pauses.here()
-                add_change(changes, ConfigChange(config.name, config.config_operation, config.value))
-            await change_configs(
-                resource.resource_type,
-                resource.resource_name,
-                partial(alter_topic_overrides, changes=changes),
-                partial(alter_broker_overrides, changes=changes),
-                partial(alter_group_overrides, changes=changes, broker=context.services.config),
-                request.validate_only,
-                context,
-            )
-        except KafkaError as error:
-            code, message = error.code, error.message
-        responses.append(
+    outcomes = await alter_each(request.resources, RULES, _changes_of, _to_overrides, request.validate_only, context)
+    return IncrementalAlterConfigsResponse(
+        responses=[
             Response(
-                error_code=code,
-                error_message=message,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    return IncrementalAlterConfigsResponse(responses=responses)
+            for resource, error in outcomes
+        ]
+    )
+
+
+def _changes_of(resource: Resource) -> Iterator[ConfigChange]:
+    return (ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs)
+
+
+def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
+    return ChangesOf(
+        topic=partial(alter_topic_overrides, changes=changes),
+        group=partial(alter_group_overrides, changes=changes, broker=config),
+        broker=partial(alter_broker_overrides, changes=changes),
+    )

@@ -1,13 +1,13 @@
-"""A member of a group whose partitions the broker assigns (KIP-848), as poll drives it.
+"""A group member whose partitions the broker assigns (KIP-848), driven by poll.
 
-One task sends heartbeats: it joins, says what the member owns, and hears what it is to own. `advance` is called by each
-poll and brings the one to the other, as callbacks of the application run inside poll and nowhere else:
+One task sends heartbeats: it joins, reports the owned partitions, and receives the target assignment. Each poll calls
+`advance`, which reconciles the two, because callbacks of the application run only inside poll:
 
-    some of what is owned is to go  ->  commit, on_revoked, give up, and say so in a heartbeat at once
-    more is to come                 ->  take it, on_assigned, and say so
+    partitions to revoke  ->  commit, on_revoked, drop them, and send a heartbeat at once
+    partitions to add     ->  add them, on_assigned, and send a heartbeat at once
 
-The others do not wait for this member, nor it for them: what it keeps it reads on. What it was thrown out with is lost
-(on_lost), and it joins again with the same member id.
+Members do not wait for each other, and keep reading the partitions that they keep. A fenced or removed member loses its
+partitions (on_lost), and joins again with the same member id.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ HINTS = {
     " this one can join when its session has ended",
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not serve group_protocol='consumer': Kafka does from 4.0 on",
 }
-"""What to do about errors that end a member."""
+"""Hints for errors that end the membership."""
 
 
 class BrokerAssignedMember:
-    """`attend` asks poll to look in; `progress` see PollWatch, None while a poll is under way."""
+    """A member whose partitions the broker assigns.
+
+    `attend` makes `poll` call `advance`. `progress`: see PollWatch; None during a poll.
+    """
 
     def __init__(
         self,
@@ -74,16 +77,16 @@ class BrokerAssignedMember:
         self._listener = RebalanceListener()
         self._heartbeat = EpochHeartbeat(config)
         self._wanted: frozenset[IdPartition] | None = None
-        """What the coordinator wants us to have; None: it has not said since we joined."""
+        """The target assignment of the coordinator; None if there was none since the last join."""
         self._announced: tuple[TopicPartition, ...] | None = None
-        """What has come and the application has not heard of yet."""
+        """Added partitions for which on_assigned has not been called yet."""
         self._error: KafkaError | None = None
         """For the next poll."""
         self._task: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
         metadata.in_use.append(lambda: self._interest.names)
 
-    # what the application wants
+    # called by the application
 
     @property
     def is_subscribed(self) -> bool:
@@ -91,13 +94,16 @@ class BrokerAssignedMember:
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom we read what we have. A member that was thrown out, or has left, names the epoch that it had: with
-        none it would count as a consumer outside of the group, whose offsets nobody checks (S46, S64)."""
+        """The group metadata for commits in transactions.
+
+        After it was fenced or has left, a member names its last epoch: without an epoch it would count as a consumer
+        outside of the group, whose offsets are not checked (S46, S64).
+        """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
 
     def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:
-        """From the next poll on. A pattern is looked up by the broker, in RE2's syntax."""
+        """Subscribe, from the next poll on. The broker evaluates a pattern, in RE2's syntax."""
         self._interest = interest
         self._listener = listener or RebalanceListener()
         self._metadata.follow_all(interest.pattern is not None)
@@ -107,11 +113,11 @@ class BrokerAssignedMember:
         self._attend()
 
     def assigned_by_hand(self) -> None:
-        """The application says itself what it reads."""
+        """The application assigns partitions itself."""
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        """Commit these offsets or, without any, the positions. Raises what `Commits.commit` raises."""
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
@@ -122,7 +128,7 @@ class BrokerAssignedMember:
     # rebalances
 
     async def advance(self) -> None:
-        """Do what is due before records are handed out. Raises KafkaError, and what callbacks raise."""
+        """Do what is due before records are returned. Raises KafkaError, and what callbacks raise."""
         self.auto_commit.poll()
         if not self._interest:
             return
@@ -152,7 +158,7 @@ class BrokerAssignedMember:
         self._membership.partitions_given_up()
 
     async def _reconcile(self) -> None:
-        """Give up what is to go, then take what has come; again if that has changed meanwhile."""
+        """Revoke partitions, then add new ones; repeat if the target has changed meanwhile."""
         while self._membership.state is MemberState.STABLE and not self._membership.is_lost:
             wanted = self._named()
             owned = self._positions.assignment
@@ -174,7 +180,7 @@ class BrokerAssignedMember:
         return self._announced is not None and self._announced != ()
 
     async def _announce(self) -> None:
-        """Tell the application what has come; again, with the next poll, if the callback is cancelled."""
+        """Call on_assigned for added partitions; again at the next poll if the callback was cancelled."""
         added = self._announced or ()
         try:
             await self._listener.on_assigned(added)
@@ -186,8 +192,8 @@ class BrokerAssignedMember:
         self._announced = (self._announced or ())[len(added) :]
 
     def _named(self) -> frozenset[TopicPartition] | None:
-        """What the coordinator wants us to have, as far as the names of the topics are known; the others are asked for,
-        and what we own stays."""
+        """Return the target assignment by topic name. Partitions whose topic name is unknown are left out until the
+        metadata has it."""
         if self._wanted is None:
             return None
         names = {topic.topic_id: name for name, topic in self._metadata.cluster.topics.items()}
@@ -212,7 +218,7 @@ class BrokerAssignedMember:
             await asyncio.gather(task, return_exceptions=True)
 
     def _beat_now(self) -> None:
-        """There is something to say, or to ask for."""
+        """Send a heartbeat at once."""
         self._is_due.set()
 
     async def _run(self) -> None:
@@ -235,13 +241,13 @@ class BrokerAssignedMember:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # whatever it is: a member without heartbeats is thrown out of its group
+            except Exception:  # on any error: a member without heartbeats is removed from its group
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 self._heartbeat.failed()
                 failures += 1
 
     async def _until_due(self) -> None:
-        # Late polls have to be noticed in time even where heartbeats are rare.
+        # Late polls must be noticed in time, even with rare heartbeats.
         wait_s = min(self._heartbeat.interval_s, self._config.max_poll_interval_ms / 2000)
         try:
             async with asyncio.timeout(wait_s):
@@ -250,7 +256,7 @@ class BrokerAssignedMember:
             pass
 
     async def _beat(self) -> bool:
-        """False where it is to be tried again soon."""
+        """Send a heartbeat. Return False if it must be repeated soon."""
         membership, heartbeat = self._membership, self._heartbeat
         sent, state, said = membership.generation, membership.state, self._said()
         request = heartbeat.request(self._member_id, said)
@@ -286,7 +292,7 @@ class BrokerAssignedMember:
         return True
 
     def _refused(self, code: ErrorCode, message: str | None, sent: Generation) -> bool:
-        """The answer is an error. False where the heartbeat is to be tried again soon."""
+        """Handle an error. Return False if the heartbeat must be repeated soon."""
         membership = self._membership
         logger.info("group %s: heartbeat answered with %s: %s", self._config.group_id, code.name, message)
         self._heartbeat.failed()
@@ -303,7 +309,7 @@ class BrokerAssignedMember:
         return True
 
     def _fail(self, code: ErrorCode, message: str | None) -> None:
-        """For the application: the next poll raises it, and the one after that joins again."""
+        """Make the next poll raise the error; the poll after it joins again."""
         if self._membership.state is MemberState.PREPARING:
             self._membership.give_up_joining()
         hint = HINTS.get(code)
@@ -326,7 +332,7 @@ class BrokerAssignedMember:
     # leaving
 
     async def unsubscribe(self) -> None:
-        """Commit, give everything up, leave. A static member may come back to its partitions."""
+        """Commit, revoke everything, leave. A static member may return to its partitions."""
         try:
             await self._leave(self._config.request_timeout_ms / 1000)
         finally:
@@ -334,7 +340,7 @@ class BrokerAssignedMember:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """As `unsubscribe`, within `timeout_s` but for callbacks, and stop. Raises what callbacks raise."""
+        """Like `unsubscribe`, within `timeout_s` except for callbacks, and stop. Raises what callbacks raise."""
         try:
             await self._leave(timeout_s)
         finally:
@@ -354,7 +360,7 @@ class BrokerAssignedMember:
                 await self.auto_commit.flush(timeout_s)
                 await self._holdings.give_up(owned, self._listener.on_revoked, is_committing=False)
         except asyncio.CancelledError:
-            deadline = float("-inf")  # tell the coordinator, but do not wait for its answer
+            deadline = float("-inf")  # notify the coordinator, without waiting for the response
             raise
         finally:
             is_known = membership.state in (MemberState.PREPARING, MemberState.STABLE)
@@ -372,7 +378,7 @@ class BrokerAssignedMember:
                 await self._connection.send(self._heartbeat.leaving(self._member_id))
         except (KafkaError, TimeoutError) as error:
             # Then the others wait for our session to end: longer, and nothing worse.
-            logger.info("group %s: leaving without being heard: %r", self._config.group_id, error)
+            logger.info("group %s: the request to leave the group failed: %r", self._config.group_id, error)
 
     async def _drop_out(self) -> None:
         """The application does not poll: let others have the partitions."""

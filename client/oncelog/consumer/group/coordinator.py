@@ -299,7 +299,7 @@ class GroupCoordinator:
                 await self._connection.send(request)
         except (KafkaError, TimeoutError) as error:
             # The group then notices when this member's session times out: the rebalance is late, nothing is lost.
-            logger.info("group %s: leaving without being heard: %r", config.group_id, error)
+            logger.info("group %s: the request to leave the group failed: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:
         """Leave the group, as the application does not poll, so that others get the partitions."""

@@ -1,7 +1,7 @@
-"""What the heartbeats of the consumer protocol say (KIP-848). Pure: no clock, no I/O.
+"""The heartbeats of the consumer protocol (KIP-848). Pure: no clock, no I/O.
 
-The first one says everything, and so does the one after an error, since nobody knows what the coordinator has heard.
-Others say only what has changed since the last one that was answered.
+The first heartbeat, and the first after an error, has all fields, since the coordinator's state is unknown. Others have
+only the fields that have changed since the last answered one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog_protocol.messages.consumer_group_heartbeat import (
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""A static member leaves, and will come back: its partitions stay its own until its session ends."""
+"""The epoch with which a static member leaves temporarily: it keeps its partitions until its session ends."""
 FIRST_INTERVAL_MS: Final = 5_000
 """Before the broker has said how often it wants heartbeats."""
 
@@ -28,7 +28,7 @@ TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
 class Said(NamedTuple):
-    """What a member says of itself; None: nothing of the kind."""
+    """The fields that a member sends about itself; None: no value."""
 
     topics: tuple[str, ...] | None
     pattern: str | None
@@ -36,7 +36,8 @@ class Said(NamedTuple):
 
 
 class EpochHeartbeat:
-    """`epoch` is the member's, 0 while it is none. `interval_s` is when the next heartbeat is due."""
+    """The state of the heartbeats. `epoch` is the member's, 0 without membership. The next heartbeat is due in
+    `interval_s`."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
@@ -45,14 +46,14 @@ class EpochHeartbeat:
         self.interval_s = FIRST_INTERVAL_MS / 1000
 
     def is_news(self, said: Said) -> bool:
-        """Whether the coordinator has not heard that yet."""
+        """Whether `said` has a change that the coordinator has not received."""
         return said != self._heard
 
     def request(self, member_id: str, said: Said) -> ConsumerGroupHeartbeatRequest:
         config, heard = self._config, self._heard
         joins = self.epoch == JOINING_EPOCH
         if joins:
-            said = said._replace(owned=frozenset())  # what it had is given up, or lost
+            said = said._replace(owned=frozenset())  # its partitions were revoked, or lost
         is_full = heard is None or joins
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id or "",
@@ -82,7 +83,7 @@ class EpochHeartbeat:
         )
 
     def answered(self, response: ConsumerGroupHeartbeatResponse, said: Said) -> frozenset[IdPartition] | None:
-        """The coordinator has heard `said`. What the member is to have; None: as before."""
+        """The coordinator has answered `said`. Return the new target assignment; None: unchanged."""
         self._heard = said._replace(owned=frozenset()) if self.epoch == JOINING_EPOCH else said
         self.epoch = response.member_epoch
         if response.heartbeat_interval_ms > 0:
@@ -94,7 +95,7 @@ class EpochHeartbeat:
         )
 
     def failed(self) -> None:
-        """Nobody knows what the coordinator has heard: the next heartbeat says everything."""
+        """The coordinator's state is unknown: the next heartbeat has all fields."""
         self._heard = None
 
     def begin_anew(self) -> None:

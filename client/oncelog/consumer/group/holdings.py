@@ -1,5 +1,4 @@
-"""The partitions that a member has: how they are given up and kept, with the commits and callbacks that belong to
-it."""
+"""The partitions of a member: revokes and keeps them, with their commits and callbacks."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ Callback = Callable[[Collection[TopicPartition]], Awaitable[None]]
 
 
 class Holdings:
-    """What a member has of its group, whatever the protocol."""
+    """The partitions of a group member, with either protocol."""
 
     def __init__(self, config: ConsumerConfig, positions: Positions, commits: Commits, auto_commit: AutoCommit) -> None:
         self._config = config
@@ -25,7 +24,7 @@ class Holdings:
         self._auto_commit = auto_commit
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """What the application asks for: these offsets, or how far it is. Raises as `Commits.commit`."""
+        """Commit these offsets or, without any, the positions. Raises what `Commits.commit` raises."""
         consumed = self._positions.consumed()
         wanted = consumed if offsets is None else offsets
         if wanted:
@@ -37,8 +36,10 @@ class Holdings:
     async def give_up(
         self, partitions: Collection[TopicPartition], callback: Callback, *, is_committing: bool = True
     ) -> None:
-        """Commit what was read of these, where that is automatic, tell the application, and drop them. If the callback
-        is cancelled nothing is given up; if it raises, they are given up all the same."""
+        """Commit the positions of these partitions, if auto-commit is on, call the callback, and drop the partitions.
+
+        If the callback is cancelled nothing is dropped; if it raises, they are dropped all the same.
+        """
         if not partitions:
             return
         try:
@@ -53,7 +54,7 @@ class Holdings:
         self._drop(partitions)
 
     def take(self, assigned: Iterable[TopicPartition], added: Iterable[TopicPartition]) -> None:
-        """Have these partitions: those of `assigned` that we have keep their positions, `added` are new."""
+        """Set the assignment: partitions of `assigned` that we have keep their positions, `added` are new."""
         owned = self._positions.assignment
         self._positions.assign([*(partition for partition in assigned if partition in owned), *added])
         self._auto_commit.forget(added)

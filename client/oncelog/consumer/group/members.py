@@ -19,7 +19,7 @@ OF_THE_BROKER: Final = ("session_timeout_ms", "heartbeat_interval_ms", "partitio
 
 
 def check_group_options(config: ConsumerConfig, options: Mapping[str, Any]) -> None:
-    """`options` are those that the application has set. Raises ConfigError."""
+    """Check the options that the application has set (`options`). Raises ConfigError."""
     if config.group_protocol == "consumer":
         refused = [name for name in OF_THE_BROKER if name in options]
         if refused:
@@ -44,6 +44,6 @@ def member_of_group(
     attend: Callable[[], None],
     progress: Callable[[], object],
 ) -> GroupMember:
-    """The member that `config` asks for; see GroupCoordinator and BrokerAssignedMember."""
+    """The member for the group protocol of `config`: GroupCoordinator or BrokerAssignedMember."""
     member = BrokerAssignedMember if config.group_protocol == "consumer" else GroupCoordinator
     return member(config, positions, metadata, attend=attend, progress=progress)

@@ -18,7 +18,7 @@ COLUMNS = [Column.headed(heading) for heading in ("Topic", "Partitions", "Record
 @click.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @bootstrap_option
-@click.option("--to", "path", required=True, metavar="PATH", help="A directory that is not there yet, or s3a://...")
+@click.option("--to", "path", required=True, metavar="PATH", help="A directory that does not exist yet, or s3a://...")
 @click.option("--by-date", is_flag=True, help="Folders for days, too, by the timestamps of records (UTC).")
 @output_option
 @spark_option
@@ -34,8 +34,8 @@ def archive(
 ) -> None:
     """Write topics to Parquet, with all that their records have: keys, headers, timestamps, offsets.
 
-    What is committed now is archived, in folders by topic and partition. `oncelog pipeline restore` makes the topics
-    again. Plain output: topic, partitions, records, name of the topic.
+    It archives the records that are committed now, in folders by topic and partition. `oncelog pipeline restore` makes
+    the topics again. Plain output: topic, partitions, records, name of the topic.
     """
     with failing("stopped; the archive is not complete: delete it"):
         from oncelog_pipeline.jobs.archive import writing
@@ -49,15 +49,24 @@ def archive(
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @bootstrap_option
-@click.option("--from", "path", required=True, metavar="PATH", help="What `oncelog pipeline archive` has written.")
-@click.option("--as", "name", metavar="NAME", help="Another name, for the one topic that is restored.")
-@click.option("--config", "configs", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="Of topics to be made.")
+@click.option(
+    "--from", "path", required=True, metavar="PATH", help="The directory that `oncelog pipeline archive` has written."
+)
+@click.option("--as", "name", metavar="NAME", help="Another name for the restored topic, if it is one.")
+@click.option(
+    "--config",
+    "configs",
+    type=KEY_VALUE,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A config of the topics that are created.",
+)
 @click.option(
     "--delivery",
     type=click.Choice([each.value for each in Delivery]),
     default=Delivery.EXACTLY_ONCE.value,
     show_default=True,
-    help="How; what takes longer than transaction.max.timeout.ms can only be written at-least-once.",
+    help="Delivery guarantee. A restore that takes longer than transaction.max.timeout.ms can only be at-least-once.",
 )
 @output_option
 @spark_option
@@ -73,9 +82,9 @@ def restore(
     spark_settings: tuple[tuple[str, str], ...],
     log_level: str,
 ) -> None:
-    """Make topics again from Parquet: all of an archive, or those named.
+    """Make topics again from Parquet: all topics of an archive, or the named ones.
 
-    Keys, values, headers and timestamps are what they were, byte by byte, in the same partitions and the same order;
+    Keys, values, headers and timestamps are the same, byte by byte, in the same partitions and the same order;
     offsets are new. A topic that is there must have the same number of partitions, and be empty. Plain output: topic,
     partitions, records, name of what was restored.
     """

@@ -1,4 +1,4 @@
-"""What an archive says of each topic besides its records: what is needed to make it again and to see that all is there.
+"""The description of each topic in an archive, to create the topic again and to check that no record is missing.
 
     PATH/topic=orders/partition=0/*.parquet        or, by date, .../partition=0/date=2026-11-22/*.parquet
     PATH/_oncelog/                                  these, a line of JSON for each topic; written last
@@ -15,26 +15,29 @@ from typing import Any, Final
 
 VERSION: Final = 1
 FOLDER: Final = "_oncelog"
-"""Names that begin with an underscore are no data to those who read Parquet."""
+"""Readers of Parquet skip names that begin with an underscore."""
 DATE: Final = "date"
 COLUMNS: Final = (
     "offset bigint, timestamp timestamp, timestampType int, key binary, value binary,"
     " headers array<struct<key: string, value: binary>>"
 )
-"""Of a file. `topic`, `partition` and `date` are in the names of folders."""
+"""Columns of a file. `topic`, `partition` and `date` are in the names of folders."""
 NOT_RESTORED: Final = ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-"""Would have brokers replace or refuse the timestamps of what is restored."""
+"""Topic configs that would make brokers replace or refuse the timestamps of restored records."""
 RETENTION: Final = "retention.ms"
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be written or restored so: the message says what to do."""
+    """The archive cannot be written or restored; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """One topic. `offsets` are the ends of what was read, [from, to), of each partition by its number, as text;
-    `records` how many there are in each; `oldest_ms` is the timestamp of the oldest record, None without any."""
+    """One topic of an archive.
+
+    `offsets` maps a partition's number, as text, to the range [from, to) that was read; `records` to the number of
+    records in it. `oldest_ms` is the timestamp of the oldest record, None if there is no record.
+    """
 
     topic: str
     partitions: int
@@ -78,7 +81,7 @@ def archived_from_json(text: str) -> Archived:
 
 
 def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
-    """Raises ArchiveError where brokers would delete at once what is restored."""
+    """Raise ArchiveError if the topic's retention would delete the restored records at once."""
     if retention_ms < 0 or archived.oldest_ms is None or now_ms - archived.oldest_ms <= retention_ms:
         return
     days = (now_ms - archived.oldest_ms) / 86_400_000
@@ -89,7 +92,7 @@ def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
 
 
 def check_counts(archived: Archived, found: Mapping[str, int], where: str) -> None:
-    """Raises ArchiveError where a partition has more or fewer records than it should; without any it may be missing."""
+    """Raise ArchiveError if a partition has more or fewer records than the manifest says."""
     for partition in sorted({*archived.records, *found}, key=int):
         expected, there = archived.records.get(partition, 0), found.get(partition, 0)
         if expected != there:

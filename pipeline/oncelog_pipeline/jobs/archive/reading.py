@@ -1,6 +1,6 @@
-"""Parquet to topics, in Spark: byte by byte what was archived, in its partitions and in its order.
+"""Restores Parquet to topics, in Spark: the same bytes, in the same partitions and order.
 
-Offsets are new ones: those of a topic in which nothing was ever deleted, compacted or aborted.
+Offsets are new: they are those of a topic in which nothing was ever deleted, compacted or aborted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ RECORD: Final = ("key", "value", "headers", "timestamp", "partition")
 
 
 def contents(spark: SparkSession, path: str) -> list[Archived]:
-    """What an archive has, counted. Raises ArchiveError where it is none, not complete, or has lost something."""
+    """Return the manifest of an archive, checked against its files. Raises ArchiveError if it is no archive, is
+    incomplete, or has lost records."""
     try:
         lines = spark.read.text(f"{path}/{FOLDER}").collect()
     except AnalysisException as error:
@@ -54,9 +55,10 @@ def restore(
     configs: Mapping[str, str] | None = None,
     delivery: str = "exactly-once",
 ) -> list[tuple[Archived, str]]:
-    """These topics, or all; one can get another `name`. Returns what was restored as what.
+    """Restore these topics, or all; a single topic may get another `name`. Returns each archived topic with its
+    restored name.
 
-    Each topic is written at once, or not at all (`delivery`). Raises ArchiveError, KafkaError, what Spark raises.
+    Each topic is written atomically (`delivery`). Raises ArchiveError, KafkaError, and what Spark raises.
     """
     there = {each.topic: each for each in contents(spark, path)}
     for topic in topics:

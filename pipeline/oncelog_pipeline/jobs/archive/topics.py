@@ -14,7 +14,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 
 async def described(bootstrap_servers: str, names: Sequence[str]) -> list[Archived]:
-    """With the offsets that committed readers can read now. Raises KafkaError, PartialFailure."""
+    """Describe the topics, with the offset ranges that read_committed readers can read now."""
     async with Admin(bootstrap_servers) as admin:
         topics = await admin.describe_topics(names)
         partitions = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
@@ -38,10 +38,11 @@ async def described(bootstrap_servers: str, names: Sequence[str]) -> list[Archiv
 
 
 async def make(bootstrap_servers: str, archived: Archived, name: str, configs: Mapping[str, str]) -> None:
-    """The topic `name` with the partitions of the one that was archived, where there is none yet; one that is there
-    must have as many, and be empty. `configs` are the user's.
+    """Create the topic `name` with the partitions of the archived one. If it exists, it must be empty and have as many
+    partitions.
 
-    Raises ArchiveError, also where the topic would not keep what is restored; KafkaError.
+    `configs` are the user's. Raises KafkaError, and ArchiveError also if the topic's retention would delete what is
+    restored.
     """
     async with Admin(bootstrap_servers) as admin:
         is_new = True
@@ -73,7 +74,7 @@ async def _check_empty(admin: Admin, archived: Archived, name: str) -> None:
 
 
 async def _own_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What was set for each topic itself."""
+    """Return the configs that were set on each topic itself."""
     described = await admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
     return {
         resource.name: {
@@ -86,7 +87,7 @@ async def _own_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str
 
 
 async def _retention_ms(admin: Admin, name: str) -> int:
-    """-1 where nothing is deleted for its age."""
+    """Return the topic's retention.ms; -1 if records are not deleted by age."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     entries = (await admin.describe_configs([resource], keys=[RETENTION, "cleanup.policy"]))[resource]
     if "delete" not in (entries["cleanup.policy"].value or ""):

@@ -1,4 +1,4 @@
-"""Topics to partitioned Parquet, in Spark: what committed readers see, between offsets that are fixed first."""
+"""Writes topics to partitioned Parquet, in Spark: committed records between offsets that are fixed first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACE = ("topic", "partition")
 def archive(
     spark: SparkSession, bootstrap_servers: str, topics: Sequence[str], path: str, *, by_date: bool = False
 ) -> list[Archived]:
-    """All of these topics. What is at `path` must be nothing. Raises what Spark raises, KafkaError."""
+    """Archive all of these topics. `path` must not exist. Raises KafkaError, and what Spark raises."""
     wanted = [replace(each, by_date=by_date) for each in asyncio.run(described(bootstrap_servers, topics))]
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     records = _records(spark, bootstrap_servers, wanted)
@@ -35,7 +35,7 @@ def archive(
 
 
 def stored(spark: SparkSession, path: str) -> DataFrame:
-    """An archive as a table. What stands in names of folders has its own type, whatever it looks like."""
+    """Return an archive as a table. Columns from folder names get fixed types, since Spark would guess them."""
     schema = f"{COLUMNS}, topic string, partition int, {DATE} string"
     return spark.read.schema(schema).parquet(path)
 
@@ -55,7 +55,7 @@ def _records(spark: SparkSession, bootstrap_servers: str, wanted: Sequence[Archi
 
 
 def _counted(spark: SparkSession, path: str, wanted: Sequence[Archived]) -> list[Archived]:
-    """By what was written: a line for each partition comes to the driver."""
+    """Return the manifest, counted from the written files. The driver receives one row for each partition."""
     per_partition = (
         stored(spark, path)
         .groupBy(*PLACE)

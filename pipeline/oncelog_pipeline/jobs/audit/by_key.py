@@ -1,7 +1,6 @@
-"""The audit by key, in Spark: of each key the numbers that its records carry, one by one, in the order of offsets.
+"""The audit by key, in Spark: checks the sequence numbers that the records of each key carry, in the order of offsets.
 
-What is judged is what committed readers see: so a duplicate shows that came from an application that sent again what
-it had sent, which no broker can know.
+It reads committed records only. So it also finds duplicates that an application sent twice, which no broker can know.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def sequence_in_header(name: str) -> Column:
 def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
-    """`first` is the number with which each key begins; without one, any. Raises what Spark raises."""
+    """Run the audit. Each key must begin with the number `first`; None allows any. Raises what Spark raises."""
     topics = sorted({partition.topic for partition in there.latest})
     options = {SERVERS: bootstrap_servers, "subscribe": ",".join(topics), "includeHeaders": "true"}
     read = spark.read.format("oncelog").options(**options).load()
@@ -56,7 +55,7 @@ def audit(
 
 
 def _faults(records: DataFrame, first: int | None) -> DataFrame:
-    """One shuffle by key; within a key once in the order of numbers, once in that of offsets."""
+    """Find the faults with one shuffle by key; each key is sorted once by number, once by offset."""
     of_key = Window.partitionBy("topic", "who")
     by_number = of_key.orderBy("number", "partition", "offset")
     by_offset = Window.partitionBy("topic", "who", "partition").orderBy("offset")

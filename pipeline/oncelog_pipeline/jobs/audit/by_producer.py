@@ -1,7 +1,7 @@
 """The audit by producer, in Spark: each task reads ranges of offsets as chains, which are judged for each producer.
 
-Only headers of batches are looked at, aborted ones among them, and only chains are shuffled: of a topic in which all is
-right one for each producer and range, whatever its size.
+Only batch headers are read, those of aborted batches too, and only chains are shuffled. A topic without faults has one
+chain for each producer and range, whatever its size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAULT: Final = pa.schema(
 
 
 def audit(spark: SparkSession, bootstrap_servers: str, there: Extent, settings: Mapping[str, Any]) -> Verdict:
-    """Raises what Spark raises."""
+    """Run the audit. Raises what Spark raises."""
     least = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
     ranges = cut(there.earliest, there.latest, min_partitions=least)
     topics = sorted({partition.topic for partition in there.latest})
@@ -74,7 +74,7 @@ def _chains(
 
 
 def _read(bootstrap_servers: str, wanted: OffsetRange, settings: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-    """A loop of its own, which goes on whenever Spark wants more."""
+    """Yield batches of chains; the event loop runs only while Spark waits for the next one."""
     chains = read_chains(bootstrap_servers, wanted, settings=settings)
     with asyncio.Runner() as runner:
         while (some := runner.run(_next(chains))) is not None:

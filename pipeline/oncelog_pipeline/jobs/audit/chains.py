@@ -1,16 +1,16 @@
-"""What sequence numbers in a log say: whether it has all that a producer was told it has, and nothing twice. Pure.
+"""Finds lost and duplicate records of idempotent producers, by the sequence numbers in a log. Pure.
 
-A producer numbers its records for each partition: 0, 1, 2 ... and begins again at 0 with every epoch; brokers keep
-these numbers. So what one partition has of one producer, in the order of offsets, is
+A producer numbers its records for each partition: 0, 1, 2 ..., and begins again at 0 with every epoch; brokers store
+these numbers. In the order of offsets, the next batch of one producer in a partition is one of these:
 
-    right      each batch goes on where the one before ended, or begins a later epoch at 0
+    right      it continues the batch before it, or begins a later epoch at 0
     a gap      it begins later: records are missing
-    twice      it begins earlier: records are there again
-    a zombie   it has an epoch that was over already: a marker or a batch with a later one came before
+    twice      it begins earlier: records are duplicates
+    a zombie   its epoch is over: a marker or a batch with a later epoch came before
 
 A topic may be larger than any memory, so this is done in two steps. `Chains` joins the batches of a range of offsets
-for as long as they are right; it judges nothing, because it does not see what was before. `judged` goes through the
-chains of all ranges, of which there are few where little is wrong.
+while they are right; it reports no faults, because it does not see earlier batches. `judged` goes through the
+chains of all ranges, which are few if there are few faults.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from oncelog_protocol.records.sequence import increment_sequence
 NO_PRODUCER: Final = -1
 SEQUENCES: Final = 2**31
 NO_SEQUENCE: Final = -1
-"""Of what begins with a marker: it has an epoch, and no number."""
+"""The sequence of a batch that begins with a marker, which has an epoch and no sequence."""
 
 
 class Kind(Enum):
-    """What may be wrong."""
+    """The kinds of faults."""
 
     GAP = "gap"
     TWICE = "twice"
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 class Header(NamedTuple):
-    """What is needed of a batch. `sequence` is of its first record; a control batch has none."""
+    """The fields of a batch that the audit needs. `sequence` is that of its first record; a control batch has none."""
 
     first_offset: int
     last_offset: int
@@ -53,11 +53,11 @@ class Header(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Batches of one producer in which each goes on from the one before.
+    """Consecutive batches of one producer, each of which continues the one before.
 
-    `first_end` is the number of the last record of the first epoch, `last_sequence` that of the last one: NO_SEQUENCE
-    where an epoch has only a marker so far. `NO_PRODUCER` stands for all batches of the log, by their offsets alone;
-    `numbered` are the records among them that a producer has numbered.
+    `first_end` is the sequence of the last record of the first epoch, `last_sequence` that of the last epoch;
+    NO_SEQUENCE while an epoch has only a marker. The chain with `NO_PRODUCER` covers all batches of the log by offset
+    alone; `numbered` counts the records in it that have a sequence.
     """
 
     producer_id: int
@@ -96,12 +96,12 @@ class Chains:
             self._join(_of_producer(header))
 
     def taken(self) -> list[Chain]:
-        """Those that are finished, once."""
+        """Return the finished chains and forget them."""
         taken, self.finished = self.finished, []
         return taken
 
     def close(self) -> list[Chain]:
-        """All that are left, when the range has been read."""
+        """Return the remaining chains, after the whole range was read."""
         left = [*self.taken(), *self._open.values()]
         self._open.clear()
         return left
@@ -115,10 +115,10 @@ class Chains:
 
 
 def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> list[Finding]:
-    """What is wrong in the chains of one producer in one partition, which are in the order of offsets.
+    """Return the faults in the chains of one producer in one partition, given in the order of offsets.
 
-    `is_whole`: the log has its first record still, so that a producer's first number must be 0. In a log that
-    `is_compacted` batches are missing rightly.
+    `is_whole`: the log still has its first record, so a producer's first sequence must be 0. If the log `is_compacted`,
+    missing batches are no fault.
     """
     found: list[Finding] = []
     last: Chain | None = None
@@ -132,24 +132,24 @@ def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> li
 
 
 def _before_all(chain: Chain) -> Chain:
-    """What a log that has its first record still begins with."""
+    """The chain before the first one, if the log still has its first record."""
     return Chain(chain.producer_id, -1, -1, -1, NO_SEQUENCE, NO_SEQUENCE, -1, NO_SEQUENCE, 0, 0)
 
 
 def _before(chain: Chain) -> Chain:
-    """What `chain` goes on from: where the log begins later, nothing is known of what was before."""
+    """The chain that `chain` continues, if the log begins later: whatever came before is assumed right."""
     sequence = NO_SEQUENCE if chain.first_sequence in (0, NO_SEQUENCE) else chain.first_sequence - 1
     epoch, offset = chain.first_epoch, chain.first_offset - 1
     return Chain(chain.producer_id, offset, offset, epoch, sequence, sequence, epoch, sequence, 0, 0)
 
 
 def _is_first_number(last: Chain, chain: Chain) -> bool:
-    """Whether of its epoch only markers came before."""
+    """Whether only markers came before in the epoch of `chain`."""
     return last.last_epoch == chain.first_epoch and last.last_sequence == NO_SEQUENCE != chain.first_sequence
 
 
 def _between(last: Chain, chain: Chain) -> list[Finding]:
-    """What is wrong where `chain` comes after `last`, which has the farthest epoch and number so far."""
+    """Return the faults where `chain` follows `last`, the chain with the highest epoch and sequence so far."""
     what = chain.producer_id, chain.first_epoch, chain.first_offset
     if chain.producer_id == NO_PRODUCER:
         missing = chain.first_offset - last.last_offset - 1
@@ -170,7 +170,7 @@ def _between(last: Chain, chain: Chain) -> list[Finding]:
 
 
 def _farther(last: Chain, chain: Chain) -> Chain:
-    """Which of the two has the later end: records that are there again do not take a producer back."""
+    """Return the chain with the later end: duplicates do not move a producer back."""
     if chain.producer_id == NO_PRODUCER:
         return chain if chain.last_offset > last.last_offset else last
     if chain.last_epoch != last.last_epoch:
@@ -181,7 +181,7 @@ def _farther(last: Chain, chain: Chain) -> Chain:
 
 
 def _joined(before: Chain, after: Chain) -> Chain | None:
-    """Both as one; None where `after`, of one batch, does not go on from `before`."""
+    """Return both as one chain; None if `after`, a single batch, does not continue `before`."""
     if before.producer_id == NO_PRODUCER:
         if after.first_offset != before.last_offset + 1:
             return None
@@ -225,5 +225,5 @@ def _of_producer(header: Header) -> Chain:
 
 
 def _distance(start: int, end: int) -> int:
-    """How many steps forward it is from one number to another: after 2147483647 comes 0."""
+    """Return the number of steps forward from one sequence to another; 0 follows 2147483647."""
     return (end - start) % SEQUENCES

@@ -19,9 +19,9 @@ WRONG: Final = 1
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @bootstrap_option
 @click.option("--by", type=click.Choice(["producer", "key"]), default="producer", show_default=True)
-@click.option("--sequence", "path", metavar="$.PATH", help="By key: where in a JSON value its number is.")
+@click.option("--sequence", "path", metavar="$.PATH", help="By key: path of the number in a JSON value.")
 @click.option("--sequence-header", "header", metavar="NAME", help="By key: the header that has the number.")
-@click.option("--first", type=int, metavar="N", help="By key: the number with which every key begins.")
+@click.option("--first", type=int, metavar="N", help="By key: the first number of every key.")
 @click.option("-D", "settings", type=KEY_VALUE, multiple=True, metavar="KEY=VALUE", help="A setting of the consumers.")
 @output_option
 @spark_option

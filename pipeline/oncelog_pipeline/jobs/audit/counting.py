@@ -11,7 +11,8 @@ from oncelog_pipeline.jobs.audit.verdict import EXAMPLES, Audited, Count, Fault,
 
 
 def verdict_of(by: str, topics: Sequence[Audited], faults: DataFrame) -> Verdict:
-    """`faults` has the columns of Fault, and is persisted until here. Only the verdict comes to the driver."""
+    """Count the faults. `faults` has the columns of Fault and is persisted meanwhile. Only the verdict comes to the
+    driver."""
     try:
         counts = [
             Count(row.kind, row.topic, row.faults, row.records)

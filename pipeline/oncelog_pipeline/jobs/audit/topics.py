@@ -1,4 +1,4 @@
-"""What there is to audit: the partitions of topics, and what their numbers can be held to."""
+"""Finds the partitions to audit, and whether each log still has its first record and is compacted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from oncelog_pipeline.source.offsets import Offsets
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """From the first offset to the end of each partition, as of now; `compacted` topics miss records rightly."""
+    """The first offset and the end of each partition, as of now. `compacted` topics may lack offsets without a
+    fault."""
 
     earliest: Offsets
     latest: Offsets

@@ -1,4 +1,4 @@
-"""What an audit has found, for a person: a table of topics, one of faults, and a sentence. Pure."""
+"""The verdict of an audit: a table of topics, a table of faults, and a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from oncelog_pipeline.jobs.audit.chains import Kind
 
 EXAMPLES: Final = 20
-"""So many faults of each kind are shown; all are counted."""
+"""Faults of each kind that are shown; all are counted."""
 MEANINGS: Final[Mapping[str, str]] = {
     Kind.GAP.value: "missing",
     Kind.TWICE.value: "there again",
@@ -22,7 +22,8 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`who` is a producer id with its epoch, or a key. `place` is where it shows, `records` how many it concerns."""
+    """One fault. `who` is a producer id with its epoch, or a key. `place` is the offset range, `records` the number of
+    records concerned."""
 
     kind: str
     topic: str
@@ -43,8 +44,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """A topic. `records` were looked at, of which `judged` carry numbers, by so many `numbering` (producers, or keys).
-    `remarks` say what could not be judged."""
+    """One topic that was audited. Of `records` that were read, `judged` carry a sequence, from `numbering` producers or
+    keys. `remarks` say what could not be judged."""
 
     topic: str
     records: int
@@ -71,7 +72,7 @@ class Verdict:
         return ("Topic", "Records", "Judged", f"{self.by.capitalize()}s", *_titles(self._kinds()), "Verdict")
 
     def rows(self) -> list[tuple[object, ...]]:
-        """One for each topic; of each kind of fault the records."""
+        """Return a row for each topic, with the number of records concerned by each kind of fault."""
         found = {(count.topic, count.kind): count.records for count in self.counts}
         return [
             (
@@ -86,7 +87,7 @@ class Verdict:
         ]
 
     def sentences(self) -> list[str]:
-        """What cannot be said in a table."""
+        """Return the remarks that do not fit into a table."""
         said = [f"{topic.topic}: {remark}" for topic in self.topics for remark in topic.remarks]
         shown = len(self.examples)
         total = sum(count.faults for count in self.counts)

@@ -11,7 +11,7 @@ from oncelog_broker.controller.alter_partition import (
 )
 from oncelog_broker.controller.candidates import UNKNOWN, LogEnd
 from oncelog_broker.controller.known_broker import NEVER, KnownBroker
-from oncelog_broker.controller.machine import PartitionChange, wanted_change
+from oncelog_broker.controller.partition_decisions import PartitionChange, wanted_change
 from oncelog_broker.controller.reassignment import begin
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment

@@ -6,7 +6,7 @@ from oncelog_broker.controller.candidates import OFFLINE, LogEnd
 from oncelog_broker.controller.elect_leaders import imbalances, requested_election
 from oncelog_broker.controller.election import RECOVERING
 from oncelog_broker.controller.known_broker import KnownBroker
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.shutdown import note_shutdown
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment

@@ -9,7 +9,7 @@ from tests.support.loop_turns import turns
 
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.partitions import PartitionController
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.writer import Deposed

@@ -7,7 +7,7 @@ from tests.support.controlled_brokers import ControlledBrokers
 from oncelog_broker.controller import writer
 from oncelog_broker.controller.alter_partition import Member, Proposal
 from oncelog_broker.controller.known_broker import KnownBroker
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.reassignment import begin, reassigned_to
 from oncelog_broker.controller.topics import TopicController
 from oncelog_broker.controller.view import ClusterView, KnownState

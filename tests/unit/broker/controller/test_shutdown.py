@@ -6,7 +6,7 @@ from tests.unit.broker.controller.test_election import GONE, RETURNED, STEADY, W
 from oncelog_broker.controller.alter_partition import Member, Proposal, decide
 from oncelog_broker.controller.election import RECOVERING, Election, next_state
 from oncelog_broker.controller.known_broker import KnownBroker
-from oncelog_broker.controller.machine import wanted_change
+from oncelog_broker.controller.partition_decisions import wanted_change
 from oncelog_broker.controller.shutdown import is_left_to, note_shutdown
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.metadata.model.payloads import PartitionState, ReplicaAssignment, TopicAssignment

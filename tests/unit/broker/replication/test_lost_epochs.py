@@ -12,7 +12,7 @@ from tests.support.storage import make_batch
 
 from oncelog_broker.controller.alter_partition import decide
 from oncelog_broker.controller.known_broker import KnownBroker
-from oncelog_broker.controller.machine import PartitionChange
+from oncelog_broker.controller.partition_decisions import PartitionChange
 from oncelog_broker.controller.view import ClusterView, KnownState
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager

@@ -37,11 +37,11 @@ def test_e49_one_line_when_it_begins_a_count_now_and_then_and_one_when_it_is_ove
         troubles.report()
         clock.advance_ms(1000)
     assert news == 1
-    assert [record.message for record in caplog.records] == ["a disk goes on failing"] * 2
+    assert [record.message for record in caplog.records] == ["a disk keeps failing"] * 2
     clock.advance_ms(int(QUIET_SECONDS * 1000))
     troubles.report()
     over = caplog.records[-1]
-    assert over.message == "a disk fails no more"
+    assert over.message == "a disk works again"
     assert (over.__dict__["directory"], over.__dict__["failed_to"], over.__dict__["times"]) == (
         WHERE,
         "append to",

@@ -28,7 +28,7 @@ def test_brokers_are_counted_by_what_they_hold_lead_and_should_lead():
     ("arguments", "message"),
     [
         (["--unclean"], "--unclean may lose records: name the topics or partitions"),
-        (["--unclean", "t"], "will not lose records without asking"),
+        (["--unclean", "t"], "it needs --yes"),
     ],
 )
 def test_records_are_lost_by_nobody_who_did_not_say_so(arguments, message):

@@ -44,9 +44,9 @@ def test_what_goes_wrong_again_and_again_is_said_once() -> None:
 
 def test_what_passes_soon_is_not_worth_a_word() -> None:
     said = Said()
-    said.log("%s: asking again after %s", "orders-0", MOVED)
+    said.log("%s: retrying after %s", "orders-0", MOVED)
     said.seconds += PATIENCE_SECONDS / 2
-    said.log("%s: asking again after %s", "orders-0", MOVED)
+    said.log("%s: retrying after %s", "orders-0", MOVED)
     said.log("connected to %s", "127.0.0.1:9092")
     said.log("nothing to format")
     assert said.lines == []

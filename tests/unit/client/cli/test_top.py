@@ -14,20 +14,20 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from oncelog.cli import top_look
+from oncelog.cli import top_snapshot
 from oncelog.cli.completion import VARIABLE
 from oncelog.cli.configs import rows_of
 from oncelog.cli.main import cli
 from oncelog.cli.options import output_option
 from oncelog.cli.output import Column, show_rows
 from oncelog.cli.top import FOR_PEOPLE, FOR_PROGRAMS, as_json, drawn, duration, tables
-from oncelog.cli.top_look import GroupRow, Look, TransactionRow, broker_rows, lag_of, rates
+from oncelog.cli.top_snapshot import GroupRow, Snapshot, TransactionRow, broker_rows, lag_of, rates
 from oncelog.cluster import Partition, Topic
 from oncelog_protocol.messages.describe_configs import ConfigSource
 
 
-def seen(at: float, ends: dict[tuple[str, int], int], leader: int = 1) -> Look:
-    return Look(at, "id", ends=ends, leaders=dict.fromkeys(ends, leader))
+def seen(at: float, ends: dict[tuple[str, int], int], leader: int = 1) -> Snapshot:
+    return Snapshot(at, "id", ends=ends, leaders=dict.fromkeys(ends, leader))
 
 
 def test_throughput_is_what_came_between_two_looks() -> None:
@@ -73,11 +73,11 @@ class SlowGroups:
 
 async def test_groups_that_are_not_told_of_hold_up_a_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And those that are told of are shown."""
-    monkeypatch.setattr(top_look, "PART_SECONDS", 0.05)
+    monkeypatch.setattr(top_snapshot, "PART_SECONDS", 0.05)
     found = seen(1.0, {})
     admin: Any = SimpleNamespace(groups=SlowGroups())
     async with asyncio.timeout(30):
-        await top_look._see_groups(found, admin)
+        await top_snapshot._see_groups(found, admin)
     assert len(found.groups) == 30
     assert found.missing == {"groups": "not told within 0.05 s"}
 

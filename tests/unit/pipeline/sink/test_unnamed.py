@@ -179,7 +179,7 @@ async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
         return await forget(query, seen)
 
     writes.cluster.remove_state = second_is_quicker  # type: ignore[method-assign]
-    with pytest.raises(TakenOver, match="took this one for dead"):
+    with pytest.raises(TakenOver, match="has taken this one over"):
         await first.commit()
     await first.abort()
     assert writes.seen == ALL

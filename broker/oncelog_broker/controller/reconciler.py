@@ -1,8 +1,8 @@
-"""Reconciles the states of partitions with the machine: events come in, the machine decides, the writer writes, one
-thing at a time, until nothing more is wanted.
+"""Reconciles the states of partitions with what `partition_decisions.py` wants: an event comes in, changes are decided
+and written, one event at a time, until nothing more is wanted.
 
-Where an outcome stays unknown (the store is out of reach) the view is not to be trusted any more: it is read again as a
-whole before the next decision.
+After an unknown outcome (the store is out of reach) the view is not trusted: it is read again as a whole before the
+next decision.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_broker.controller.candidate_questions import CandidateQuestions
 from oncelog_broker.controller.candidates import Answers
 from oncelog_broker.controller.known_broker import KnownBroker
 from oncelog_broker.controller.leadership import Controllership
-from oncelog_broker.controller.machine import PartitionChange, in_order, is_led, wanted_change
+from oncelog_broker.controller.partition_decisions import PartitionChange, in_order, is_led, wanted_change
 from oncelog_broker.controller.view import ClusterView
 from oncelog_broker.controller.writer import Deposed, Refused, StateWriter, in_pieces
 from oncelog_broker.metadata.model.image import NO_LEADER
@@ -32,19 +32,20 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 20
-"""How often in a row writes for the same partitions may be refused: each time something else must have changed."""
+"""How often in a row writes for the same partitions may be refused. Each refusal means that something else has
+changed."""
 
 
 class Unsettled(Exception):
-    """The same partitions were refused again and again."""
+    """The same partitions were refused MAX_ATTEMPTS times in a row."""
 
 
 async def _never() -> bool:
     return False
 
 
-class Settling:
-    """One term as controller, as far as events go; what somebody asks for is `partitions.PartitionController`."""
+class Reconciler:
+    """One term as controller: its events. Requests of others are handled by `partitions.PartitionController`."""
 
     def __init__(
         self,
@@ -54,72 +55,73 @@ class Settling:
         pause: Pause = no_pause,
         questions: CandidateQuestions | None = None,
     ) -> None:
-        """`questions`: who asks brokers for what an election must know; None: elections do without."""
+        """`questions`: asks brokers for the log ends that elections need; None: elections do without."""
         self.controllership = controllership
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions without a leader whose election waits for answers of brokers, or for time."""
+        """Partitions without a leader whose election waits for answers of brokers, or for time to pass."""
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
         self.pause = pause
         self._turn = asyncio.Lock()
         self._too_large: set[PartitionKey] = set()
-        """Partitions whose change did not fit into one write."""
+        """Partitions with a change that did not fit into one write."""
         self._must_read_all = True
         self._has_missed = False
-        """Whether something may have been missed since everything began to be read."""
+        """Whether an event may have been missed since the present reading of the whole view began."""
         self.must_begin = True
-        """Whether what a term begins with is to be done, or to be done again. Not the same as `must_read_all`: anybody
-        who asks for something may be the one who reads everything."""
+        """Whether the work that begins a term is still to be done, or to be repeated. Not the same as `must_read_all`:
+        any request may be the one that reads everything."""
         self.on_trouble: Callable[[], None] = lambda: None
-        """Called when the view is to be read again, or this term is over."""
+        """Called when the view must be read again, or when this term is over."""
 
     @property
     def must_read_all(self) -> bool:
-        """Whether the view is not to be trusted."""
+        """Whether the view is not trusted."""
         return self._must_read_all
 
     def distrust(self) -> None:
-        """Something may have been missed: everything is read again, and before the next decision."""
+        """An event may have been missed: everything is read again before the next decision."""
         self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 
     # --- events; each returns when what follows from it is written. Raises Deposed, StoreUnavailable, Unsettled.
 
     async def read_all(self) -> None:
-        """The beginning of a term, and the end of a time without the store."""
+        """Read everything: at the beginning of a term, and after an outage of the store."""
         async with self._turn:
             self._must_read_all = True
             await self._guarded(self._settle(()))
 
     async def current_view(self) -> ClusterView:
-        """The view, when it is to be trusted."""
+        """The view, read again first if it is not trusted."""
         if self._must_read_all:
             async with self._turn:
                 await self._guarded(self._settle(()))
         return self.view
 
     async def brokers_changed(self) -> None:
-        """Brokers came or went."""
+        """Brokers came, went, or came again."""
         async with self._turn:
             await self._guarded(self._brokers_changed())
 
     async def topics_changed(self, names: Collection[str]) -> None:
-        """Topics were created, deleted, or have got partitions."""
+        """Topics were created or deleted, or have new partitions."""
         async with self._turn:
             await self._guarded(self._topics_changed(names))
 
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Make a topic by `write`, whose errors are raised. While nothing that was decided waits to be written: it may
-        be about an earlier topic of that name, and the versions of nodes begin anew with each."""
+        """Create a topic by `write`, and raise its errors. The lock is held, so no decision waits to be written: it
+        might be about an earlier topic of that name, and znode versions restart at 0 when a topic is re-created."""
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))
 
     async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
-        """A topic was marked as to be deleted. If everything is read just then, the marks may have been read before."""
+        """A topic was marked as to be deleted. It is noted here, too: a reading under way may have read the marks
+        before."""
         async with self._turn:
             known = self.view.topics.get(name)
             if known is not None and known.topic_id == topic_id:
@@ -131,12 +133,12 @@ class Settling:
             await self._guarded(self._configs_changed(names))
 
     async def default_changed(self) -> None:
-        """Settings of brokers were changed, which may say something else of topics that say nothing."""
+        """Settings of brokers have changed, perhaps the default for topics without a setting of their own."""
         async with self._turn:
             await self._guarded(self._default_changed())
 
     async def look_again(self, keys: Collection[PartitionKey]) -> None:
-        """Decide these partitions again, although the cluster has not changed: a wait is over, for example."""
+        """Decide these partitions again, although the cluster has not changed: a time limit has passed, for example."""
         async with self._turn:
             await self._guarded(self._settle(keys))
 
@@ -148,7 +150,7 @@ class Settling:
     # --- with the turn taken
 
     def _noted(self, answers: Answers) -> list[PartitionKey]:
-        """Return the partitions for which the answers are still valid: same registration, and no leader since."""
+        """Note the answers that are still valid: same registration, and no leader since. Returns their partitions."""
         registered = self.view.live.get(answers.broker)
         if registered is None or registered.epoch != answers.broker_epoch:
             return []
@@ -168,7 +170,7 @@ class Settling:
         except Deposed:
             self.on_trouble()
             raise
-        except Exception:  # what was read and not settled would never be looked at again
+        except Exception:  # partitions that were read and not reconciled would never be looked at again
             self.distrust()
             raise
 
@@ -179,8 +181,8 @@ class Settling:
         return await self._settle(self.view.keys_on(changed))
 
     async def _look_for_brokers(self) -> None:
-        """Take over who came and went, as far as anybody can know of it who asks now: what they saw they may have from
-        another server of the store."""
+        """Take over every broker that the sender of a request may have seen come or go, perhaps at another server of
+        the store."""
         await self._store.sync()
         await self._brokers_changed()
 
@@ -202,7 +204,7 @@ class Settling:
         return await self._settle(() if self.view.unclean_by_default == before else self.view.keys())
 
     async def _settle(self, keys: Iterable[PartitionKey]) -> None:
-        """Write what the machine wants of these partitions, until it wants nothing more."""
+        """Write the changes that are wanted of these partitions, until none is wanted any more."""
         pending = set(keys) if not self._must_read_all else await self._read_all()
         for _ in range(MAX_ATTEMPTS):
             if not pending:
@@ -212,7 +214,7 @@ class Settling:
             wanted = await self._wanted(pending)
             for piece in in_pieces(wanted):
                 refused |= await self._write(piece, brokers)
-            # What was written first, somebody who left an ISR, say, may be what the end of a reassignment waited for.
+            # A change written just now, a broker that left an ISR for example, may be what a reassignment waited for.
             pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
         else:
             raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")
@@ -233,7 +235,7 @@ class Settling:
         return found
 
     async def _wanted(self, keys: Iterable[PartitionKey]) -> list[PartitionChange]:
-        """`machine.wanted_changes`, while others have their turn."""
+        """`partition_decisions.wanted_change` of each partition, with pauses."""
         changes = []
         for key in keys:
             await self.pause()
@@ -246,7 +248,8 @@ class Settling:
         return in_order(changes)
 
     async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:
-        """The partitions to look at again: none, if all was written. `brokers`: see StateWriter.write."""
+        """Write a piece. Returns the partitions to look at again; empty if all was written. `brokers`: see
+        StateWriter.write."""
         keys = {change.key for change in piece}
         topics = {key.topic for key in keys}
         try:
@@ -267,8 +270,8 @@ class Settling:
     async def _write_less(
         self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker], error: RequestTooLarge
     ) -> set[PartitionKey]:
-        """As `_write`, of a piece that is too large for one write: half by half. A change that is too large by itself
-        is given up, since no attempt would end otherwise."""
+        """As `_write`, for a piece that is too large for one write: in halves. A single change that is too large is
+        given up and logged, since it would never fit."""
         if len(piece) > 1:
             middle = len(piece) // 2
             again = await self._write(piece[:middle], brokers)

@@ -1,21 +1,21 @@
-"""What the controller wants changed: (view, which partitions) -> changes of their states. Pure.
+"""Decides which partition states must change: (view, partitions to look at) -> changes. Pure.
 
-The view says all: a change that is written and taken over into the view is wanted no more, and one whose outcome nobody
-knows is decided again from what was read. So it does not matter whether an event was seen, or how often: each only
-names the partitions to look at.
+Only the view counts. A change that is written and taken over into the view is not wanted again; one with an unknown
+outcome is decided again from what was read. So it does not matter whether an event was seen, or how often: an event
+only names the partitions to look at.
 
-    event                                        partitions
+    event                                        partitions to look at
     became controller, the view was read again   all
     brokers came, went, or came again            those with a replica there
-    a broker says that it is about to stop       those with a replica there
+    a broker asks for its controlled shutdown    those with a replica there
     topics created, grown, deleted               those of the topics
     a write was refused                          those of the write
-    brokers have said what their logs hold       those of which they have (`candidate_questions.py`)
-    a reassignment was asked for, an ISR grew    those that are reassigned
-    the deletion of a topic was cut short        (`topics.py` goes on with it)
+    brokers have reported log ends               those of the reports (`candidate_questions.py`)
+    a reassignment was requested, an ISR grew    those that are being reassigned
+    the deletion of a topic was interrupted      (`topics.py` continues it)
 
-AlterPartition is decided in `alter_partition.py`, what ElectLeaders asks for in `elect_leaders.py`, and what a
-reassignment begins with in `reassignment.py`.
+AlterPartition is decided in `alter_partition.py`, ElectLeaders in `elect_leaders.py`, and the first step of a
+reassignment in `reassignment.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class PartitionChange(NamedTuple):
-    """A state to be written. `version` is that of the node as we know it, None if there is no node yet."""
+    """A state to be written. `version`: the known version of its node, None if there is no node yet."""
 
     key: PartitionKey
     state: PartitionState
@@ -41,25 +41,20 @@ class PartitionChange(NamedTuple):
     is_election: bool = True
     may_lose: bool = False
     assignment: ReplicaAssignment | None = None
-    """To be written with the state: the partition begins or ends to be reassigned."""
+    """The assignment to be written with the state, at the beginning or end of a reassignment."""
 
     def brokers(self) -> set[int]:
-        """Those whose incarnation must still be the one that the decision was made for."""
+        """The brokers whose incarnations the write must check: those of the new ISR."""
         return set(self.state.isr)
 
 
-def wanted_changes(view: ClusterView, keys: Iterable[PartitionKey], controller_epoch: int) -> list[PartitionChange]:
-    """What is to be written for these partitions, in order."""
-    return in_order(filter(None, (wanted_change(view, key, controller_epoch) for key in keys)))
-
-
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """Elections come first, for their clients wait."""
+    """Elections first, since their clients wait."""
     return sorted(changes, key=lambda change: not change.is_election)
 
 
 def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange | None:
-    """What is to be written for one partition."""
+    """The change to be written for one partition; None if its state stays."""
     replicas = view.replicas(key)
     if not replicas or key.topic in view.doomed:
         return None
@@ -80,7 +75,7 @@ def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: in
 
 
 def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool = False) -> Election:
-    """All that decides who leads a partition that has a state."""
+    """Everything that decides who leads a partition that has a state."""
     candidates = view.candidates
     return Election(
         view.replicas(key),
@@ -101,7 +96,7 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """What must be known before anybody can lead this partition; None where nothing helps, or nothing is needed.
+    """What must be known before anybody can lead this partition; None if nothing would help, or nothing is needed.
     `unclean`: whether a replica outside the ISR may lead; None: as the topic says."""
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None
@@ -112,7 +107,7 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 
 def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
-    """Return the questions for brokers that an election needs."""
+    """The questions for brokers that an election needs answered."""
     version = view.states[key].version
     return [Question(broker, view.brokers[broker].epoch, key, version) for broker in found.ask]
 
@@ -120,7 +115,8 @@ def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Qu
 def _completion(
     view: ClusterView, key: PartitionKey, known: KnownState, controller_epoch: int
 ) -> PartitionChange | None:
-    """The end of a reassignment, if it has come. While an election must come first, nobody is known to be in sync."""
+    """The end of a reassignment, if its target is in sync. None while an election must come first: until then nobody is
+    known to be in sync."""
     assignment = view.assignment(key)
     is_open = assignment is not None and assignment.is_reassigned and view.may_vouch(key)
     reassigned = completed(assignment, known, controller_epoch) if assignment is not None and is_open else None
@@ -128,6 +124,6 @@ def _completion(
 
 
 def reassignment_change(key: PartitionKey, reassigned: Reassigned, known: KnownState) -> PartitionChange:
-    """What is to be written for a step of a reassignment. Nobody waits for it."""
+    """The change of one step of a reassignment. No client waits for it."""
     is_election = reassigned.state.leader != known.state.leader
     return PartitionChange(key, reassigned.state, known.version, is_election, assignment=reassigned.assignment)

@@ -1,4 +1,4 @@
-"""What `oncelog top` sees: one look at a cluster as an admin client, and what has changed between two. No drawing."""
+"""The data of `oncelog top`: a snapshot of a cluster by an admin client, and the rates between two. No drawing."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 
 MAX_GROUPS: Final = 50
-"""Of so many groups the lag is asked for in one look: each costs requests to its coordinator."""
+"""The lag of at most this many groups is queried in one snapshot: each costs requests to its coordinator."""
 MAX_TRANSACTIONS: Final = 50
-"""Of so many open transactions it is asked for how long they are open."""
+"""The age of at most this many open transactions is queried."""
 PART_SECONDS: Final = 5.0
-"""For what is told of topics, offsets, groups or transactions: a coordinator that loads holds up no whole look."""
+"""Seconds for topics, offsets, groups or transactions each: a loading coordinator must not delay a snapshot."""
 ONGOING: Final = "Ongoing"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker, and the partitions that it leads and holds; `out_of_sync`: of those it holds."""
+    """A broker, and its led and hosted partitions; `out_of_sync`: of the hosted ones."""
 
     node_id: int
     address: str
@@ -40,7 +40,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group; `lag` is None where it is not known."""
+    """A group; `lag` is None if unknown."""
 
     group_id: str
     state: str
@@ -50,7 +50,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """An open transaction; the time since when is None where it is not known."""
+    """An open transaction; its start is None if unknown."""
 
     transactional_id: str
     producer_id: int
@@ -71,15 +71,15 @@ class PartitionRow:
 
 
 @dataclass(slots=True)
-class Look:
-    """A cluster at one moment. `missing` says what could not be had, and why."""
+class Snapshot:
+    """A cluster at one moment. `missing` says which parts are unavailable, and why."""
 
     at: float
     """Monotonic seconds."""
     cluster_id: str | None = None
     brokers: list[BrokerRow] = field(default_factory=list)
     ends: dict[Partition, int] = field(default_factory=dict)
-    """Where the logs of the partitions with leaders end."""
+    """The log end offsets of the partitions with leaders."""
     leaders: dict[Partition, int] = field(default_factory=dict)
     out_of_sync: list[PartitionRow] = field(default_factory=list)
     groups: list[GroupRow] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Records per second between two looks; empty where there is only one."""
+    """Records per second between two snapshots; empty with only one."""
 
     by_topic: Mapping[str, float]
     by_broker: Mapping[int, float]
@@ -99,8 +99,8 @@ class Rates:
         return sum(self.by_topic.values())
 
 
-def rates(before: Look | None, now: Look) -> Rates:
-    """What the ends of the logs say. A log that was cut, or a topic that was made anew, counts as silent."""
+def rates(before: Snapshot | None, now: Snapshot) -> Rates:
+    """The rates from the log ends. A truncated log, or a re-created topic, counts as idle."""
     if before is None or now.at <= before.at:
         return Rates({}, {})
     by_topic: dict[str, float] = {}
@@ -114,9 +114,9 @@ def rates(before: Look | None, now: Look) -> Rates:
     return Rates(by_topic, by_broker)
 
 
-async def look(admin: Admin) -> Look:
-    """Raises KafkaError if the cluster cannot be reached; what it does not tell, or not us, is `missing`."""
-    found = Look(monotonic())
+async def look(admin: Admin) -> Snapshot:
+    """Raises KafkaError if the cluster cannot be reached; parts that are unavailable or forbidden are `missing`."""
+    found = Snapshot(monotonic())
     cluster = await admin.describe_cluster()
     found.cluster_id = cluster.cluster_id
     names = await _had(found, "topics", admin.list_topics(include_internal=True), [])
@@ -129,7 +129,7 @@ async def look(admin: Admin) -> Look:
     return found
 
 
-async def _had(found: Look, what: str, asked: Awaitable[T], otherwise: T) -> T:
+async def _had(found: Snapshot, what: str, asked: Awaitable[T], otherwise: T) -> T:
     from oncelog.errors import ConnectionFailed, KafkaError
 
     try:
@@ -145,7 +145,7 @@ async def _had(found: Look, what: str, asked: Awaitable[T], otherwise: T) -> T:
         return otherwise
 
 
-def _see_partitions(found: Look, topics: Iterable[Topic]) -> None:
+def _see_partitions(found: Snapshot, topics: Iterable[Topic]) -> None:
     from oncelog.cluster import NO_NODE
 
     for topic in topics:
@@ -158,7 +158,7 @@ def _see_partitions(found: Look, topics: Iterable[Topic]) -> None:
 
 
 def broker_rows(cluster: Any, topics: Iterable[Topic]) -> list[BrokerRow]:
-    """One for each live broker, and for each that is not there and should be."""
+    """A row for each live broker, and each that should be."""
     leads: dict[int, int] = {}
     replicas: dict[int, int] = {}
     behind: dict[int, int] = {}
@@ -182,7 +182,7 @@ def broker_rows(cluster: Any, topics: Iterable[Topic]) -> list[BrokerRow]:
     ]
 
 
-async def _see_ends(found: Look, admin: Admin) -> None:
+async def _see_ends(found: Snapshot, admin: Admin) -> None:
     from oncelog.cluster import TopicPartition
     from oncelog.metadata.list_offsets import LATEST_TIMESTAMP
 
@@ -196,7 +196,7 @@ def ends_of(offsets: Mapping[TopicPartition, Any]) -> dict[Partition, int]:
     return {(where.topic, where.partition): known.offset for where, known in offsets.items()}
 
 
-async def _see_groups(found: Look, admin: Admin) -> None:
+async def _see_groups(found: Snapshot, admin: Admin) -> None:
     listed = await _had(found, "groups", admin.groups.list(), [])
     shown = [group.group_id for group in listed[:MAX_GROUPS]]
     if len(listed) > MAX_GROUPS:
@@ -212,12 +212,12 @@ async def _see_groups(found: Look, admin: Admin) -> None:
 
 
 def lag_of(committed: Mapping[Any, int], ends: Mapping[Partition, int]) -> int | None:
-    """Records behind the committed offsets; None where nothing that was committed is there any more."""
+    """Records behind the committed offsets; None if none of the committed partitions exists any more."""
     known = [max(0, ends[where] - offset) for where, offset in committed.items() if where in ends]
     return sum(known) if known else None
 
 
-async def _see_transactions(found: Look, admin: Admin) -> None:
+async def _see_transactions(found: Snapshot, admin: Admin) -> None:
     from oncelog.clock import now_ms
 
     listed = await _had(found, "transactions", admin.transactions.list(states=[ONGOING]), [])
