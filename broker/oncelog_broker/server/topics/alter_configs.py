@@ -20,7 +20,7 @@ from oncelog_broker.config.alter import (
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.topics.config_resources import Change, Rules, alter_each
+from oncelog_broker.server.topics.config_resources import ChangesOf, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -53,11 +53,11 @@ def _changes_of(resource: Resource) -> Iterator[ConfigChange]:
     return (ConfigChange(config.name, AlterOperation.SET, config.value) for config in resource.configs)
 
 
-def _to_overrides(changes: Changes, config: BrokerConfig) -> tuple[Change, Change, Change]:
-    return (
-        partial(_replace_topic, changes),
-        partial(_replace_broker, changes),
-        partial(_replace_group, changes, config),
+def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
+    return ChangesOf(
+        topic=partial(_replace_topic, changes),
+        group=partial(_replace_group, changes, config),
+        broker=partial(_replace_broker, changes),
     )
 
 

@@ -33,6 +33,14 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 """Old overrides to new ones; raises KafkaError to refuse."""
 
 
+class ChangesOf(NamedTuple):
+    """The same change for each type of resource."""
+
+    topic: Change
+    group: Change
+    broker: Change
+
+
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
     """`mentions`: how often a request names resources, by type and name. Of one that is named several times no mention
     can be served. Raises KafkaError INVALID_REQUEST."""
@@ -77,7 +85,7 @@ def check_may_change(rules: Rules, resource_type: int, name: str, context: Topic
 
 
 class AlteredResource(Protocol):
-    """A topic, broker or group, as both requests name it."""
+    """A topic, group or broker, as both requests name it."""
 
     @property
     def resource_type(self) -> int: ...
@@ -93,14 +101,14 @@ async def alter_each(
     resources: Sequence[R],
     rules: Rules,
     changes_of: Callable[[R], Iterable[ConfigChange]],
-    to_overrides: Callable[[Changes, BrokerConfig], tuple[Change, Change, Change]],
+    to_overrides: Callable[[Changes, BrokerConfig], ChangesOf],
     validate_only: bool,
     context: TopicContext,
 ) -> list[tuple[R, KafkaError | None]]:
     """Alter the settings of each resource, and return the error of each, or None.
 
-    `changes_of`: the changes that a resource of the request asks for. `to_overrides`: functions that make them to the
-    overrides of a topic, of a broker, and of a group.
+    `rules`: what a client needs for each type. `changes_of`: the changes that a resource of the request asks for.
+    `to_overrides`: functions that make them to the overrides of each type.
     """
     outcomes: list[tuple[R, KafkaError | None]] = []
     pauses = context.services.slices.pauses()
@@ -112,10 +120,11 @@ async def alter_each(
         try:
             check_named_once(kind, name, mentions)
             check_may_change(rules, kind, name, context)
-            for change in changes_of(resource):
+            for asked in changes_of(resource):
                 await pauses.here()
-                add_change(changes, change)
-            await change_configs(kind, name, *to_overrides(changes, context.services.config), validate_only, context)
+                add_change(changes, asked)
+            change = to_overrides(changes, context.services.config)
+            await change_configs(kind, name, change, validate_only, context)
         except KafkaError as error:
             outcomes.append((resource, error.as_value()))
         else:
@@ -126,9 +135,7 @@ async def alter_each(
 async def change_configs(
     resource_type: int,
     name: str,
-    change_topic: Change,
-    change_broker: Change,
-    change_group: Change,
+    change: ChangesOf,
     validate_only: bool,
     context: TopicContext,
 ) -> None:
@@ -138,14 +145,14 @@ async def change_configs(
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
         existing_topic(name, context)
-        topic_overrides = await services.configs.alter_topic_config(name, change_topic, validate_only)
+        topic_overrides = await services.configs.alter_topic_config(name, change.topic, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_topic(name) == topic_overrides, TIMEOUT_MS
             )
     elif resource_type == ResourceType.BROKER:
         broker_id = broker_of(name, context)
-        broker_overrides = await services.configs.alter_broker_config(broker_id, change_broker, validate_only)
+        broker_overrides = await services.configs.alter_broker_config(broker_id, change.broker, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata,
@@ -154,7 +161,7 @@ async def change_configs(
             )
     elif resource_type == ResourceType.GROUP:
         group_id = named_group(name)
-        group_overrides = await services.configs.alter_group_config(group_id, change_group, validate_only)
+        group_overrides = await services.configs.alter_group_config(group_id, change.group, validate_only)
         if not validate_only:
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_group(group_id) == group_overrides, TIMEOUT_MS

@@ -19,7 +19,7 @@ from oncelog_broker.config.alter import (
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.security.authorizer import rules
-from oncelog_broker.server.topics.config_resources import Change, Rules, alter_each
+from oncelog_broker.server.topics.config_resources import ChangesOf, Rules, alter_each
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.incremental_alter_configs import (
@@ -55,9 +55,9 @@ def _changes_of(resource: Resource) -> Iterator[ConfigChange]:
     return (ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs)
 
 
-def _to_overrides(changes: Changes, config: BrokerConfig) -> tuple[Change, Change, Change]:
-    return (
-        partial(alter_topic_overrides, changes=changes),
-        partial(alter_broker_overrides, changes=changes),
-        partial(alter_group_overrides, changes=changes, broker=config),
+def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
+    return ChangesOf(
+        topic=partial(alter_topic_overrides, changes=changes),
+        group=partial(alter_group_overrides, changes=changes, broker=config),
+        broker=partial(alter_broker_overrides, changes=changes),
     )
