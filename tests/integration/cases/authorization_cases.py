@@ -158,6 +158,18 @@ OF_TOPIC: Mapping[str, Any] = {
     "resource_name": lambda names: names.topic,
     "configuration_keys": [],
 }
+OF_GROUP: Mapping[str, Any] = {
+    "resource_type": ConfigResource.GROUP,
+    "resource_name": lambda names: names.group,
+    "configuration_keys": [],
+}
+JOINING_CONSUMER: Mapping[str, Any] = {
+    "member_id": "member",
+    "member_epoch": 0,
+    "rebalance_timeout_ms": 60_000,
+    "subscribed_topic_names": lambda names: [names.topic],
+    "topic_partitions": [],
+}
 OF_BROKER = {"resource_type": ConfigResource.BROKER, "resource_name": "1", "configuration_keys": []}
 IN_ALLOWED_GROUP = {"group_id": ALLOWED_GROUP, "transactional_id": ALLOWED_TRANSACTION}
 BY_TOPIC_ID = {"name": None, "topic_names": []}
@@ -240,6 +252,9 @@ CASES = (
     _refused(rules.FIND_SHARE_GROUP, low=6, extra={"key_type": 2, "coordinator_keys": ["g:t:0"]}),
     _refused(rules.JOIN_GROUP, extra={"session_timeout_ms": 10_000, "protocol_type": "consumer"}),
     _refused(rules.HEARTBEAT),
+    _refused(rules.CONSUMER_HEARTBEAT, extra=JOINING_CONSUMER),
+    _refused(rules.CONSUMER_TOPICS, extra={**JOINING_CONSUMER, "group_id": ALLOWED_GROUP}),
+    _refused(rules.DESCRIBE_CONSUMER_GROUP, extra={"group_ids": lambda names: [names.group]}),
     _refused(rules.LEAVE_GROUP),
     _refused(rules.SYNC_GROUP, extra={"protocol_type": "consumer", "protocol_name": "range"}),
     _refused(rules.DESCRIBE_GROUPS),
@@ -300,6 +315,9 @@ CASES = (
     _refused(rules.DELETE_ACLS, extra=ACL),
     _refused(rules.DESCRIBE_CONFIGS_OF_TOPIC, extra=OF_TOPIC),
     _refused(rules.DESCRIBE_CONFIGS_OF_CLUSTER, extra=OF_BROKER),
+    _refused(rules.DESCRIBE_CONFIGS_OF_GROUP, extra=OF_GROUP),
+    _refused(rules.ALTER_CONFIGS_OF_GROUP, extra={**OF_GROUP, "configs": []}),
+    _refused(rules.CHANGE_CONFIGS_OF_GROUP, extra={**OF_GROUP, "configs": []}),
     _refused(rules.ALTER_CONFIGS_OF_TOPIC, extra={**OF_TOPIC, "configs": []}),
     _refused(rules.ALTER_CONFIGS_OF_CLUSTER, extra={**OF_BROKER, "configs": []}),
     _refused(rules.CHANGE_CONFIGS_OF_TOPIC, extra={**OF_TOPIC, "configs": []}),

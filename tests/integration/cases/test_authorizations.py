@@ -161,9 +161,12 @@ NOT_ASKED_HERE = frozenset(
     {
         rules.TOPIC_OF_TRANSACTION,
         rules.CREATED_CONFIGS,
+        rules.CONSUMER_MATCHED_TOPICS,
+        rules.TOPIC_OF_CONSUMER_GROUP,
     }
 )
-"""They need a state that a single request does not make: tests below."""
+"""They need a state that a single request does not make: tests below, and those of the handlers of the consumer
+protocol."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} v{case.versions.start}")

@@ -53,6 +53,7 @@ CHANGES = {
     ("groups", "reset"): [HOSTILE, "--topic", "TOPIC", "--to", "0"],
     ("groups", "delete"): ["--yes", HOSTILE],
     ("txns", "fence"): [HOSTILE],
+    ("txns", "commit"): ["--yes", HOSTILE],
     ("txns", "abort"): ["TOPIC:0", "--start-offset", "0"],
     ("topics", "delete"): ["--yes", HOSTILE],
     ("topics", "create"): [HOSTILE],
