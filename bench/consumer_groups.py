@@ -88,6 +88,7 @@ def consumer_groups_cost(port: int, pid: int, members: int, topics: int, partiti
         sent = [beats[number % members] for number in range(heartbeats)]
         return sum(1 for _ in client.pipeline_all(sent, WINDOW)), 0
 
+    beat_all()  # what the creation of the topics has left to do is done meanwhile
     beaten = cost.measured(pid, beat_all)
     client.close()
     return Costs(joined.cpu_us_per_request, beaten.cpu_us_per_request, took)
