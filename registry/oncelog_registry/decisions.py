@@ -68,7 +68,13 @@ def register(
         raise errors.not_permitted(
             f"Subject {subject} is not in import mode: a schema is registered there without an id"
         )
-    return _written(SubjectVersion(subject, state.next_version(subject), state.id_for(print_of), schema, print_of))
+    number, schema_id = state.next_version(subject), state.id_for(print_of)
+    if max(number, schema_id) > MAX_ID:
+        raise errors.not_permitted(
+            f"No id or version above {MAX_ID} can be given to a schema: an import has given the highest one. Delete "
+            "that one for good, then restart all registries when the topic has been compacted"
+        )
+    return _written(SubjectVersion(subject, number, schema_id, schema, print_of))
 
 
 def _imported(

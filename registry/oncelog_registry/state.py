@@ -131,7 +131,7 @@ class State:
         content = None if value is None else records.parsed_value(value)
         try:
             self._apply(fields, content, is_tombstone=value is None)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             logger.warning("a record of %s cannot be used: %s: %r", records.TOPIC, fields, error)
 
     def _apply(self, fields: dict[str, Any], content: dict[str, Any] | None, *, is_tombstone: bool) -> None:
