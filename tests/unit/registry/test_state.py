@@ -82,6 +82,19 @@ def test_a_new_version_never_takes_the_number_of_a_deleted_one(topic: Topic) -> 
     assert (again.version, again.id) == (4, 2), "the id stays"
 
 
+@pytest.mark.parametrize("version", [None, 1])
+def test_an_id_is_never_given_again(topic: Topic, version: int | None) -> None:
+    topic.register("s", A)
+    topic.register("t", B)
+    topic.delete("t", version)
+    topic.delete("t", version, permanent=True)
+    started_later = topic.compacted()
+    started_later.log = [record for record in started_later.log if record.value is not None]
+    started_later.state = State()
+    started_later.write(started_later.log[:])
+    assert started_later.register("s", C).id == topic.register("s", C).id == 3
+
+
 def test_deleted_versions_still_answer_by_id(topic: Topic) -> None:
     topic.register("s", A)
     topic.delete("s")
