@@ -95,7 +95,11 @@ class PreparedTransactions:
     async def keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
         """See `TransactionAdmin.keep`."""
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
-        return owned if records == prepared.producer else None
+        if records == prepared.producer:
+            return owned
+        if records is not None:  # of another one, without a timeout from now on, whose producer is fenced
+            await self.end(owned, commits=False)
+        return None
 
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
