@@ -217,6 +217,21 @@ async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coor
     assert coordinator_v2.committed == {P0: [b"v"]}
 
 
+@pytest.mark.parametrize("commits", [True, False])
+async def test_s121_who_kept_it_is_told_that_another_one_has_it(coordinator_v2: FakeCoordinator, commits: bool) -> None:
+    """Else an abort would be reported as done, of a transaction that is open without a timeout."""
+    prepared = await prepared_one(coordinator_v2)
+    async with Admin(coordinator_v2.broker.address) as admin:
+        first, second = [await admin.transactions.keep(prepared) for _ in range(2)]
+        assert first is not None
+        assert second is not None
+        with pytest.raises(ProducerFenced, match="is open, and another process has taken it over"):
+            await admin.transactions.end(first, commits=commits)
+        assert await admin.transactions.end(second, commits=commits)
+        assert await admin.transactions.end(first, commits=commits) is not commits, "it is over: nobody has it"
+    assert coordinator_v2.committed == ({P0: [b"v"]} if commits else {})
+
+
 async def test_s121_an_operator_commits_what_nobody_ends(coordinator_v2: FakeCoordinator) -> None:
     prepared = await prepared_one(coordinator_v2)
     async with Admin(coordinator_v2.broker.address) as admin:
