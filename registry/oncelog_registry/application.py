@@ -7,12 +7,14 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from oncelog_registry import errors
 from oncelog_registry.errors import RegistryError
@@ -50,7 +52,7 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
     calls = Calls(registry)
     return Starlette(
         routes=[Route(path, _answering(call), methods=[method]) for method, path, call in calls.routes()],
-        middleware=[Middleware(Guard, hosts=hosts)],
+        middleware=[Middleware(Guard, hosts=hosts), Middleware(UndecodedPaths)],
         exception_handlers={
             RegistryError: _refused,
             404: _no_path,
@@ -58,6 +60,19 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
         },
         lifespan=lifespan,
     )
+
+
+class UndecodedPaths:
+    """ASGI middleware: routes are matched with the path as it was sent. The subject `orders/versions` is sent as
+    `orders%2Fversions`; decoded before, a look-up of it would be a registration under `orders`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
+        await self._app(scope, receive, send)
 
 
 def _answering(call: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -299,6 +314,9 @@ async def _body(request: Request) -> dict[str, Any]:
         raise RegistryError(400, "The client went away") from None
     try:
         document = json.loads(received)
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise errors.unprocessable("The body has half of a surrogate pair, which is no character") from None
     except (ValueError, RecursionError):
         raise RegistryError(400, "The body is no JSON document") from None
     if not isinstance(document, dict):
@@ -349,7 +367,7 @@ def _flag(request: Request, name: str) -> bool:
 
 def _subject(request: Request) -> str:
     """The subject, of the default context whether that is named or not."""
-    return str(request.path_params["subject"]).removeprefix(":.:")
+    return unquote(str(request.path_params["subject"])).removeprefix(":.:")
 
 
 def _optional_subject(request: Request) -> str | None:
@@ -360,7 +378,7 @@ def _version(request: Request) -> int | str:
     text = str(request.path_params["version"])
     if text in (LATEST, "-1"):
         return LATEST
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text[:11]) <= MAX_VERSION:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text[:11]) <= MAX_VERSION or len(text) > 10:
         raise errors.invalid_version(text)
     return int(text)
 

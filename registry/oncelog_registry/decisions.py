@@ -14,6 +14,7 @@ from oncelog_registry.records import (
     Record,
     config_record,
     delete_subject_record,
+    highest_id_record,
     mode_record,
     schema_record,
     schema_tombstone,
@@ -68,7 +69,13 @@ def register(
         raise errors.not_permitted(
             f"Subject {subject} is not in import mode: a schema is registered there without an id"
         )
-    return _written(SubjectVersion(subject, state.next_version(subject), state.id_for(print_of), schema, print_of))
+    number, schema_id = state.next_version(subject), state.id_for(print_of)
+    if max(number, schema_id) > MAX_ID:
+        raise errors.not_permitted(
+            f"No id or version above {MAX_ID} can be given to a schema: an import has given the highest one. Use "
+            "another topic (--topic)"
+        )
+    return _written(SubjectVersion(subject, number, schema_id, schema, print_of))
 
 
 def _imported(
@@ -104,7 +111,7 @@ def delete_version(state: State, subject: str, version: int | str, *, permanent:
         return Deleted([found.version], (schema_record(replace(found, deleted=True)),))
     if not found.deleted:
         raise errors.version_not_soft_deleted(subject, found.version)
-    return Deleted([found.version], (schema_tombstone(subject, found.version),))
+    return Deleted([found.version], (highest_id_record(state.highest_id), schema_tombstone(subject, found.version)))
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
@@ -127,7 +134,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
     gone = [schema_tombstone(subject, number) for number in numbers]
     settings = [config_record(subject, None)] if state.level(subject) else []
     settings += [mode_record(subject, None)] if state.mode(subject) else []
-    return Deleted(numbers, (*gone, *settings))
+    return Deleted(numbers, (highest_id_record(state.highest_id), *gone, *settings))
 
 
 def set_level(subject: str | None, level: object) -> tuple[str, tuple[Record, ...]]:

@@ -53,7 +53,10 @@ class Journal:
         self._apply = apply
         self._admin = Admin(bootstrap, **self._settings)
         """Asks for the end of the topic: on the consumer's connection the question would wait behind a fetch."""
-        self._consumer = Consumer(bootstrap, isolation_level="read_committed", **self._settings)
+        self._consumer = Consumer(
+            bootstrap, **{**self._settings, "isolation_level": "read_committed", "auto_offset_reset": "none"}
+        )
+        """Skips nothing: where the topic has lost what is to be read next, that is an error."""
         self._producer: Producer | None = None
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
 
@@ -77,6 +80,11 @@ class Journal:
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS), self._reading:
                 end = await self._end()
+                if await self._consumer.position(self._partition) > end:
+                    raise store_failed(
+                        f"{self._topic} ends at offset {end}, before what was read of it: it was truncated, or deleted "
+                        "and made again. If this lasts, restart the registry: it will know what is in the topic now"
+                    )
                 while await self._consumer.position(self._partition) < max(end, behind + 1):
                     polled = await self._consumer.poll(POLL_MS)
                     for record in polled.get(self._partition, ()):

@@ -7,7 +7,8 @@ from typing import Final
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """The longest body of a request, in bytes."""
 MAX_SCHEMA_BYTES: Final = 900_000
-"""The longest schema, in bytes of UTF-8: its record fits the default `max.message.bytes` of a topic."""
+"""The longest schema with its references, in bytes as JSON, where each quote takes two: its record fits the default
+`max.message.bytes` of a topic."""
 MAX_SUBJECT_CHARACTERS: Final = 255
 MAX_REFERENCES: Final = 100
 """How many schemas one schema may refer to, those that they refer to included."""

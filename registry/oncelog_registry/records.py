@@ -18,6 +18,8 @@ CONFIG: Final = "CONFIG"
 MODE: Final = "MODE"
 DELETE_SUBJECT: Final = "DELETE_SUBJECT"
 CLEAR_SUBJECT: Final = "CLEAR_SUBJECT"
+NOOP: Final = "NOOP"
+"""Passed over by the Confluent registry, whatever its value."""
 
 
 class Record(NamedTuple):
@@ -58,6 +60,12 @@ def delete_subject_record(subject: str, last_version: int) -> Record:
     read it."""
     key = {"keytype": DELETE_SUBJECT, "subject": subject, "magic": 0}
     return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))
+
+
+def highest_id_record(schema_id: int) -> Record:
+    """The highest id that was given: it is written beside the tombstones of schemas, which compaction removes with
+    their ids."""
+    return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped({"highestId": schema_id}))
 
 
 def parsed_key(key: bytes) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ schema by its id is an exception, as an id never changes its meaning: what is kn
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +33,8 @@ from oncelog_registry.state import State
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 PARSED_SCHEMAS: Final = 500
 """How many parsed schemas are kept: the earlier versions of a subject are compared with each new one."""
 
@@ -42,7 +46,8 @@ class Registry:
         self._state = State()
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
-        self._parsed: OrderedDict[str, Any] = OrderedDict()
+        self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
+        """By the fingerprints of a schema and of those that it refers to: a version may be deleted for good."""
 
     async def start(self) -> None:
         """Raises KafkaError, UnusableTopic, RegistryError."""
@@ -114,7 +119,7 @@ class Registry:
             return schema.text
         from oncelog_registry.formats.protobuf import serialized
 
-        return await self._in_thread(serialized, self._resolved(schema, await self.state()))
+        return await self._in_thread(serialized, _resolved(schema, self._referred(schema, await self.state())))
 
     # --- deletions, levels, modes
 
@@ -132,12 +137,16 @@ class Registry:
         return await self._journal.write(decide)
 
     async def set_level(self, subject: str | None, level: object) -> str:
+        if subject is not None:
+            _check_subject(subject)
         return await self._set(lambda: decisions.set_level(subject, level))
 
     async def remove_level(self, subject: str | None) -> str:
         return await self._set(lambda: decisions.remove_level(self._state, subject))
 
     async def set_mode(self, subject: str | None, mode: object, *, force: bool) -> str:
+        if subject is not None:
+            _check_subject(subject)
         return await self._set(lambda: decisions.set_mode(self._state, subject, mode, force=force))
 
     async def remove_mode(self, subject: str) -> str:
@@ -169,13 +178,14 @@ class Registry:
 
     async def _parse(self, schema: Schema, state: State) -> Any:
         """RegistryError 42201."""
-        print_of = fingerprint(schema)
-        if print_of in self._parsed:
-            self._parsed.move_to_end(print_of)
-            return self._parsed[print_of]
+        referred = self._referred(schema, state)
+        key = (fingerprint(schema), *(each.fingerprint for each in referred.values()))
+        if key in self._parsed:
+            self._parsed.move_to_end(key)
+            return self._parsed[key]
         form: Format = format_of(schema.type)
-        parsed = await self._in_thread(form.parse, self._resolved(schema, state))
-        self._parsed[print_of] = parsed
+        parsed = await self._in_thread(form.parse, _resolved(schema, referred))
+        self._parsed[key] = parsed
         if len(self._parsed) > PARSED_SCHEMAS:
             self._parsed.popitem(last=False)
         return parsed
@@ -191,37 +201,49 @@ class Registry:
             raise errors.invalid_schema("it nests too deeply") from None
         except ValueError as error:
             raise errors.invalid_schema(str(error)) from error
+        except Exception as error:
+            # The libraries raise whatever they like for what they did not think of: that is no fault of the registry.
+            logger.warning("a schema cannot be parsed or compared", exc_info=True)
+            raise errors.invalid_schema(f"{type(error).__name__}: {error}") from error
 
-    def _resolved(self, schema: Schema, state: State) -> Resolved:
-        """Find all schemas that one refers to, in whatever depth. RegistryError 42201."""
-        found: dict[str, Schema] = {}
+    def _referred(self, schema: Schema, state: State) -> Mapping[str, SubjectVersion]:
+        """Find all versions that a schema refers to, by the names it uses, each behind those that it uses itself.
+        RegistryError 42201."""
+        found: dict[str, SubjectVersion] = {}
 
         def visit(references: Sequence[Reference], path: tuple[tuple[str, int], ...]) -> None:
             for each in references:
                 place = (each.subject, each.version)
                 if each.name in found or place in path:
                     continue
+                if len(path) == MAX_REFERENCES:
+                    raise errors.invalid_schema(f"it refers to schemas in a chain of more than {MAX_REFERENCES}")
                 try:
-                    referred = state.version(each.subject, each.version, deleted=True).schema
+                    referred = state.version(each.subject, each.version, deleted=True)
                 except RegistryError as error:
                     raise errors.invalid_schema(f"its reference {each.name!r}: {error.message}") from error
-                if referred.type != schema.type:
-                    raise errors.invalid_schema(f"its reference {each.name!r} is of type {referred.type}")
-                visit(referred.references, (*path, place))
+                if referred.schema.type != schema.type:
+                    raise errors.invalid_schema(f"its reference {each.name!r} is of type {referred.schema.type}")
+                visit(referred.schema.references, (*path, place))
                 found[each.name] = referred
                 if len(found) > MAX_REFERENCES:
                     raise errors.invalid_schema(f"it refers to more than {MAX_REFERENCES} schemas")
 
         visit(schema.references, ())
-        return Resolved(schema, tuple(found.items()))
+        return found
+
+
+def _resolved(schema: Schema, referred: Mapping[str, SubjectVersion]) -> Resolved:
+    return Resolved(schema, [(name, version.schema) for name, version in referred.items()])
 
 
 def _checked(schema: Schema) -> str:
     """Return the fingerprint. RegistryError 42201."""
     if schema.type not in TYPES:
         raise errors.invalid_schema(f"the type {schema.type!r} is none of {', '.join(TYPES)}")
-    if len(schema.text.encode("utf-8", "surrogatepass")) > MAX_SCHEMA_BYTES:
-        raise errors.invalid_schema(f"it is longer than {MAX_SCHEMA_BYTES} bytes")
+    size = len(json.dumps(schema.document(), ensure_ascii=False).encode())
+    if size > MAX_SCHEMA_BYTES:
+        raise errors.invalid_schema(f"it is longer than {MAX_SCHEMA_BYTES} bytes: {size} with its references, as JSON")
     if not schema.text.strip():
         raise errors.invalid_schema("it is empty")
     return fingerprint(schema)

@@ -1,7 +1,8 @@
 """The state that the records of `_schemas` tell of, in the order of the topic. No I/O.
 
-Ids are of the whole registry: schemas with equal fingerprints have one id. A version is never given twice, not even
-when its record was deleted for good, as far as the topic still tells of it.
+Ids are of the whole registry: schemas with equal fingerprints have one id. An id is never given to another schema, not
+even when its schema was deleted for good, since records with it may still be there. A version is never given twice, not
+even when its record was deleted for good, as far as the topic still tells of it.
 """
 
 from __future__ import annotations
@@ -97,6 +98,11 @@ class State:
         """Return the id of schemas with this fingerprint: the one they have, or the next one."""
         return self._id_of.get(print_of, self._highest_id + 1)
 
+    @property
+    def highest_id(self) -> int:
+        """The highest id that was ever given; 0 if there was none."""
+        return self._highest_id
+
     def id_is_of(self, schema_id: int) -> str | None:
         """Return the fingerprint of the schema with this id; None if the id is free."""
         found = self._by_id.get(schema_id)
@@ -131,12 +137,14 @@ class State:
         content = None if value is None else records.parsed_value(value)
         try:
             self._apply(fields, content, is_tombstone=value is None)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             logger.warning("a record of %s cannot be used: %s: %r", records.TOPIC, fields, error)
 
     def _apply(self, fields: dict[str, Any], content: dict[str, Any] | None, *, is_tombstone: bool) -> None:
         kind, subject = fields["keytype"], fields.get("subject")
-        if kind == records.SCHEMA:
+        if kind == records.NOOP:
+            self._highest_id = max(self._highest_id, int((content or {}).get("highestId", 0)))
+        elif kind == records.SCHEMA:
             number = int(fields["version"])
             if is_tombstone:
                 self._forget(str(subject), number)

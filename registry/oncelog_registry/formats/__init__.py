@@ -6,6 +6,7 @@ protobuf.py     Protobuf: the compiler in a process of its own, the comparison o
 fingerprints.py what makes two schemas the same schema
 resolved.py     a schema with those that it refers to
 depth.py        how deep a document may nest
+time_limit.py   how long a comparison may take
 
 A format is parsed with the texts that it refers to; parsing and comparing may take long, so both run in a thread.
 """

@@ -13,6 +13,7 @@ from avro.schema import make_avsc_object
 
 from oncelog_registry.formats.depth import check_depth
 from oncelog_registry.formats.resolved import Resolved
+from oncelog_registry.formats.time_limit import TimeLimit
 
 
 def parse(resolved: Resolved) -> AvroSchema:
@@ -25,13 +26,24 @@ def parse(resolved: Resolved) -> AvroSchema:
 
 def differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     """Return why `reader` cannot read what `writer` wrote; empty if it can."""
-    checker: Any = ReaderWriterCompatibilityChecker  # it has no types
-    result = checker().get_compatibility(reader, writer)
+    result = _Checker(TimeLimit()).get_compatibility(reader, writer)
     if result.compatibility is SchemaCompatibilityType.compatible:
         return []
     found = sorted(str(each) for each in result.messages)
     where = ", ".join(sorted(str(each) for each in result.locations))
     return [f"{each} (at {where})" for each in found] or [f"the schemas differ at {where}"]
+
+
+class _Checker(ReaderWriterCompatibilityChecker):
+    """Ends by itself: two unions of thousands of branches would be compared for hours, and a thread cannot be ended."""
+
+    def __init__(self, limit: TimeLimit) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._limit = limit
+
+    def get_compatibility(self, *arguments: Any, **named: Any) -> Any:
+        self._limit.check()
+        return super().get_compatibility(*arguments, **named)
 
 
 def _parsed(text: str, names: Names, where: str) -> AvroSchema:

@@ -8,7 +8,7 @@ read by all. Equal schemas read each other whatever they contain.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -17,6 +17,7 @@ from jsonschema.validators import validator_for
 
 from oncelog_registry.formats.depth import check_depth
 from oncelog_registry.formats.resolved import Resolved
+from oncelog_registry.formats.time_limit import TimeLimit
 
 TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
@@ -167,6 +168,7 @@ class _Comparison:
         self._writer = writer
         self._under_way: set[tuple[int, int]] = set()
         self._compared = 0
+        self._limit = TimeLimit()
 
     def run(self) -> list[str]:
         reader, writer = self._reader, self._writer
@@ -174,6 +176,7 @@ class _Comparison:
 
     def _differ(self, reader: Node, at: _Place, writer: Node, by: _Place, path: str) -> list[str]:
         self._compared += 1
+        self._limit.check()
         if self._compared > MAX_COMPARED:
             raise ValueError(f"the schemas have more than {MAX_COMPARED} pairs of parts to compare")
         reader, at = at.resolved(reader)
@@ -264,7 +267,7 @@ def _differ_in_values(reader: Node, writer: Node, path: str) -> list[str]:
         found.append(f"{where}: the reader does not allow the type {', '.join(refused)}")
     if "enum" in reader:
         written = writer.get("enum", [writer["const"]] if "const" in writer else None)
-        if written is None or any(each not in reader["enum"] for each in written):
+        if written is None or not _values(written) <= _values(reader["enum"]):
             found.append(f"{where}: the writer may write values that `enum` of the reader lacks")
     found += [
         f"{where}: `{keyword}` of the reader is none of the writer"
@@ -272,6 +275,21 @@ def _differ_in_values(reader: Node, writer: Node, path: str) -> list[str]:
         if keyword in reader and reader[keyword] != writer.get(keyword, _ABSENT)
     ]
     return found
+
+
+def _values(listed: Iterable[Any]) -> set[str]:
+    """Values that can be looked up. Numbers that are equal are one value, whether or not they are whole."""
+    return {json.dumps(_plain(each), sort_keys=True) for each in listed}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return value
 
 
 _ABSENT: Final = object()

@@ -165,7 +165,7 @@ def _compiled_text(resolved: Resolved) -> tuple[FileDescriptorProto, list[FileDe
 
 def _safe(name: str) -> str:
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or name == MAIN_FILE or "\0" in name or not path.parts:
+    if path.is_absolute() or ".." in path.parts or name == MAIN_FILE or "\0" in name or str(path) != name:
         raise ValueError(f"the reference {name!r} is no name of an import")
     return name
 
@@ -176,8 +176,11 @@ def _protoc(files: Mapping[str, str]) -> list[FileDescriptorProto]:
         inside = Path(directory, "in")
         for name, text in files.items():
             path = inside / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", errors="surrogatepass")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", errors="surrogatepass")
+            except OSError as error:
+                raise ValueError(f"the reference {name[:100]!r} is no name of a file: {error.strerror}") from None
         target = os.path.join(directory, "out")
         included = Path(_well_known())
         command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={inside}", f"--proto_path={included}"]
@@ -239,12 +242,15 @@ def _check_links(file: FileDescriptorProto, others: list[FileDescriptorProto]) -
 
 
 def _known_imports(files: list[FileDescriptorProto]) -> list[FileDescriptorProto]:
-    """Return the files of google/protobuf that are imported."""
+    """Return the files of google/protobuf that are imported. ValueError where there is no such file."""
     import importlib
 
     found = []
     for name in dict.fromkeys(name for file in files for name in file.dependency):
         if name.startswith("google/protobuf/") and name.endswith(".proto"):
-            module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-            found.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
+            try:
+                module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+                found.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
+            except (ImportError, AttributeError):
+                raise ValueError(f"there is no file {name} to import") from None
     return found

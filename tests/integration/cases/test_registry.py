@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,7 +175,90 @@ def test_a_body_that_is_too_long_is_refused(http: httpx.Client) -> None:
     assert http.post("/subjects/long/versions", json=long).json()["error_code"] == 42201
 
 
+DRAFT3 = '{"$schema":"http://json-schema.org/draft-03/schema#",%s}'
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('{"type":"object"}', DRAFT3 % '"required":true'),
+        ('{"type":"object"}', DRAFT3 % '"type":[{"type":"string"}]'),
+        ('{"multipleOf":1%s}' % ("0" * 400), '{"multipleOf":0.1}'),
+        ('{"type":"array"}', '{"prefixItems":5}'),
+    ],
+)
+def test_a_schema_that_a_library_fails_at_is_refused(http: httpx.Client, topic: str, first: str, second: str) -> None:
+    path = f"/subjects/{topic}/versions"
+    http.post(path, json={"schema": first, "schemaType": "JSON"}).raise_for_status()
+    answer = http.post(path, json={"schema": second, "schemaType": "JSON"})
+    assert (answer.status_code, answer.json()["error_code"]) in ((422, 42201), (409, 409))
+
+
+def test_half_a_character_is_refused(http: httpx.Client) -> None:
+    body = b'{"schemaType":"JSON","schema":"{\\"title\\":\\"\\ud800\\"}"}'
+    assert http.post("/subjects/half/versions", content=body).status_code == 422
+
+
+def test_a_schema_whose_quotes_make_its_record_too_long_is_refused(http: httpx.Client) -> None:
+    text = json.dumps({"enum": [f"{number:05}" for number in range(100_000)]}, separators=(",", ":"))
+    answer = http.post("/subjects/quotes/versions", json={"schema": text, "schemaType": "JSON"})
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42201), answer.text
+
+
+def test_looking_up_a_subject_whose_name_ends_as_a_path_registers_nothing(http: httpx.Client) -> None:
+    http.post("/subjects/paths%2Fversions/versions", json=avro('"int"')).raise_for_status()
+    found = http.post("/subjects/paths%2Fversions", json=avro('"int"'))
+    assert (found.json()["subject"], found.json()["version"]) == ("paths/versions", 1)
+    assert http.get("/subjects/paths/versions").status_code == 404
+
+
+def test_a_reference_that_was_deleted_for_good_is_missed(http: httpx.Client) -> None:
+    http.post("/subjects/gone/versions", json=avro('{"type":"fixed","name":"Gone","size":1}')).raise_for_status()
+    text = {"schema": AVRO % ',{"name":"g","type":"Gone"}', "references": [_reference("Gone", "gone")]}
+    http.post("/subjects/refers/versions", json=text).raise_for_status()
+    for subject in ("refers", "gone"):
+        http.delete(f"/subjects/{subject}").raise_for_status()
+        http.delete(f"/subjects/{subject}?permanent=true").raise_for_status()
+    answer = http.post("/subjects/refers/versions", json=text)
+    assert answer.json()["error_code"] == 42201, "it could not be parsed by any registry that starts now"
+
+
+def test_a_chain_of_references_has_an_end(http: httpx.Client) -> None:
+    http.put("/config/chain", json={"compatibility": "NONE"}).raise_for_status()
+    http.post("/subjects/chain/versions", json={"schema": '{"title":"0"}', "schemaType": "JSON"}).raise_for_status()
+    for number in range(1, 103):
+        text = {
+            "schema": json.dumps({"title": str(number)}),
+            "schemaType": "JSON",
+            "references": [{**_reference("same", "chain"), "version": number}],
+        }
+        answer = http.post("/subjects/chain/versions", json=text)
+        if answer.status_code != 200:
+            break
+    assert (number, answer.json()["error_code"]) == (101, 42201)
+
+
+def _reference(name: str, subject: str) -> dict[str, Any]:
+    return {"name": name, "subject": subject, "version": 1}
+
+
 # --- several registries
+
+
+def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    compact = ("--partitions", "1", "--config", "cleanup.policy=compact")
+    with (
+        Registry(broker.address, tmp_path / "log", "--topic", topic) as registry,
+        httpx.Client(base_url=registry.url, timeout=CALL_SECONDS) as http,
+    ):
+        http.post("/subjects/s/versions", json=avro('"int"')).raise_for_status()
+        run_oncelog_text("topics", "delete", topic, "-b", broker.address, "--yes")
+        run_oncelog_text("topics", "create", topic, "-b", broker.address, *compact)
+        assert http.get("/subjects").json()["error_code"] == 50001
+        answer = http.post("/subjects/s/versions", json=avro('"long"'))
+        assert answer.json()["error_code"] == 50001, "its id would go on from a topic that is gone"
 
 
 def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:

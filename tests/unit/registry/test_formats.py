@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from oncelog_registry.compatibility import pairs
-from oncelog_registry.formats import Resolved, fingerprint, format_of
+from oncelog_registry.formats import Resolved, fingerprint, format_of, time_limit
 from oncelog_registry.limits import MAX_SCHEMA_DEPTH
 from oncelog_registry.schemas import AVRO, JSON, PROTOBUF, Schema
 
@@ -242,3 +242,50 @@ def test_what_makes_the_same_schema() -> None:
     ):
         assert fingerprint(Schema(one, schema_type)) == fingerprint(Schema(other, schema_type))
     assert fingerprint(Schema("true", JSON)) != fingerprint(Schema("true", AVRO))
+
+
+# --- what somebody may send who means ill
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "./schema.proto", "a//b", "schema.proto/x\0"])
+def test_a_reference_that_is_no_name_of_a_file_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="the reference"):
+        parsed(PROTOBUF, 'syntax="proto3"; message A {}', (name, 'syntax="proto3"; message B {}'))
+
+
+def test_references_of_which_one_is_a_directory_of_another_are_refused() -> None:
+    text = 'syntax="proto3"; message B {}'
+    with pytest.raises(ValueError, match="no name of a file"):
+        parsed(PROTOBUF, 'syntax="proto3"; message A {}', ("a", text), ("a/b", text))
+
+
+def test_a_descriptor_that_imports_what_does_not_exist_is_refused() -> None:
+    file = FileDescriptorProto(name="x.proto", dependency=["google/protobuf/nothing.proto"])
+    file.message_type.add(name="M")
+    with pytest.raises(ValueError, match=r"no file google/protobuf/nothing\.proto"):
+        parsed(PROTOBUF, base64.b64encode(file.SerializeToString()).decode())
+
+
+def test_a_comparison_of_large_unions_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "CHECK_SECONDS", 0.0)
+    one, other = (
+        json.dumps([{"type": "record", "name": f"{name}{number}", "fields": []} for number in range(3)])
+        for name in ("a", "b")
+    )
+    with pytest.raises(ValueError, match="not compared in 0 s"):
+        reads(AVRO, one, other)
+    with pytest.raises(ValueError, match="not compared in 0 s"):
+        reads(JSON, '{"type":"string"}', '{"type":"string"}')
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "may"),
+    [
+        ([1.5, "a", [1], {"b": None}], [[1.0], {"b": None}], True),
+        ([[1]], [[True]], False),
+        (["1"], [1], False),
+        ([1], [1.5], False),
+    ],
+)
+def test_values_of_enum_are_those_of_json(reader: list[Any], writer: list[Any], may: bool) -> None:
+    assert reads(JSON, json.dumps({"enum": reader}), json.dumps({"enum": writer})) is may

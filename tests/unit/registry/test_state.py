@@ -82,6 +82,19 @@ def test_a_new_version_never_takes_the_number_of_a_deleted_one(topic: Topic) -> 
     assert (again.version, again.id) == (4, 2), "the id stays"
 
 
+@pytest.mark.parametrize("version", [None, 1])
+def test_an_id_is_never_given_again(topic: Topic, version: int | None) -> None:
+    topic.register("s", A)
+    topic.register("t", B)
+    topic.delete("t", version)
+    topic.delete("t", version, permanent=True)
+    started_later = topic.compacted()
+    started_later.log = [record for record in started_later.log if record.value is not None]
+    started_later.state = State()
+    started_later.write(started_later.log[:])
+    assert started_later.register("s", C).id == topic.register("s", C).id == 3
+
+
 def test_deleted_versions_still_answer_by_id(topic: Topic) -> None:
     topic.register("s", A)
     topic.delete("s")
@@ -182,3 +195,23 @@ def test_keys_and_values_are_those_of_the_confluent_registry(topic: Topic) -> No
         b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"NONE"}'
     )
     assert records.mode_record("s", None) == Record(b'{"keytype":"MODE","subject":"s","magic":0}', None)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"NaN", b"[]", b"null", b'"x"'])
+def test_a_record_with_a_strange_number_is_passed_over(number: bytes) -> None:
+    topic = Topic()
+    topic.register("s", A)
+    key = b'{"keytype":"SCHEMA","subject":"s","version":%s,"magic":1}' % number
+    topic.state.apply(key, b'{"id":7,"schema":"true"}')
+    topic.state.apply(key.replace(number, b"9"), b'{"id":%s,"schema":"true"}' % number)
+    assert [each.version for each in topic.state.versions("s")] == [1]
+
+
+def test_no_id_is_given_that_clients_cannot_read() -> None:
+    topic = Topic()
+    topic.write(decisions.set_mode(topic.state, "s", "IMPORT", force=False)[1])
+    topic.register("s", A, 2**31 - 1, 1)
+    with pytest.raises(RegistryError, match="No id or version above") as refused:
+        topic.register("t", B)
+    assert refused.value.code == 42205
+    assert topic.register("t", A).id == 2**31 - 1

@@ -11,6 +11,8 @@ from typing import Final
 
 PROTOCOL_OVERHEAD: Final = 200
 """What Python takes for a protocol beside its name and metadata."""
+TOPIC_OVERHEAD: Final = 64
+"""What Python takes for the name of a topic in a set, beside its bytes: names of three letters would be free else."""
 
 
 def bytes_of(protocols: Sequence[tuple[str, bytes]]) -> int:

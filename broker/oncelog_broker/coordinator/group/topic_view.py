@@ -72,11 +72,10 @@ class TopicView:
         itself only, so Kafka's broker and ours need not compute the same. 0 if none of the topics exists."""
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
-        for name in sorted(names):
-            topic = self._image.topics.get(name)
-            if topic is not None:
-                digest.update(self._hash_of(topic))
-                found = True
+        topics = self._image.topics
+        for name in sorted(name for name in names if name in topics):  # members may name many that do not exist
+            digest.update(self._hash_of(topics[name]))
+            found = True
         return int.from_bytes(digest.digest(), signed=True) if found else 0
 
     def _hash_of(self, topic: Topic) -> bytes:

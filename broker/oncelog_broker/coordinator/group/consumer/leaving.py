@@ -7,7 +7,7 @@ from collections.abc import Collection
 from oncelog_broker.coordinator.group.assignments import NO_PARTITIONS, as_target, at_epoch
 from oncelog_broker.coordinator.group.consumer.downgrade import downgrade, may_downgrade_without
 from oncelog_broker.coordinator.group.consumer.epochs import known_member, known_static_member
-from oncelog_broker.coordinator.group.consumer.member import STATIC_LEAVING_EPOCH, ConsumerMember
+from oncelog_broker.coordinator.group.consumer.member import STATIC_LEAVING_EPOCH, ConsumerMember, MemberState
 from oncelog_broker.coordinator.group.consumer.regexes import drop_unused
 from oncelog_broker.coordinator.group.consumer.step import ConsumerStep
 from oncelog_broker.coordinator.group.step import GroupTimer, TimerKind
@@ -24,10 +24,12 @@ def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         away = member._replace(
             epoch=STATIC_LEAVING_EPOCH,
+            state=MemberState.STABLE,  # it has nothing to give up any more: only its session can end
             assigned=at_epoch(as_target(member.assigned), 0),
             pending_revocation=NO_PARTITIONS,
         )
         step.effects.append(away.current_record(step.group.group_id))
+        step.follow_reconciliation(away)
     else:
         fence(step, [member])
 

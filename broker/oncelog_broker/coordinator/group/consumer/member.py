@@ -12,7 +12,7 @@ from oncelog_broker.coordinator.group.assignments import (
     current_topics,
 )
 from oncelog_broker.coordinator.group.consumer_records import CurrentRecord, MemberRecord
-from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD, bytes_of
+from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD, TOPIC_OVERHEAD, bytes_of
 from oncelog_protocol.coordinator_records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -98,7 +98,10 @@ class ConsumerMember(NamedTuple):
     def held_bytes(self) -> int:
         """About how much memory the member takes with what it says of itself."""
         protocols = () if self.classic is None else self.classic.protocols
-        return PROTOCOL_OVERHEAD + len(self.regex) + sum(map(len, self.topics)) + bytes_of(protocols)
+        texts = (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host, self.regex)
+        said = sum(len(text.encode()) for text in texts if text is not None)
+        topics = sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
+        return PROTOCOL_OVERHEAD + said + topics + bytes_of(protocols)
 
     # --- the log
 

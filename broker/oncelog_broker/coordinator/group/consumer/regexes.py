@@ -101,9 +101,14 @@ def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | 
 
 
 def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
-    """Log the topics of the patterns that are still used; a group that reads others now is to be assigned anew."""
+    """Log the topics of the patterns that are still used; a group that reads others now is to be assigned anew.
+
+    Hundreds of patterns may match thousands of topics each: too much for one batch. The epoch comes first, so that the
+    group is assigned anew even if only some of the rest can be logged.
+    """
     group, effects = step.group, step.effects
     regexes = dict(group.regexes)
+    found: list[RegexRecord] = []
     has_changed = False
     for pattern, topics in resolved.topics.items():
         if pattern not in group.regex_members:
@@ -112,12 +117,14 @@ def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
         has_changed |= (known is None and bool(topics)) or (known is not None and known.topics != topics)
         regexes[pattern] = ResolvedRegex(topics, step.now_ms)
         value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=0, timestamp=step.now_ms)
-        effects.append(RegexRecord(group.group_id, pattern, value))
-    if not effects.records:
+        found.append(RegexRecord(group.group_id, pattern, value))
+    if not found:
         return
     metadata_hash = step.topics.hash_of(group.topics_with(group.members, regexes))
     if has_changed or metadata_hash != group.metadata_hash:
         effects.append(group.epoch_record(group.epoch + 1, metadata_hash))
+    effects.records += found
+    effects.may_be_divided = True
     effects.changes.append(lambda: _mark_resolved(step, resolved))
 
 

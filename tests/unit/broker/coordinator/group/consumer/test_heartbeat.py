@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.consumer_groups import ConsumerDriver, owned, topic
+from tests.support.consumer_groups import REBALANCE_TIMEOUT_MS, ConsumerDriver, owned, topic
 from tests.support.groups import state_of
 
 from oncelog_broker.coordinator.group.config import GroupConfig
@@ -253,7 +253,7 @@ def test_a_full_group_takes_nobody_but_its_members() -> None:
 
 
 def test_what_members_say_of_themselves_has_bounds() -> None:
-    driver = ConsumerDriver(GroupConfig(member_metadata_max_bytes=2000, metadata_max_bytes=3000))
+    driver = ConsumerDriver(GroupConfig(member_metadata_max_bytes=3000, metadata_max_bytes=5000))
     assert driver.client(topics=tuple(f"{n:0100}" for n in range(20))).join().code is ErrorCode.MESSAGE_TOO_LARGE
     driver.joined(topics=tuple(f"{n:0100}" for n in range(15)))
     assert driver.client(topics=tuple(f"{n:0100}" for n in range(15))).join().code is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -424,3 +424,39 @@ def test_an_assignor_that_is_not_configured_is_refused() -> None:
     with pytest.raises(KafkaError, match="Supported assignors: uniform") as raised:
         check_request(ConsumerGroupHeartbeatRequest(**JOINS, server_assignor="range"), 1, ("uniform",))
     assert raised.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_c12_a_static_member_that_leaves_while_it_revokes_keeps_its_place_until_its_session_ends(
+    driver: ConsumerDriver, restarts: bool
+) -> None:
+    first = driver.joined(instance_id="i1")
+    driver.advance(2)
+    driver.joined()
+    driver.advance(2)
+    first.idle()
+    assert driver.consumers.members[first.member_id].state is MemberState.UNREVOKED
+    kept = driver.consumers.members[first.member_id].assigned
+    driver.overrides["g"] = {"consumer.session.timeout.ms": "60000"}
+    assert first.leave(-2).code is ErrorCode.NONE
+    if restarts:
+        driver.restart()
+    driver.advance(REBALANCE_TIMEOUT_MS / 1000 + 1)
+    assert driver.consumers.members[first.member_id].assigned.keys() == kept.keys()
+    driver.advance(30)
+    assert first.member_id not in driver.consumers.members
+
+
+@pytest.mark.parametrize("field", ["rack_id", "client_id", "instance_id", "member_id"])
+def test_all_that_a_member_says_is_counted(driver: ConsumerDriver, field: str) -> None:
+    said = {"member_id": "m", field: "x" * 5000}
+    answer = driver.consumer_heartbeat(
+        member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=[], topic_partitions=[], **said
+    )
+    assert answer.code is ErrorCode.NONE
+    assert driver.consumers.held_bytes > 5000
+
+
+def test_short_names_of_topics_count_as_what_they_take(driver: ConsumerDriver) -> None:
+    driver.joined(topics=tuple(f"{number:03}" for number in range(1000)))
+    assert driver.consumers.held_bytes > 64_000, "a name of three letters takes much more than three bytes"

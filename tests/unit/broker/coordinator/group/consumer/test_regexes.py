@@ -7,6 +7,8 @@ from tests.support.consumer_groups import ConsumerDriver, owned, topic
 from tests.support.groups import state_of
 
 from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroupState
+from oncelog_broker.coordinator.group.consumer.regexes import Resolved
+from oncelog_broker.coordinator.group.consumer_records import GroupEpochRecord
 from oncelog_protocol.errors import ErrorCode
 
 ALL_T = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]
@@ -147,3 +149,14 @@ def test_a_pattern_of_another_broker_that_is_none_here_matches_nothing(driver: C
     assert driver.consumers.regexes["(a)\\1"].topics == frozenset()
     first.beat()
     assert driver.jobs == []
+
+
+def test_topics_of_many_patterns_may_be_logged_in_several_batches(driver: ConsumerDriver) -> None:
+    for number in range(20):
+        driver.joined(topics=None, regex=f"t|nothing{number}")
+    group = driver.consumers
+    found = {regex: frozenset({"t"}) for regex in group.regex_members}
+    effects = driver.machine.on_job("g", Resolved(found, driver.view.names_of_topics))
+    assert effects.may_be_divided, "in one batch they would be too large, and the group would wait for ever"
+    assert isinstance(effects.records[0], GroupEpochRecord), "what is logged in part is assigned"
+    assert len(effects.records) == 21

@@ -1,0 +1,19 @@
+"""How long two schemas may be compared: a thread cannot be ended from outside, so a comparison ends itself."""
+
+from __future__ import annotations
+
+import time
+
+from oncelog_registry.limits import CHECK_SECONDS
+
+
+class TimeLimit:
+    """Begins when it is made."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + CHECK_SECONDS
+
+    def check(self) -> None:
+        """Raises ValueError when CHECK_SECONDS are over."""
+        if time.monotonic() > self._end:
+            raise ValueError(f"the schemas were not compared in {CHECK_SECONDS:.0f} s: they are too large")
