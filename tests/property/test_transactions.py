@@ -18,6 +18,7 @@ from oncelog_broker.coordinator.transaction.metadata import (
     EXHAUSTED_EPOCH,
     FENCING_EPOCH,
     NO_EPOCH,
+    NO_TIMEOUT_MS,
     TopicPartition,
     TransactionMetadata,
 )
@@ -145,7 +146,7 @@ class Transactions(RuleBasedStateMachine):
     @invariant()
     def the_log_says_it_all(self) -> None:
         known = self.driver.machine.transactions.items()
-        logged = {key: metadata._replace(last_epoch=NO_EPOCH) for key, metadata in known}
+        logged = {key: metadata._replace(last_epoch=NO_EPOCH, next_timeout_ms=NO_TIMEOUT_MS) for key, metadata in known}
         assert dict(self.driver.reloaded().transactions) == logged
 
     @invariant()

@@ -78,14 +78,18 @@ class PreparedTransactions:
         return await self._calls.version_at(node_id, InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
 
     async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
-        """Raises ProducerFenced if the transaction is still open: another process has taken it over, and ends it."""
+        """Raises ProducerFenced if the transaction is still open: another process has taken it over, and ends it.
+
+        Who had kept it has a pair above that of its records; a later transaction has records above both.
+        """
         try:
             known = await self._describe(prepared.transactional_id)
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return  # it has expired, so nothing is open
             raise
-        if known.state == ONGOING and (known.producer_id, known.producer_epoch) == prepared.producer:
+        is_this = known.producer_id == prepared.producer_id and known.producer_epoch <= prepared.epoch
+        if known.state == ONGOING and is_this:
             raise ProducerFenced(
                 ErrorCode.PRODUCER_FENCED,
                 f"the transaction of {prepared.transactional_id!r} is open, and another process has taken it over: only"
@@ -95,7 +99,11 @@ class PreparedTransactions:
     async def keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
         """See `TransactionAdmin.keep`."""
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
-        return owned if records == prepared.producer else None
+        if records == prepared.producer:
+            return owned
+        if records is not None:  # of another one, without a timeout from now on, whose producer is fenced
+            await self.end(owned, commits=False)
+        return None
 
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""

@@ -295,9 +295,10 @@ class TransactionAdmin:
         """Take over a transaction that its producer has handed over: it stays open, from now on without a timeout, and
         its producer is fenced (KIP-939, S121).
 
-        Returns what `end` needs from now on; None if this transaction is not open any more. Raises UnsupportedVersion
-        if the broker has no two-phase commit (transaction.two.phase.commit.enable); AuthorizationFailed without the
-        operations Write and TwoPhaseCommit on the transactional id; other KafkaErrors: call it again.
+        Returns what `end` needs from now on; None if this transaction is not open any more: a later one of its
+        transactional id is aborted then, as that one's producer is fenced, too. Raises UnsupportedVersion if the broker
+        has no two-phase commit (transaction.two.phase.commit.enable); AuthorizationFailed without the operations Write
+        and TwoPhaseCommit on the transactional id; other KafkaErrors: call it again.
         """
         return await self._prepared.keep(prepared)
 

@@ -334,6 +334,8 @@ class Transactions:
                     "the broker is older than Kafka 2.5: after this error only a new producer can go on",
                 )
         two_phase = self._config.two_phase_commit
+        if two_phase:
+            await self._check_tells_transactions_apart()
         request = requests.init_producer_id(
             self._id,
             self._config.transaction_timeout_ms,
@@ -355,6 +357,20 @@ class Transactions:
         self.prepared = PreparedTransaction(
             self._id, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch, self._is_v2
         )
+
+    async def _check_tells_transactions_apart(self) -> None:
+        """Before transactions V2 all transactions of a producer have one epoch. So what was stored of one would commit
+        the next one, which nobody has prepared. Raises FatalError, before anybody is fenced."""
+        connection = await self._calls.connection(self._coordinator)
+        versions = connection.versions
+        assert versions is not None
+        is_offered = versions.choose(InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
+        if is_offered and versions.transaction_version < TRANSACTIONS_V2:
+            raise FatalError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the cluster has transaction.version={versions.transaction_version}, under which a producer's"
+                f" transactions cannot be told apart: raise it to {TRANSACTIONS_V2}",
+            )
 
     def _between_transactions(self) -> None:
         """Check whether the cluster has V2 now: only between transactions, since one must end as it began (T7)."""

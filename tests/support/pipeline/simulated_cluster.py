@@ -230,6 +230,8 @@ class SimulatedCluster:
             is_it = held.state == "Ongoing" and held.epoch == each.epoch
             if held.state == "Ongoing":
                 held.owner_epoch = (held.epoch if held.owner_epoch is None else held.owner_epoch) + 1
+                if not is_it:
+                    self.ended(each.transactional_id, commits=False)
             else:
                 held.epoch += 1
             kept.append(each._replace(epoch=held.owner_epoch, is_v2=True) if is_it and held.owner_epoch else None)
@@ -312,7 +314,8 @@ class SimulatedCluster:
         wanted = "CompleteCommit" if commits else "CompleteAbort"
         if asked.is_v2 and asked.epoch == held.epoch - 1 and held.state.startswith("Complete"):
             return held.state == wanted
-        if held.state == "Ongoing" and held.owner_epoch is not None and asked.epoch == held.epoch and not commits:
+        is_kept = held.owner_epoch is not None and held.epoch <= asked.epoch < held.owner_epoch
+        if held.state == "Ongoing" and is_kept and not commits:
             self._initialised(asked.transactional_id)  # kept, and not decided: fenced
             return True
         if asked.epoch != (held.epoch if held.owner_epoch is None else held.owner_epoch):

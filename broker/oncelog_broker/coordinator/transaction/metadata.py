@@ -83,6 +83,10 @@ class TransactionMetadata(NamedTuple):
     (KIP-360). Kept in memory only, as Kafka's log has no field for it."""
     next_producer_epoch: int = NO_EPOCH
     """With `next_producer_id` the `client` of a transaction that was taken over; NO_EPOCH if it was not."""
+    next_timeout_ms: int = NO_TIMEOUT_MS
+    """What the new owner of such a transaction asked for, if that is less than `timeout_ms`: it applies to its next
+    transactions. Kept in memory only, as Kafka's log has no field for it: after a move of the coordinator amid such a
+    transaction, the owner keeps the longer one until its next InitProducerId."""
 
     def __repr__(self) -> str:
         return (
@@ -152,6 +156,7 @@ class TransactionMetadata(NamedTuple):
             producer_epoch=producer.epoch,
             last_epoch=last_epoch,
             timeout_ms=timeout_ms,
+            next_timeout_ms=NO_TIMEOUT_MS,
             start_timestamp=NO_TIMESTAMP,
             next_producer_id=NO_PRODUCER_ID,
         )
@@ -159,7 +164,8 @@ class TransactionMetadata(NamedTuple):
     def taken_over(self, timeout_ms: int, now_ms: int, spare_producer_id: int | None) -> TransactionMetadata:
         """Give the open transaction, as it is, to a new owner, which can only end it (KIP-939). Raises NeedsProducerId.
 
-        A timeout is never made shorter by that: the transaction may be older than the new owner's timeout.
+        A timeout is never made shorter by that: the transaction may be older than the new owner's timeout, which
+        applies from the next transaction on.
         """
         client = next_producer(self.client, spare_producer_id)
         return self._to(
@@ -170,6 +176,7 @@ class TransactionMetadata(NamedTuple):
             next_producer_epoch=client.epoch,
             last_epoch=NO_EPOCH,
             timeout_ms=max(timeout_ms, self.timeout_ms),
+            next_timeout_ms=timeout_ms,
         )
 
     # --- a transaction
@@ -245,6 +252,8 @@ class TransactionMetadata(NamedTuple):
             next_producer_id=NO_PRODUCER_ID,
             next_producer_epoch=NO_EPOCH,
             previous_producer_id=self.previous_producer_id if self.is_taken_over else self.producer_id,
+            timeout_ms=min(self.timeout_ms, self.next_timeout_ms),
+            next_timeout_ms=NO_TIMEOUT_MS,
             partitions=frozenset[TopicPartition](),
         )
 

@@ -32,6 +32,9 @@ MIN_VERSION: Final = 7
 """Versions before have rules of their own about compression, and other answers."""
 MAX_DESTINATIONS: Final = 64
 """Of one connection: partitions, each with the acks and transactional ids that are used for it, that a lane knows."""
+MAX_HEAD_BYTES: Final = 2048
+"""What precedes the records may be so long to be remembered: a transactional id alone may have 32 kB, and each
+connection may have many."""
 MAX_LENGTHS: Final = 4
 """How many lengths what precedes the records may have on one connection, such as those of the names of some topics."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
@@ -221,10 +224,12 @@ class ProduceLane:
             return
         topic, answered = request.topic_data[0], response.responses[0].partition_responses[0]
         data = topic.partition_data[0]
-        if answered.error_code or self._version < MIN_VERSION or len(self._known) >= MAX_DESTINATIONS:
+        if answered.error_code or self._version < MIN_VERSION:
             return
         if not self._will_learn:
             self._will_learn = True
+            return
+        if len(self._known) == MAX_DESTINATIONS and not self._forget_gone():
             return
         try:
             partition = produce.leader(topic, data.index, context)
@@ -236,6 +241,8 @@ class ProduceLane:
         header = bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)])
         head = header + body.head
         position = PREFIX.size + len(head)
+        if len(head) > MAX_HEAD_BYTES:
+            return
         if frame[PREFIX.size : position] != head or frame[len(frame) - len(body.tail) :] != body.tail:
             return  # encoded in another way than ours: not for templates
         if position not in self._lengths:
@@ -249,6 +256,13 @@ class ProduceLane:
         self._known[head] = _Destination(
             partition, request, self._version, rights, body.tail, answer_header + answer.head, answer.tail
         )
+
+    def _forget_gone(self) -> bool:
+        """Whether there is room again: partitions that are deleted, or led by another broker, are not written to."""
+        gone = [head for head, known in self._known.items() if known.partition.is_resigned]
+        for head in gone:
+            del self._known[head]
+        return bool(gone)
 
 
 make_lane = ProduceLane

@@ -19,6 +19,7 @@ from asyncio import Future
 from functools import partial
 from typing import Final
 
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.record_validation import RecordsRefused
 from oncelog_broker.metadata.topic_names import INTERNAL_TOPICS
 from oncelog_broker.replication.partition import Partition
@@ -226,9 +227,10 @@ class _Produce:
         return answers
 
     def _append(
-        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, *, walked: bool = False
+        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, *, walked_for: LogConfig | None = None
     ) -> Answer[None]:
-        """Append one batch, and complete its answer. `walked`: its records have been walked, if its log wants that."""
+        """Append one batch, and complete its answer. `walked_for`: its records have been walked as these settings of
+        its log ask for; after a change of settings they are walked again."""
         request, context = self._request, self._context
         partition = None
         try:
@@ -236,9 +238,9 @@ class _Produce:
                 _check_may_write(topic, context)
             partition = leader(topic, data.index, context)
             records = _checked(data.records, request, context)
-            if partition.log.walks_records and not walked:
+            if partition.log.walks_records and partition.log.config is not walked_for:
                 walk = context.in_slices(_wrong(partition.log.records_check(records)))
-                return then(walk, partial(self._append_walked, topic, data, answer))
+                return then(walk, partial(self._append_walked, topic, data, answer, partition.log.config))
             if context.services.refused_batches:
                 _check_comes_next(partition, _where(topic, data), records, context)
             if request.transactional_id is None:
@@ -258,11 +260,16 @@ class _Produce:
         return None
 
     def _append_walked(
-        self, topic: TopicData, data: PartitionData, answer: PartitionResponse, wrong: KafkaError | None
+        self,
+        topic: TopicData,
+        data: PartitionData,
+        answer: PartitionResponse,
+        config: LogConfig,
+        wrong: KafkaError | None,
     ) -> Answer[None]:
-        """The records of a batch have been walked."""
+        """The records of a batch have been walked, as `config` asks for."""
         if wrong is None:
-            return self._append(topic, data, answer, walked=True)
+            return self._append(topic, data, answer, walked_for=config)
         self._fail(answer, wrong)
         return None
 

@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from oncelog.fail_points.point import fail_point
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition
 from oncelog_broker.coordinator.transaction.verification import check_each_in_transaction, check_in_transaction
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.verification_guards import Guard
 from oncelog_broker.runtime.answers import Answer, then
@@ -104,13 +105,14 @@ def append_in_transaction(
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
     """As `Partition.append`, if the partition is in the open transaction; under transactions V2 it becomes part of it
-    (T7). `verification`: of the whole request."""
+    (T7). `verification`: of the whole request. The records are walked, if the log wants that; they are again if its
+    settings have changed when the coordinator answers."""
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0
     producer_id, epoch = PRODUCER.unpack_from(records, PRODUCER_AT)
-    producers = partition.log.producer_state
+    producers, config = partition.log.producer_state, partition.log.config
     if producers.has_open_transaction(producer_id, epoch):
-        return _append(partition, records, required_acks, version, None)
+        return _append(partition, records, required_acks, version, None, walked_for=config)
     producer, services = ProducerIdAndEpoch(producer_id, epoch), context.services
     refused: Answer[KafkaError | None]
     verdict = None if verification is None else verification.of(partition)
@@ -128,7 +130,7 @@ def append_in_transaction(
     def append(guard: Guard | None, refused: KafkaError | None) -> Answer[Appended | KafkaError]:
         if refused is not None:
             return refused
-        outcome = _append(partition, records, required_acks, version, guard)
+        outcome = _append(partition, records, required_acks, version, guard, walked_for=config)
         if not isinstance(outcome, KafkaError):
             refused_sequences.forget(where, producer_id)
         return outcome
@@ -140,11 +142,21 @@ def append_in_transaction(
 
 
 def _append(
-    partition: Partition, records: memoryview, required_acks: int, version: int, guard: Guard | None
+    partition: Partition,
+    records: memoryview,
+    required_acks: int,
+    version: int,
+    guard: Guard | None,
+    *,
+    walked_for: LogConfig,
 ) -> Appended | KafkaError:
     try:
         return partition.append(
-            records, required_acks=required_acks, transaction_version=version, guard=guard, records_checked=True
+            records,
+            required_acks=required_acks,
+            transaction_version=version,
+            guard=guard,
+            records_checked=partition.log.config is walked_for,
         )
     except KafkaError as error:
         return error.as_value()

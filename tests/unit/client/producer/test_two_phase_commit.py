@@ -65,6 +65,22 @@ async def test_s121_what_was_stored_of_an_earlier_transaction_aborts(coordinator
     assert coordinator_v2.committed == {P0: [b"v"]}
 
 
+async def test_s121_before_transactions_v2_two_transactions_look_alike(coordinator_v1: FakeCoordinator) -> None:
+    """What was stored of the last one would commit the next one, which nobody has prepared."""
+    with pytest.raises(FatalError, match=r"transaction\.version") as refused:
+        async with started(coordinator_v1, two_phase_commit=True) as producer:
+            producer.begin_transaction()
+            await producer.send("topic", b"v")
+            earlier = await producer.prepare_transaction()
+            assert await producer.complete_transaction(earlier)
+            producer.begin_transaction()
+            await producer.send("topic", b"half of it")
+            half = await producer.prepare_transaction()
+            assert half != earlier
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert coordinator_v1.broker.requests_of(InitProducerIdRequest) == [], "nobody is fenced for it"
+
+
 async def test_s121_its_own_transaction_is_completed_too(coordinator_v2: FakeCoordinator) -> None:
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         producer.begin_transaction()
@@ -183,6 +199,37 @@ async def test_s121_what_is_over_is_not_kept(coordinator_v2: FakeCoordinator) ->
     async with Admin(coordinator_v2.broker.address) as admin:
         assert await admin.transactions.end(prepared, commits=True)
         assert await admin.transactions.keep(prepared) is None
+
+
+async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coordinator_v2: FakeCoordinator) -> None:
+    """Keeping takes its timeout away and fences its producer: nobody else would ever end it."""
+    earlier = await prepared_one(coordinator_v2)
+    async with (
+        Admin(coordinator_v2.broker.address) as admin,
+        started(coordinator_v2, two_phase_commit=True) as producer,
+    ):
+        assert await producer.complete_transaction(earlier)
+        producer.begin_transaction()
+        await producer.send("topic", b"w")
+        await producer.prepare_transaction()
+        assert await admin.transactions.keep(earlier) is None
+        assert coordinator_v2.transaction().state != "Ongoing"
+    assert coordinator_v2.committed == {P0: [b"v"]}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_s121_who_kept_it_is_told_that_another_one_has_it(coordinator_v2: FakeCoordinator, commits: bool) -> None:
+    """Else an abort would be reported as done, of a transaction that is open without a timeout."""
+    prepared = await prepared_one(coordinator_v2)
+    async with Admin(coordinator_v2.broker.address) as admin:
+        first, second = [await admin.transactions.keep(prepared) for _ in range(2)]
+        assert first is not None
+        assert second is not None
+        with pytest.raises(ProducerFenced, match="is open, and another process has taken it over"):
+            await admin.transactions.end(first, commits=commits)
+        assert await admin.transactions.end(second, commits=commits)
+        assert await admin.transactions.end(first, commits=commits) is not commits, "it is over: nobody has it"
+    assert coordinator_v2.committed == ({P0: [b"v"]} if commits else {})
 
 
 async def test_s121_an_operator_commits_what_nobody_ends(coordinator_v2: FakeCoordinator) -> None:

@@ -95,6 +95,22 @@ def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: Tr
     assert driver.abort_timed_out() == []
 
 
+def test_s120_a_plain_owner_of_what_has_no_timeout_begins_none_without(driver: TransactionDriver) -> None:
+    """Else Write on a transactional id would do what needs TwoPhaseCommit: hold readers back for ever."""
+    old = driver.init_two_phase().producer
+    driver.add(old, P0, version=V2)
+    owner = driver.init_two_phase(two_phase=False).producer
+    driver.advance(LONGER_THAN_ANY_TIMEOUT_SECONDS)
+    assert driver.abort_timed_out() == [], "what is kept has no timeout"
+    after = driver.end(owner, version=V2)
+    driver.complete()
+    driver.add(after, P0, version=V2)
+    assert (driver.machine.open_transactions, driver.machine.open_without_timeout) == (1, 0)
+    driver.reload()
+    driver.advance(TIMEOUT_MS / 1000 + 1)
+    assert driver.abort_timed_out() == [TXN]
+
+
 def test_s120_what_was_kept_without_two_phase_commit_times_out(driver: TransactionDriver) -> None:
     wrote = begun(driver, V2)
     granted = driver.init_two_phase(two_phase=False)

@@ -13,7 +13,7 @@ from tests.support.storage import make_batch
 
 from oncelog.fail_points import point
 from oncelog_broker.replication.partition import Partition
-from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MIN_VERSION, ProduceLane
+from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
@@ -45,8 +45,10 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def plain(**options: Any) -> Any:
-    return produce(bytes(make_batch()), **options)
+def plain(*, timeout_ms: int = 1000, **options: Any) -> Any:
+    request = produce(bytes(make_batch()), **options)
+    request.timeout_ms = timeout_ms
+    return request
 
 
 @pytest.mark.parametrize("version", range(VERSIONS.low, VERSIONS.high + 1))
@@ -77,6 +79,36 @@ async def test_a_lane_remembers_so_many_destinations(served: Served) -> None:
     (found,) = client.connection.lanes.values()
     assert isinstance(found, ProduceLane)
     assert len(found._known) == MAX_DESTINATIONS
+
+
+async def test_a_lane_keeps_no_long_names(served: Served, taken: list[bool]) -> None:
+    served.services.transactions = Coordinator()
+    client = Client(served)
+    for sequence in range(4):
+        request = produce(bytes(sequenced(7, sequence, transactional=True)), transactional_id="t" * MAX_HEAD_BYTES)
+        client.send(request)
+    assert taken == [False, False]
+    assert served.partitions[0].log.log_end_offset == 4
+    (found,) = client.connection.lanes.values()
+    assert isinstance(found, ProduceLane)
+    assert found._known == {}
+
+
+async def test_a_full_lane_forgets_what_is_gone(served: Served, taken: list[bool], tmp_path: Path) -> None:
+    client, old = Client(served), served.partitions[0]
+    for number in range(MAX_DESTINATIONS + 10):
+        client.send(plain(timeout_ms=number))
+    old.resign()
+    served.partitions[0] = new = Served(tmp_path / "new").partitions[0]
+    new.lead(1, (1,))
+    taken.clear()
+    for _ in range(2):
+        client.send(plain(timeout_ms=1_000_000))
+    assert taken == [False, True]
+    (found,) = client.connection.lanes.values()
+    assert isinstance(found, ProduceLane)
+    assert {known.partition for known in found._known.values()} == {new}
+    old.log.close()
 
 
 async def test_a_transaction_takes_the_lane_once_it_is_open_in_the_partition(served: Served, taken: list[bool]) -> None:

@@ -95,6 +95,16 @@ async def test_a_batch_that_is_refused_after_its_walk_leaves_those_behind_it(ser
     assert values(served) == [b"a", b"c"]
 
 
+async def test_records_are_walked_again_where_the_topic_asks_for_more_meanwhile(served: Served) -> None:
+    client, log = Client(served), served.partitions[0].log
+    large = bytes(UNPACKED_IN_PLACE)
+    client.send(produce(bytes(make_batch(large, key=None, compression=Compression.ZSTD))))
+    log.update_config(replace(log.config, cleanup_policy=COMPACT))
+    ((_, response),) = await client.answered(1)
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+    assert values(served) == []
+
+
 @pytest.mark.parametrize("acks", [0, 1])
 async def test_records_are_walked_to_the_end_for_who_may_go_meanwhile(
     served: Served, acks: int, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.producers import ABORT, COMMIT, sequenced
 from tests.support.served import TOPIC, Client, Served, produce
 
 from oncelog_broker.coordinator.transaction.refused_sequences import RefusedSequences
+from oncelog_broker.log.config import COMPACT
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
@@ -82,6 +84,19 @@ def mark(served: Served, *, epoch: int = 0) -> None:
 
 def codes(answers: list[tuple[int, Any]]) -> list[int]:
     return [response.responses[0].partition_responses[0].error_code for _, response in answers]
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+async def test_the_records_are_walked_where_the_topic_became_compacted_meanwhile(
+    served: Served, coordinator: Coordinator, version: int
+) -> None:
+    client, log = Client(served), served.partitions[0].log
+    keyless = bytes(sequenced(PRODUCER_ID, 0, transactional=True, key=None))
+    client.send(produce(keyless, transactional_id="txn"), version=version)
+    log.update_config(replace(log.config, cleanup_policy=frozenset({COMPACT})))
+    coordinator.answer(0, ErrorCode.NONE, version)
+    assert codes(await client.answered(1)) == [ErrorCode.INVALID_RECORD]
+    assert log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("version", [V1, V2])
