@@ -314,7 +314,7 @@ class GroupMachine:
                 yield ClassicGroup(group_id)
 
     def ids(self) -> list[str]:
-        """Of every group, those that only keep offsets too. A snapshot."""
+        """The ids of all groups, including groups that only have committed offsets. Returns a copy."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:

@@ -26,7 +26,7 @@ MIN_REFRESH_MS: Final = 10_000
 """The least time between two look-ups for the sake of new topics. A new pattern is looked up at once."""
 REGEX_JOB: Final = "regexes"
 MayDescribe = Callable[[str], bool]
-"""Whether who asks may describe the topic of that name."""
+"""Whether the member's principal may describe the topic of that name."""
 
 
 class RegexChange(Enum):
@@ -101,7 +101,7 @@ def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | 
 
 
 def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
-    """Log the topics of the patterns that are still used; a group that reads others now is to be assigned anew."""
+    """Log the topics of the patterns that are still used; a group whose topics have changed gets a new assignment."""
     group, effects = step.group, step.effects
     regexes = dict(group.regexes)
     has_changed = False
