@@ -203,8 +203,8 @@ class Progress:
         self._since, self._moved = now, moved
 
     def is_too_slow(self, now: float, moved: int, held: int, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
-        """Whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last verdict. False, and no verdict,
-        while that is less than `window_seconds` ago.
+        """Whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last verdict. While that is less
+        than `window_seconds` ago, there is no new verdict: False.
 
         `moved`: bytes so far, since the beginning.
         """
