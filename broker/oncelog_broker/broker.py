@@ -153,7 +153,7 @@ class Broker:
         one be the controller. May be cancelled. What cannot be done is logged."""
         membership, replication = self.parts.membership, self.parts.replication
         if not membership.is_clustered or not await membership.member.is_back(DOUBT_SECONDS):
-            return  # nobody else is there, or whoever is takes over anyway
+            return  # there is no other broker, or the others take over anyway
         self.http_service.report_doing("the broker stops: others take over")
         config = self.config
         if config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:

@@ -12,9 +12,9 @@ from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, InvalidTopic
 
 MAX_TOPIC_NAME: Final = 249
-"""In characters: the name and a partition number must fit a directory name."""
+"""Limit in characters: the name and a partition number must fit a directory name."""
 MAX_STRING_BYTES: Final = 2**15 - 1
-"""In bytes of UTF-8: the limit of the int16 length prefix."""
+"""Limit in bytes of UTF-8, from the int16 length prefix."""
 MAX_PARTITION: Final = 2**31 - 1
 
 

@@ -57,7 +57,7 @@ _COMMITS: Final[Mapping[ErrorCode, Ended]] = {
 _ABORTS: Final[Mapping[ErrorCode, Ended]] = {
     ErrorCode.NONE: Ended.AS_ASKED,
     ErrorCode.INVALID_TXN_STATE: Ended.OTHERWISE,
-    # Whoever raised the epoch (a timeout, a producer with the same id, `fence`) has aborted the open transaction.
+    # What raised the epoch (a timeout, a producer with the same id, `fence`) has aborted the open transaction.
     ErrorCode.PRODUCER_FENCED: Ended.AS_ASKED,
     ErrorCode.INVALID_PRODUCER_EPOCH: Ended.AS_ASKED,
 }

@@ -91,7 +91,7 @@ def host_name(host: str) -> str:
 
 
 class Token:
-    """The token in forms that change something. New with each start."""
+    """The anti-CSRF token in every form that changes something. Each start of the console makes a new one."""
 
     def __init__(self) -> None:
         self.value = secrets.token_urlsafe(32)

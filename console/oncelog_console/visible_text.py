@@ -1,7 +1,7 @@
 """Text from the cluster as people may see it: what cannot be seen, or changes what stands beside it, is written out.
 
-Names, keys, values and messages come from whoever may write to the cluster. HTML is escaped by the templates; here a
-NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x07`, `\\u202e`.
+Names, keys, values and messages come from anybody who may write to the cluster. HTML is escaped by the templates; here
+a NUL, a bell, or a mark that turns the direction of a line becomes `\\x00`, `\\x07`, `\\u202e`.
 """
 
 from __future__ import annotations

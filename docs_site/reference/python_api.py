@@ -31,7 +31,7 @@ OF_FIXTURES: Final = (
     Broker, Fault, Cluster, ClusterFault, InProcessCluster, InProcessBroker, ApplicationHistory, Verdict,
 )  # fmt: skip
 OURS: Final = ("oncelog", "oncelog_protocol", "oncelog_testing")
-"""Whose base classes a reader should see: those of Python are known."""
+"""Packages whose base classes are shown; readers know those of Python."""
 
 INTRODUCTION: Final = """\
 What a program imports to write, read and administrate, and what a test gets of the pytest plugin. Everything that
@@ -137,7 +137,7 @@ def _shown_class(name: str, cls: type, declared: ast.ClassDef) -> str:
 
 
 def _methods_with_inherited(cls: type) -> Iterator[Function]:
-    """Those of bases of ours, too; an override stands for what it overrides."""
+    """The methods of a class and of its bases in our packages; an override replaces the method of the base."""
     seen = set()
     for each in cls.__mro__:
         if each.__module__.split(".")[0] in OURS:
@@ -198,7 +198,7 @@ def _argument(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def _fields(declared: ast.ClassDef) -> Iterator[list[str]]:
-    """Of data classes, named tuples and enumerations: what stands in their body, with the text beneath."""
+    """The fields of data classes, named tuples and enumerations, with the field notes beneath."""
     for statement, following in zip(declared.body, [*declared.body[1:], None], strict=True):
         text = ""
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):

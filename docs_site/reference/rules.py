@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     name: str
     holds: str
     went_wrong: str
-    """Of scenarios: what went wrong elsewhere."""
+    """For scenarios: what went wrong elsewhere."""
     kept_by: list[str]
     """Paths of modules in the repository."""
     named_otherwise: list[NamedTest]
@@ -86,7 +86,7 @@ def all_tests() -> frozenset[NamedTest]:
 
 
 def _names_of(body: list[ast.stmt]) -> Iterator[str]:
-    """Of test functions, also in classes, and of the classes that Hypothesis makes of state machines."""
+    """Names of test functions, also in classes, and of the classes that Hypothesis makes from state machines."""
     for statement in body:
         if isinstance(statement, ast.ClassDef):
             yield from _names_of(statement.body)
@@ -117,7 +117,7 @@ def _tests_by_rule() -> dict[str, list[NamedTest]]:
 
 
 def tests_of(rule: Rule) -> list[NamedTest]:
-    """Those named after it and those named in `rules.toml`, by file."""
+    """The tests named after the rule, and the tests that `rules.toml` names, by file."""
     return sorted({*_tests_by_rule().get(rule.name, ()), *rule.named_otherwise})
 
 

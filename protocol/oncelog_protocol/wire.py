@@ -358,7 +358,7 @@ PRIMITIVES: Final[dict[str, WireType]] = {
     "float64": Fixed("d"),
     "uuid": Uuid(),
 }
-"""By Kafka's type name."""
+"""Wire types by Kafka's type name."""
 
 SIZED: Final[dict[tuple[str, bool, bool], WireType]] = {
     ("string", False, False): Sized(read_string, put_string, 2),
@@ -374,4 +374,4 @@ SIZED: Final[dict[tuple[str, bool, bool], WireType]] = {
     ("records", True, False): Sized(read_compact_records, put_compact_records, 1),
     ("records", True, True): Sized(read_compact_nullable_records, put_compact_nullable_records, 1),
 }
-"""By (Kafka's type name, compact, nullable)."""
+"""Wire types with a length, by (Kafka's type name, compact, nullable)."""

@@ -26,7 +26,7 @@ from oncelog_registry.records import Record
 T = TypeVar("T")
 
 REPLICAS: Final = 3
-"""Of the topic, where the cluster has as many brokers."""
+"""Replicas of the topic, if the cluster has as many brokers."""
 POLL_MS: Final = 200
 BACKOFF_SECONDS: Final = 0.05
 

@@ -23,7 +23,7 @@ READ_SECONDS: Final = 0.00001
 SYNC_SECONDS: Final = 0.0008
 """How long these calls take on a healthy disk, on average."""
 ROOM_BYTES: Final = 100 << 30
-"""Of a disk that is not full."""
+"""Free bytes of a disk that is not full."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class DiskTroubles:
     """What is wrong with the disk of a machine now."""
 
     slowness: float = 1.0
-    """How many times longer everything takes."""
+    """Factor by which every call takes longer."""
     is_full: bool = False
     fails_reads: float = 0.0
     """The share of calls that fail with EIO,"""

@@ -17,7 +17,7 @@ SECONDS: Final = (3.0, 24.0)
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
 """How much slower than usual clients work: a few seeds work hard, many are cheap."""
 SHORT_PACE: Final = 8.0
-"""Of short runs, at least."""
+"""Lowest pace of a short run."""
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
 """log.segment.bytes: small ones roll, and are compacted and deleted."""
 

@@ -63,7 +63,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """To the request of that number. `result` may be an exception."""
+    """The answer to the request with that number. `result` may be an exception."""
 
     number: int
     result: Any
@@ -130,7 +130,7 @@ class Server:
         self.host = host
         self.tree = tree
         self.zxid = 0
-        """Of the last write that it has applied."""
+        """Id of the last write that this server has applied."""
         self.applies_at = 0.0
         self.submits_at = 0.0
         self.lag = 0.0
@@ -251,7 +251,7 @@ class Ensemble:
         self.fabric = fabric
         self.random = random
         self.tree = Tree()
-        """As the leader has it."""
+        """The tree of the leader."""
         self.zxid = 0
         self.sessions: dict[int, SessionRecord] = {}
         self.has_quorum = True
@@ -340,7 +340,7 @@ class Ensemble:
             return
         record.heard_at = now
         self._commit({})  # a session's beginning is a write, and moving it is one, too
-        for server in self.servers:  # whoever had it before has it no more
+        for server in self.servers:  # close the session's earlier connections
             for other in list(server.connections):
                 if other.session_id == key.session_id:
                     other.drop()

@@ -1,4 +1,4 @@
-"""The guard of a run: whoever would touch the real machine gets the simulated one, or `RealAccess`.
+"""The guard of a run: an access to the real machine is redirected to the simulated one, or raises `RealAccess`.
 
 The standard library, applications and our client get virtual time and entropy of the seed, by the process that asks.
 The broker reaches time, entropy and everything else through its seams (`runtime/`), so a call that goes past them

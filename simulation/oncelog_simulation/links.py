@@ -6,11 +6,11 @@ from random import Random
 from typing import Final, Protocol
 
 LATENCY_SECONDS: Final = (0.00005, 0.0008)
-"""Of a packet on a healthy link: at least and at most."""
+"""Shortest and longest delay of a packet on a healthy link."""
 LATE_SHARE: Final = 0.01
-"""Of packets that take much longer,"""
+"""Share of packets that are late."""
 LATE_SECONDS: Final = 0.03
-"""at most this."""
+"""Longest delay of a late packet."""
 
 
 class Stuck(Protocol):

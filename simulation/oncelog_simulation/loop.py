@@ -111,7 +111,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.turns = 0
         """How many turns all processes have had."""
         self.fingerprint = 0
-        """Of all turns so far: two runs of one seed have the same one."""
+        """Hash of all turns so far: equal in two runs of one seed."""
         self.after_turn: Callable[[Process], None] | None = None
         """Called with the process after each of its turns."""
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None

@@ -131,7 +131,7 @@ class BrokerMachine(Machine):
         self.port = PORT
         self.data_directory = f"/data/{number}"
         self.settings = dict(settings)
-        """By Kafka's keys; what is changed here counts from the next start on."""
+        """The broker's settings by Kafka's keys; a change takes effect at the next start."""
         self.storage = Storage()
         """Its files, as every process of it finds them."""
         self.disk_troubles = DiskTroubles()

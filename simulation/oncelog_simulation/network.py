@@ -26,9 +26,9 @@ from oncelog_simulation.streams import Pipe, SimulatedHost, StreamTransport
 CONNECT_SECONDS: Final = 20.0
 """How long a connection is tried that nobody answers."""
 GIVE_UP_SECONDS: Final = (8.0, 40.0)
-"""Until TCP gives a stream up whose packets are not acknowledged, counted from the cut."""
+"""Shortest and longest time from the cut of a link until TCP gives up a stream whose packets are not acknowledged."""
 RESEND_SECONDS: Final = 1.5
-"""At most, until what waited for a mended link is sent again."""
+"""Longest time until packets that waited for a repaired link are sent again."""
 
 
 Factory = Callable[[], asyncio.BaseProtocol]
@@ -71,7 +71,7 @@ class Fabric:
         self._links: dict[tuple[str, str], Link] = {}
         self._host_of: dict[Process, SimulatedHost] = {}
         self._listening: dict[tuple[str, int], SimulatedListening] = {}
-        """By host and port."""
+        """Listening sockets by host and port."""
         loop.connector = self.connect
         loop.resolver = self.resolve
 
@@ -139,7 +139,8 @@ class Fabric:
             transport.die(with_reset=self.random.random() < 0.5)
 
     def drop_host(self, host: SimulatedHost) -> None:
-        """The host has lost its power: nobody hears of it. Who sends to a stream of before learns when it is up."""
+        """The host has lost its power: no peer is notified. A peer that sends to an old stream gets a reset when the
+        host is up again."""
         host.is_up = False
         for place in [place for place in self._listening if place[0] == host.name]:
             del self._listening[place]

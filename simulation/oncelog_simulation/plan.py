@@ -19,7 +19,7 @@ class Strike:
     seconds: float = 0.0
     """How long it lasts, for faults that last."""
     strength: float = 0.0
-    """In [0, 1): what it means is the fault's."""
+    """A number in [0, 1), which each fault interprets in its own way."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Plan:
     pace: float = 1.0
     """How many times longer than usual clients rest between their steps: what is slow costs less to run."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of all brokers, by Kafka's keys."""
+    """Settings of all brokers, by Kafka's keys."""
     strikes: tuple[Strike, ...] = ()
     workloads: tuple[str, ...] = ()
     """Names that the scenario knows."""

@@ -41,12 +41,12 @@ class Process:
     def __init__(self, name: str, number: int, clock: HostClock, random: Random) -> None:
         self.name = name
         self.number = number
-        """In its run, from 0 on."""
+        """The number of the process in its run, from 0 on."""
         self.clock = clock
         self.random = random
         """What this process draws as entropy, and how long its turns take."""
         self.ready: deque[asyncio.Handle] = deque()
-        """In the order of asyncio."""
+        """The ready handles, in asyncio's order."""
         self.is_alive = True
         self.is_paused = False
         self.has_turn = False
@@ -54,10 +54,10 @@ class Process:
         self.busy_until = 0.0
         """Virtual time of the end of its last turn, in seconds."""
         self.context = copy_context()
-        """In which callbacks from outside run, such as arriving bytes."""
+        """The context in which callbacks from outside run, such as arriving bytes."""
         self.context.run(PROCESS.set, self)
         self.remains: list[Any] = []
-        """Of a dead process: what must not be collected before the run is over."""
+        """Objects of a dead process that must not be garbage-collected before the run is over."""
 
     def __repr__(self) -> str:
         return f"<process {self.name}>"

@@ -47,7 +47,7 @@ class Workload(Protocol):
 
 
 class Judge(Protocol):
-    """Who says which rules were broken, each in words."""
+    """Says which rules a run has broken, each in words."""
 
     @property
     def name(self) -> str: ...

@@ -28,7 +28,7 @@ class WholeCluster:
         self.notes = Notes()
 
     def workloads(self, world: World) -> Sequence[ClientWorkload]:
-        """Those that the plan names, in the order of the catalogue."""
+        """The workloads that the plan names, in the order of the catalogue."""
         self.notes.history.clock = lambda: world.now
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 

@@ -39,7 +39,8 @@ MAX_RETRY_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 2.0
 """How long a close waits, as the real one."""
 PING_SHARE: Final = 1 / 3
-"""Of the timeout, between two signs of life: kazoo's thread sends them, whatever the event loop does."""
+"""Time between two pings, as a share of the session timeout: kazoo's thread sends them, whatever the event loop
+does."""
 
 
 class _ClientEnd:
@@ -145,7 +146,7 @@ class EnsembleSession:
     # --- what the servers say
 
     def received(self, end: _ClientEnd, packet: Any) -> None:
-        """In the process of the client."""
+        """Handle a packet from a server; runs in the process of the client."""
         if end is not self._end or self._is_over:
             return
         if packet is None:

@@ -177,7 +177,7 @@ class Storage:
         return made
 
     def make_directories(self, path: str) -> bool:
-        """Whether it had to be made. OSError."""
+        """Make a directory and its parents. Returns False if it existed. Raises OSError."""
         node = self.find(path)
         if node is not None:
             self.directory(path)

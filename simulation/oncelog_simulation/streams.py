@@ -24,13 +24,13 @@ FIRST_EPHEMERAL_PORT: Final = 32768
 """Ports of connections, and those that a listener asks for with 0, begin here."""
 
 WINDOW_BYTES: Final = 256 * 1024
-"""Of a direction: sent, and not read at the other end."""
+"""Limit on the bytes of one direction that were sent and are not yet read at the other end."""
 HIGH_WATER_BYTES: Final = 64 * 1024
 """Asyncio's own limit of what a transport holds before it says `pause_writing`."""
 CUT_SHARE: Final = 0.08
-"""Of writes that are cut in two at some byte."""
+"""Share of writes that are cut in two at some byte."""
 READ_BYTES: Final = 256 * 1024
-"""At once, for protocols without a buffer of their own."""
+"""Most bytes of one read, for protocols without a buffer of their own."""
 
 
 class SimulatedHost:
@@ -40,7 +40,7 @@ class SimulatedHost:
         self.name = name
         self.address = address
         self.is_up = True
-        """False from a power cut to the next start: it answers nothing, and knows no stream of before."""
+        """False from a power cut to the next start: it answers nothing, and has forgotten all earlier streams."""
         self.transports: dict[StreamTransport, None] = {}
         """The ends of streams that its processes have."""
         self._last_port = FIRST_EPHEMERAL_PORT
@@ -181,9 +181,9 @@ class StreamTransport(asyncio.Transport):
         self.host = host
         self.peer_host = peer_host
         self.pipe: Pipe
-        """To the other end,"""
+        """The pipe to the other end."""
         self.other: StreamTransport
-        """which is this."""
+        """The other end."""
         self._protocol: _Buffered | None = None
         self._unread: deque[Packet] = deque()
         self._is_paused = False

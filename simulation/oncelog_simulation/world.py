@@ -23,7 +23,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "4000",
     "replica.lag.time.max.ms": "4000",
 }
-"""Of the brokers, unless the plan says otherwise."""
+"""Settings of the brokers, unless the plan overrides them."""
 
 
 class Violation(NamedTuple):
@@ -45,7 +45,7 @@ class World(Surroundings):
             machine.name: machine
             for machine in (BrokerMachine(self, number, settings) for number in range(1, plan.brokers + 1))
         }
-        """By name, "broker-1" first."""
+        """Broker machines by name, "broker-1" first."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """Set when no more faults strike, and all brokers are up again."""

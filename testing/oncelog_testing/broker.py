@@ -156,7 +156,7 @@ class Broker:
         self.ask("POST", "/resume")
 
     def wait_ended(self, seconds: float = STOP_SECONDS) -> bool:
-        """Whether it ends by itself within that time: of a fault, say."""
+        """Wait until the broker's process ends by itself, such as by a fault. Returns False after a timeout."""
         if self._process is None:
             return True
         try:
@@ -189,7 +189,7 @@ class Broker:
 
     @property
     def is_well(self) -> bool:
-        """Whether it runs, and nothing was done to it since it was mended."""
+        """Whether the broker runs, and no fault was injected since the last repair."""
         return self.is_running and not self._is_touched
 
     def logged(self) -> list[tuple[str, str]]:

@@ -93,7 +93,7 @@ class Cluster:
             self.until_whole()
 
     def logged(self) -> list[tuple[str, str]]:
-        """For the report of a test."""
+        """The log sections of all brokers, for the report of a test."""
         return [section for broker in self for section in broker.logged()]
 
     def until_whole(self) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
 ANSWER_SECONDS: Final = 60.0
-"""For an answer of the control; a busy machine may take some seconds."""
+"""Timeout for an answer of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
 """Default time for a fault to strike."""
 CRASH_SECONDS: Final = 5.0

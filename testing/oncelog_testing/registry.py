@@ -31,7 +31,7 @@ class Registry:
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
-        """For any client of the Confluent registry, once it serves."""
+        """The URL for any client of the Confluent registry; empty until it serves."""
 
     def __str__(self) -> str:
         return self.url

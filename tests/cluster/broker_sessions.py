@@ -34,7 +34,7 @@ def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
 
 
 def broker_epoch(cluster: ReplicatedCluster, node_id: int) -> int:
-    """Of its registration, or -1."""
+    """The broker epoch of its registration, or -1."""
     found = _registration(cluster, node_id)
     return -1 if found is None else int(found.czxid)
 

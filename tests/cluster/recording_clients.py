@@ -99,7 +99,7 @@ class RecordingProducer(ABC):
         return send
 
     def longest_wait(self) -> float:
-        """Of the records that were answered since the last call, in seconds."""
+        """The longest wait of a record that was answered since the last call, in seconds."""
         waits, self._waits = self._waits, []
         return max(waits, default=0.0)
 

@@ -153,7 +153,7 @@ class OncelogMember(Member):
 
 
 class OncelogConsumerMember(OncelogMember):
-    """Of the consumer protocol (KIP-848): the broker assigns."""
+    """A member of a group of the consumer protocol (KIP-848): the broker assigns."""
 
     options: ClassVar[Mapping[str, Any]] = {"group_protocol": "consumer"}
 
@@ -222,7 +222,7 @@ class LibrdkafkaMember(Member):
 
 
 class LibrdkafkaConsumerMember(LibrdkafkaMember):
-    """Of the consumer protocol (KIP-848)."""
+    """A member of a group of the consumer protocol (KIP-848)."""
 
     options: ClassVar[Mapping[str, Any]] = {"group.protocol": "consumer"}
 

@@ -32,7 +32,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 T = TypeVar("T")
 
 SESSION_MS = 2000
-"""Of a broker with ZooKeeper. A broker that the machine lets wait for longer loses what it leads: tests bear that."""
+"""Session timeout of a broker. A broker that is delayed for longer loses its leaderships; tests allow that."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "group.consumer.session.timeout.ms": "6000",
@@ -207,7 +207,7 @@ class ReplicatedCluster:
         return RawClient(self.brokers[node_id].port, timeout)
 
     def ask(self, request: Any, key: ApiKey, version: int, node_id: int | None = None) -> Any:
-        """Of this broker, or of any that is up. Raises OSError."""
+        """Send a request to this broker, or to any that is up. Raises OSError."""
         with self.client(node_id or self.up[0]) as client:
             return client.call(request, key, version)
 
@@ -292,7 +292,7 @@ class ReplicatedCluster:
         )
 
     def isr_in_store(self, topic: str, index: int) -> set[int]:
-        """Of the partition's state in ZooKeeper, from which all others have it."""
+        """The ISR in the partition's state in ZooKeeper, from which all brokers read it."""
         if self._store is None:
             self._store = KazooClient(self.zookeeper, timeout=60)
             self._store.start(WAIT_SECONDS)

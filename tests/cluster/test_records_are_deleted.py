@@ -62,7 +62,7 @@ def checkpointed(cluster: ReplicatedCluster, topic: str, node_id: int) -> bool:
 
 
 def test_what_was_deleted_stays_so_when_all_are_killed(cluster: ReplicatedCluster, topic: str) -> None:
-    """Whoever leads then had it on the disk before the answer."""
+    """The next leader had the deletion on its disk before the response."""
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     assert delete(cluster, topic, 15) == 15

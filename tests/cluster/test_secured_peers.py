@@ -150,7 +150,7 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
 
 
 def test_what_the_cluster_knows_strangers_cannot_change(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """Whoever reaches ZooKeeper, by another port."""
+    """A stranger who reaches ZooKeeper by another port."""
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic)
     client = KazooClient(secured.zookeeper, timeout=60)

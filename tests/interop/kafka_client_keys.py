@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 RELEASES: Final = ("3.9.1", "4.1.0", "4.3.1")
-"""Of kafka-clients: those of Spark's connectors of 4.x, and later ones."""
+"""Releases of kafka-clients: those of Spark's connectors of 4.x, and later ones."""
 CLASSES: Final = {
     "consumer": "org.apache.kafka.clients.consumer.ConsumerConfig",
     "producer": "org.apache.kafka.clients.producer.ProducerConfig",

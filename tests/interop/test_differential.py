@@ -46,7 +46,7 @@ def obliging_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    """Of the scenarios that were played so far, by their names."""
+    """The outcomes of the scenarios that have run so far, by name."""
     return {}
 
 

@@ -20,7 +20,7 @@ from oncelog_pipeline.spark.java import set_java_home
 HOSTS = ("127.0.0.2", "127.0.0.3")
 START_SECONDS = 120
 WHERE = ("--webui-port", "0", "--cores", "2", "--memory", "600m")
-"""Of each worker."""
+"""Options of each worker."""
 
 
 class StandaloneCluster:

@@ -17,7 +17,7 @@ ROUNDS = 3 * WINDOW_MS // ROUND_MS
 
 
 def orders() -> list[Order]:
-    """Of three windows, with late and closing ones."""
+    """Orders of three windows, with late and closing ones."""
     dice, found = Random(7), list[Order]()
     for number in range(ROUNDS):
         found += round_of_orders(number, len(found), dice, with_late=True)

@@ -111,7 +111,7 @@ class Transaction:
     epoch: int = -1
     last_epoch: int = -1
     owner_epoch: int | None = None
-    """Of the producer that has kept the open transaction, and alone may end it (KIP-939)."""
+    """Epoch of the producer that has kept the open transaction, and alone may end it (KIP-939)."""
     has_timeout: bool = True
     state: str = "Empty"
     partitions: set[Place] = field(default_factory=set)

@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 class Authorizer:
-    """Of a user who has these rights, and no others."""
+    """The authorizer of a user who has these rights, and no others."""
 
     def __init__(self, *rights: tuple[Rule, str]) -> None:
         self.epoch = object()

@@ -20,7 +20,7 @@ from oncelog_protocol.api import ApiKey, request_type, response_type
 from oncelog_protocol.errors import ErrorCode
 
 SPARED: Final = 0.3
-"""Of the answers, so that a client comes to what lies behind them."""
+"""Share of the answers that stay intact, so that a client reaches the code behind them."""
 LATEST_S: Final = 12.0
 HEADER_BYTES: Final = 8
 """Size and correlation id."""

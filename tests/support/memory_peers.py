@@ -29,7 +29,7 @@ class MemoryPeers:
         self.handlers: dict[int, Callable[[Any], Any]] = {}
         self.sent: list[tuple[int, Any]] = []
         self.fates: list[Fate] = []
-        """Of the next requests; nothing happens to those behind."""
+        """The fates of the next requests; later requests succeed."""
         self._held = asyncio.Event()
         self._news = asyncio.Event()
 

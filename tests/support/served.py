@@ -209,7 +209,7 @@ class Served:
         ]
         self.clock, self.tasks, self.deadlines = clock or ManualClock(), Tasks(), Timers()
         self.joining: list[Partition] = []
-        """Those whose ISR a follower might have joined."""
+        """The partitions whose ISR a follower might have joined."""
         self.waiting_followers: list[DelayedFetch] = []
         self.hears_leader = True
         """As a follower, of those that it does not lead."""

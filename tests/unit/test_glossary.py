@@ -54,6 +54,12 @@ NEWCOMERS_WORDS: Final = {
     "controller": "controller/elector.py",
     "PID block": "metadata/membership/producer_ids.py",
     "generation": "coordinator/group/joining.py",
+    "group coordinator": "coordinator/group/coordinator.py",
+    "static member": "coordinator/group/joining.py",
+    "log recovery": "log/segments/recovery.py",
+    "producer snapshot": "log/producers/snapshot.py",
+    "rack awareness": "server/records/nearest_replica.py",
+    "preferred leader": "controller/balancing.py",
 }
 """A newcomer's word -> the module that a grep over names and docstrings must find."""
 

@@ -159,4 +159,4 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
         ),
     )
 }
-"""By the group's key."""
+"""The keys that a group may override, by name."""

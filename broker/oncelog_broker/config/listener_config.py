@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class ListenerConfig:
-    """`of_listener[SSL_CLIENT_AUTH]` is the effective value for one listener, and one of its mechanisms."""
+    """The settings of one listener, and of one SASL mechanism if `mechanism` is given: `settings[SSL_CLIENT_AUTH]` is
+    the effective value."""
 
     def __init__(self, config: BrokerConfig, listener: str, mechanism: str | None = None) -> None:
         self._config = config

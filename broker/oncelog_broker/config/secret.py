@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""As Kafka writes it."""
+"""The text in place of a secret; Kafka logs the same."""
 
 
 class Secret:

@@ -16,7 +16,7 @@ from oncelog_broker.config.declared import (
 from oncelog_broker.config.secret import Secret
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-"""In ascending order."""
+"""The TLS versions that may be set, in ascending order."""
 
 ZOOKEEPER_CONNECT = ConfigKey[str | None](
     "zookeeper.connect",

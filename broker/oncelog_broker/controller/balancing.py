@@ -1,4 +1,4 @@
-"""Elects preferred replicas as leaders, periodically (auto.leader.rebalance.enable)."""
+"""Elects the preferred leader of each partition, periodically (auto.leader.rebalance.enable)."""
 
 from __future__ import annotations
 

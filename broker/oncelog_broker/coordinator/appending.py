@@ -27,7 +27,7 @@ APPEND_ERRORS: Final = {
 }
 """What an error of the log is to a client of the coordinator."""
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""For these each API has a word of its own: `Effects.too_large`."""
+"""Errors that each API reports with an error code of its own: `Effects.too_large`."""
 RECORD_OVERHEAD: Final = 32
 """At most so many bytes of a record, as we make it, are neither key nor value."""
 

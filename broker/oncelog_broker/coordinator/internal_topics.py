@@ -24,8 +24,8 @@ class InternalTopic(NamedTuple):
 
 
 MIN_INSYNC_REPLICAS: Final = 2
-"""Of the topics that coordinators keep their state in, where they have as many: what a coordinator has answered must
-outlive the broker that it runs on."""
+"""min.insync.replicas of the coordinators' topics, if they have as many replicas: what a coordinator has answered must
+survive the loss of its broker."""
 
 
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 MAX_PATTERN_CHARS: Final = 256
 MAX_TOPIC_PATTERN_CHARS: Final = 4096
-"""Of a subscription: clients join several patterns into one."""
+"""Limit on the pattern of a subscription: clients join several patterns into one."""
 MAX_PROGRAM_SIZE: Final = 2_000
 """Limit on the steps of a compiled pattern: `x{1000}` has a thousand."""
 MAX_PATTERN_BYTES: Final = 256 * 1024
@@ -92,8 +92,8 @@ async def check_topic_pattern(text: str) -> str | None:
 
 
 def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
-    """Those of `names` that the pattern of a subscription matches as a whole, in steps whose jobs use RE2. None of
-    them, with a line in the log, if it is no pattern: then another broker took it for one."""
+    """The names that the pattern `text` of a subscription matches as a whole, found in steps whose jobs use RE2. Empty,
+    with a line in the log, if RE2 rejects a pattern that another broker accepted."""
     try:
         compiled: Compiled = yield partial(_topic_pattern, text)
     except InvalidPattern as error:

@@ -7,12 +7,14 @@ knows after a restart is what it knew before.
 
 While this broker does not lead a partition its requests are answered NOT_COORDINATOR, while it is loaded
 COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks and lets other work in between.
-A step that raises what nobody thought of is logged once, with its key. The key falls back to what is logged of it, as
-it would in a restart (`Machine.on_failed`), whoever waits there is answered UNKNOWN_SERVER_ERROR, and everybody else
-goes on. If it raised between the append and the end of the replay, log and machine are not the same any more: then the
-machine is dropped and loaded anew.
-Source: Kafka's CoordinatorRuntime. Unlike it we keep no snapshots to roll back to: with the append failed nothing was
-replayed, and with the leadership lost the machine is dropped and loaded anew.
+
+An unexpected exception of a step is logged once, with its key. The key falls back to its logged state, as in a restart
+(`Machine.on_failed`); its waiting requests are answered UNKNOWN_SERVER_ERROR, and other keys are not affected. If the
+step raised between the append and the end of the replay, log and machine differ: then the machine is dropped and loaded
+again.
+
+Source: Kafka's CoordinatorRuntime. Unlike it we need no snapshots to roll back to: after a failed append nothing has
+been replayed, and after a loss of leadership the machine is dropped.
 """
 
 from __future__ import annotations
@@ -192,7 +194,8 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """The broker stops: whoever waits is answered, and finds another coordinator or this one again."""
+        """The broker stops: waiting requests are answered with an error, so that their clients look for the coordinator
+        again."""
         for shard in list(self._shards.values()):
             self._unload(shard)
 

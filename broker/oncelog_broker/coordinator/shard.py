@@ -46,7 +46,7 @@ class Machine(Protocol):
         answers those who wait. Records are not allowed."""
 
     def on_unloaded(self, error: KafkaError) -> Effects:
-        """This broker coordinates no more: whoever waits is answered with `error`. Records are not allowed."""
+        """This broker is no longer the coordinator: answer waiting requests with `error`. Records are not allowed."""
 
 
 M = TypeVar("M", bound=Machine)
@@ -94,7 +94,7 @@ class Shard(Generic[M]):
         self.jobs: set[tuple[str, str]] = set()
         """Key and name of the jobs that are under way."""
         self._waiting: dict[str, dict[Waiter[Any], None]] = {}
-        """By key, in the order of coming."""
+        """The waiting requests by key, in the order of arrival."""
 
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
         """`waiter` is answered in a later step about `key`; `future` is its outcome."""
@@ -108,7 +108,7 @@ class Shard(Generic[M]):
             self._waiting.pop(key, None)
 
     def waiting(self, key: str) -> Collection[Waiter[Any]]:
-        """Those who wait for an answer about `key`."""
+        """The requests that wait for an answer about `key`."""
         return tuple(self._waiting.get(key, ()))
 
     def all_waiting(self) -> Collection[Waiter[Any]]:

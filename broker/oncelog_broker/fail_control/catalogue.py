@@ -76,7 +76,8 @@ STEPS: Final = (
         drop="it is not, until a coordinator loads that log again",
     ),
 )
-"""In the order of a transaction. A delay here stops the whole broker, like a long pause of its process."""
+"""The broker's fail points, in the order of a transaction. A delay here stops the whole broker, like a long pause of
+its process."""
 
 
 def _of_apis() -> list[Point]:

@@ -97,7 +97,7 @@ class HttpControl:
             self._standstill.close()
             threading.Thread(target=server.end, name="end of fail control", daemon=True).start()
 
-    # --- requests: path without the number, method -> handler
+    # --- handlers; `ROUTES` maps method and path, without the number of a fault, to them
 
     def points(self, _: _Question) -> Any:
         return {"points": _commands().catalogue()}

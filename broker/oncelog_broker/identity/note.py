@@ -36,9 +36,9 @@ class StoreKind(Enum):
     """Where a broker keeps its metadata."""
 
     EMBEDDED = "embedded"
-    """In a file of its own: the broker is alone."""
+    """The metadata store is a file of the broker itself, which is alone."""
     ZOOKEEPER = "zookeeper"
-    """In ZooKeeper: the broker is a member of a cluster."""
+    """The metadata store is ZooKeeper; the broker is a member of a cluster."""
     MEMORY = "memory"
     """In memory that all brokers of one process share: as in ZooKeeper, for tests."""
 

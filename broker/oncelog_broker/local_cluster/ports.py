@@ -13,7 +13,7 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 RANGE: Final = range(10_240, 32_768)
-"""Below the ports that Linux assigns to outgoing connections (from 32768 on). On macOS those begin at 49152."""
+"""The ports to choose from: below the ephemeral ports, which begin at 32768 on Linux and at 49152 on macOS."""
 ATTEMPTS: Final = 1000
 
 

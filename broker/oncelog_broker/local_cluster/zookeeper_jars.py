@@ -51,7 +51,7 @@ class JarsNotFound(Exception):
 
 class Jars(NamedTuple):
     class_path: str
-    """In the form of `java -cp`."""
+    """The class path, in the form that `java -cp` takes."""
     origin: str
     """Where they were found, for messages."""
 

@@ -94,6 +94,6 @@ def configured_opening(config: BrokerConfig, tls: MakeContext | None = None) -> 
 
 
 def described_store(config: BrokerConfig) -> str:
-    """For the line that says that a broker is ready."""
+    """Describe the metadata store, for the log line that says that the broker is ready."""
     connect = config[keys.ZOOKEEPER_CONNECT]
     return "embedded metadata" if connect is None else f"metadata in ZooKeeper at {connect}"

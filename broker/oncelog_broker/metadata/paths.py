@@ -18,13 +18,13 @@ CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
-"""Of users: SCRAM credentials and quotas. Beneath a user, under `clients`, are those of the user with a client id."""
+"""SCRAM credentials and quotas of users. Below a user, `clients` has the quotas of that user with each client id."""
 CLIENT_CONFIGS = "/config/clients"
-"""Of client ids: quotas."""
+"""Quotas of client ids."""
 IP_CONFIGS = "/config/ips"
-"""Of addresses: quotas."""
+"""Quotas of addresses."""
 GROUP_CONFIGS = "/config/groups"
-"""Of groups. Kafka has no such node: it has settings of groups without ZooKeeper alone."""
+"""Settings of groups. Kafka has no such node: it has settings of groups without ZooKeeper alone."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -73,8 +73,8 @@ def broker_id(broker: int) -> str:
 
 
 def incarnation(broker: int) -> str:
-    """Its version counts the registrations of a broker: what a multi can check, when the registration itself is made
-    anew each time and begins with version 0 again."""
+    """The incarnation node of a broker; its version counts the broker's registrations. A multi can check that version,
+    while each new registration node has version 0."""
     return f"{INCARNATIONS}/{broker}"
 
 
@@ -187,8 +187,8 @@ def quotas(entity: QuotaEntity) -> str:
 
 
 def parse_quota_path(path: str) -> QuotaEntity | None:
-    """Whose quotas the node at `path` holds; None if it holds none. Those of users are among their settings. An address
-    is the same entity however it is spelled there (`address_nodes`)."""
+    """The entity whose quotas the node at `path` holds; None if the node holds no quotas. Quotas of a user are among
+    the user's settings. An address is the same entity however it is spelled there (`address_nodes`)."""
     parts = path.split("/")[1:]
     if len(parts) == 3 and path.startswith(f"{CLIENT_CONFIGS}/"):
         return QuotaEntity(client_id=_name(parts[2]))

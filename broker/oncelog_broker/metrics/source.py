@@ -112,7 +112,7 @@ class Source:
         self.hosted_used: list[Partition] = []
         """The hosted partitions of used topics."""
         self.led_used: list[Partition] = []
-        """Those of `hosted_used` that this broker leads."""
+        """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
         """All topics together, deleted ones included."""
         self.cluster = ClusterCounts()

@@ -92,9 +92,9 @@ class EpochRaiser:
             self._replicas.lost_epochs.doubt(partition)
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
-        """Return when no partition here is below its log. For a broker alone, before it serves. `until_shown` returns
-        when the replicas have taken over the written states. Partitions whose epoch cannot be raised stay without a
-        leader; the task of `start` keeps asking for them."""
+        """Wait until no partition here has a leader epoch below its log's. A broker alone calls it before it serves.
+        `until_shown` returns when the replicas have taken over the written states. Partitions whose epoch cannot be
+        raised stay without a leader; the task of `start` keeps asking for them."""
         if self._replicas.lost_epochs:
             self.doubt_all()
         for _ in range(START_ATTEMPTS):

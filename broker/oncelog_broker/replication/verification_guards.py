@@ -44,7 +44,7 @@ class VerificationGuards:
 
     def __init__(self) -> None:
         self._guards: dict[int, list[Guard]] = {}
-        """By producer id; rarely more than one epoch each."""
+        """Guards by producer id; a producer id rarely has guards of more than one epoch."""
         self.ends = 0
         """How many markers and new leader epochs there were. While it stays the same, a verification without a guard
         stays valid."""

@@ -12,7 +12,8 @@ Entropy = Callable[[int], bytes]
 
 
 def system_entropy(count: int) -> bytes:
-    """`count` random bytes of the system. Asked anew each time, so that a simulation can take its place."""
+    """`count` random bytes of the system. `os.urandom` is looked up at each call, so that a simulation can replace
+    it."""
     return os.urandom(count)
 
 

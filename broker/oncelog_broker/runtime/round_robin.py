@@ -26,7 +26,7 @@ class RoundRobin:
     def __init__(self, budget: Budget = ONE_SLICE) -> None:
         self.budget = budget
         self._members: deque[Member] = deque()
-        """In the order of their next slices."""
+        """The members, in the order of their next slices."""
         self._is_scheduled = False
 
     def __bool__(self) -> bool:

@@ -86,7 +86,8 @@ class ListenerSecurity:
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:
-        """The TLS context and login for connections to other brokers, made anew each time since certificates change."""
+        """The TLS context and login for connections to other brokers, made for each connection, since certificates
+        change."""
         from oncelog.connection.security import SaslLogin, Security  # a broker alone starts without it
 
         login = None

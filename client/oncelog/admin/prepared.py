@@ -27,7 +27,8 @@ from oncelog_protocol.records.batch import NO_PRODUCER_ID
 RETRIABLE: Final = frozenset(code for code in ErrorCode if code.retriable)
 """Retriable errors of a coordinator, CONCURRENT_TRANSACTIONS among them."""
 UNUSED_TIMEOUT_MS: Final = 10_000
-"""Of InitProducerId by an admin, who writes nothing: allowed by every transaction.max.timeout.ms in use."""
+"""Transaction timeout in the InitProducerId of an admin, which writes nothing: allowed by every
+transaction.max.timeout.ms in use."""
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 Describe = Callable[[str], Coroutine[Any, Any, DescribedTransaction]]

@@ -22,7 +22,7 @@ Quotas: TypeAlias = dict[QuotaEntity, dict[str, float]]
 
 
 class AnyName(NamedTuple):
-    """In a filter: whatever name, or the default."""
+    """In a filter: matches every name, and the default."""
 
 
 ANY_NAME: Final = AnyName()

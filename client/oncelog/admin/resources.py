@@ -80,7 +80,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def group(cls, group_id: str) -> ConfigResource:
-        """Of a group of the consumer protocol, be there such a group or not."""
+        """The settings of a group of the consumer protocol; the group need not exist."""
         return cls(ResourceType.GROUP, group_id)
 
     def __str__(self) -> str:
@@ -141,7 +141,7 @@ class ClusterDescription:
 
 
 def config_resource(type_: int, name: str) -> ConfigResource:
-    """As a broker names it."""
+    """The resource that a response names."""
     return ConfigResource(_known(ResourceType, type_), name)
 
 
@@ -155,7 +155,7 @@ def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
 
 
 def config_entry(config: DescribedConfig) -> ConfigEntry:
-    """As the broker described it."""
+    """The entry of a setting that a response describes."""
     return ConfigEntry(
         name=config.name,
         value=config.value,

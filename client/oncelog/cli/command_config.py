@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 SETTINGS: Final = "oncelog.cli.command_config"
-"""In the context's `meta`."""
+"""The key of the settings in the `meta` of click's context."""
 
 _SAME: Final = {
     "security.protocol": "security_protocol",
@@ -41,7 +41,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def settings_of(properties: dict[str, str]) -> dict[str, Any]:
-    """As keywords of a client. Raises ValueError, which repeats no values."""
+    """Convert properties into keywords of a client. Raises ValueError, whose message contains no values."""
     settings: dict[str, Any] = {}
     for name, raw in properties.items():
         value = _REFERENCE.sub(_referred, raw)

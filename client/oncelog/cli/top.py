@@ -34,9 +34,9 @@ class Form(NamedTuple):
     """How figures are written."""
 
     rate: Callable[[float | None], str]
-    """For records per second."""
+    """Formats records per second."""
     time: Callable[[float | None], str]
-    """For seconds."""
+    """Formats seconds."""
     partitions: Callable[[tuple[str, ...]], str]
 
 

@@ -50,7 +50,7 @@ class _Link:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it was, or is just now, not to be reached, or may hang."""
+        """Whether the last connection attempt failed, one is under way, or the broker may hang."""
         return self.failures > 0 or self.connecting is not None or self.is_hanging
 
     @property
@@ -186,7 +186,7 @@ class ConnectionPool:
         return await (await self.any_connection(elsewhere=elsewhere)).send(request)
 
     async def finish(self) -> None:
-        """Wait until brokers have read requests without response (acks=0). Those connections are then closed."""
+        """Wait until brokers have read all requests without a response (acks=0), then close the connections."""
         connections = [link.connection for link in self._links.values() if link.connection is not None]
         await asyncio.gather(*(connection.finish() for connection in connections))
 

@@ -43,7 +43,7 @@ class Exchange(NamedTuple):
 
 @cache
 def exchange(cls: Any, version: int) -> Exchange:
-    """For the request class `cls`. Raises ValueError for a version that it does not have."""
+    """The API key and codecs of a request class in one version. Raises ValueError if the class lacks the version."""
     number = schema_of(cls).api_key
     assert number is not None, f"{cls.__name__} is not a request"
     api_key = ApiKey(number)

@@ -76,7 +76,7 @@ class ControlledFaults:
         return self._faults.get(number)
 
     def remove(self, number: int) -> bool:
-        """Take one back, and end its delays that are under way. Whether it was there."""
+        """Remove a fault, and end its present delays. Returns whether it existed."""
         with self._changed:
             fault = self._faults.pop(number, None)
             if fault is None:
@@ -140,7 +140,7 @@ class ControlledFaults:
         return self._faults.get(fault.number) is fault
 
     def until_struck(self, fault: Fault, times: int, seconds: float) -> bool:
-        """Whether it strikes, or has struck, so often within that time."""
+        """Wait until the fault has struck `times` times. Returns False after a timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: fault.struck >= times, seconds)
 

@@ -59,7 +59,7 @@ class Asked:
 
     @property
     def query(self) -> dict[str, object]:
-        """As the parameters of a link, without the position."""
+        """The parameters of a link to this view, without the position."""
         return {"topic": self.topic, "partition": self.partition, "show": self.show, "key": self.key or None}
 
 

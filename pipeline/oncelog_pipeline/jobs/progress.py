@@ -38,7 +38,7 @@ class BatchRow:
     transaction: str | None
 
     def cells(self) -> tuple[str, ...]:
-        """For a table or a line, in the order of HEADINGS."""
+        """The values as text in the order of HEADINGS, for a table or a line."""
         return (
             str(self.batch),
             self.begun,

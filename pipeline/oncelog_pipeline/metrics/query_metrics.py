@@ -79,7 +79,7 @@ class QueryMetrics(Collector):
     def __init__(self, open_transactions: OpenTransactions | None = None) -> None:
         self._open_transactions = open_transactions
         self._queries: dict[str, _Query] = {}
-        """By id; a query moves to the end when it starts."""
+        """The queries by id; a query moves to the end when it starts."""
         self._lock = threading.Lock()
 
     def started(self, query_id: str, name: str | None) -> None:

@@ -115,7 +115,7 @@ def number(name: str, value: str, least: int) -> int:
 
 
 def as_setting(name: str, value: str, like: Any) -> Any:
-    """A value of the kind of the default `like`: flag, number or text. Raises OptionError."""
+    """Parse the value of an option as the type of its default `like`: bool, number or str. Raises OptionError."""
     if isinstance(like, bool):
         if value.lower() not in ("true", "false"):
             raise OptionError(f"{name}={value!r}: must be true or false")

@@ -30,8 +30,8 @@ class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"])
 class DescribeTopicPartitionsResponse:
     """One page, and where the next one starts.
 
-    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED. Of a partition:
-    LEADER_NOT_AVAILABLE. INVALID_REQUEST for a cursor that no page ended with.
+    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED. Errors of a
+    partition: LEADER_NOT_AVAILABLE. INVALID_REQUEST for a cursor that no page ended with.
     """
 
     throttle_time_ms: int = int32(default=0)

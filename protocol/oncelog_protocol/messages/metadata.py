@@ -49,7 +49,7 @@ class MetadataResponse:
     v13: error_code: REBOOTSTRAP_REQUIRED tells the client to start over from its bootstrap servers (KIP-1102).
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
-    TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE (just created). Of a partition: LEADER_NOT_AVAILABLE,
+    TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE (just created). Errors of a partition: LEADER_NOT_AVAILABLE,
     LISTENER_NOT_FOUND.
     """
 

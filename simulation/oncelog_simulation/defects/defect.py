@@ -30,7 +30,7 @@ class Defect(NamedTuple):
     old: str
     new: str
     workloads: tuple[str, ...]
-    """Of the plans in which it is looked for; the faults are drawn as in every plan."""
+    """Workloads of the plans that look for the defect; the faults are drawn as in every plan."""
     seeds: int
     """Within how many seeds it must be found."""
     faults: tuple[str, ...] | None = None

@@ -29,7 +29,7 @@ SECONDS: Final = 9.0
 PACE: Final = 0.5
 """`Plan.pace` of a hunt: many steps of clients in a short time."""
 CLEAN: Final = "clean"
-"""In the place of seconds: run one seed without the defect."""
+"""An argument in place of seconds: run one seed without the defect."""
 WELL: Final = "all is well"
 SHOWN: Final = 160
 """Characters of a violation that are shown."""
@@ -43,7 +43,7 @@ class Found(NamedTuple):
     """The first seed that found it; 0: none did."""
     tried: int
     seconds: float
-    """Of processor time, all seeds together."""
+    """Processor time of all seeds together."""
     judge: str = ""
     violation: str = ""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 READ_BYTES: Final = 1 << 20
-"""At most so many bytes of a log are read at a time."""
+"""Most bytes of a log that are read at a time."""
 
 
 class Batch(NamedTuple):

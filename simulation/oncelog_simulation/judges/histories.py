@@ -70,7 +70,7 @@ class Histories:
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             if world.struck.get(BIT_ROT):
-                return found  # whoever reads what has rotten is told so
+                return found  # a read of corrupt records must fail
             return [*found, f"all could not be read in the end: {error}"]
         if not world.struck.get(BIT_ROT):
             self._note_replicas(world)

@@ -47,14 +47,14 @@ class Notes:
         self.topics: dict[str, int] = {}
         """Topics whose whole content the judge reads in the end, with their number of partitions."""
         self.trimmed: dict[Place, int] = {}
-        """Of partitions of which records were deleted on purpose: the largest offset that an administrator asked for.
+        """Partition whose records were deleted on purpose -> the largest offset that an administrator asked for.
         Records below it may be there or not."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
         """By writer of the compacted topic: what each of its keys may hold in the end; None stands for nothing."""
         self.groups: dict[str, list[Place]] = {}
         """Groups that process each record of these partitions once, by `history.derived`."""
         self.progress: dict[str, int] = {}
-        """By client: how many steps it has done."""
+        """Client -> the number of steps it has done."""
         self.may_hang = False
         """A power cut took what a coordinator knew: transactions that it was to end may stay open for ever."""
         self.complaints: list[str] = []

@@ -38,7 +38,7 @@ class GivenUp(Exception):
 
 
 class NotingProducer(oncelog.Producer):
-    """A producer that notes how its transactions begin and end, by whoever drives it."""
+    """A producer that notes how its transactions begin and end, for every caller."""
 
     notes: Notes
     teller: str

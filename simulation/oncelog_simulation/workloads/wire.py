@@ -59,7 +59,7 @@ class Answered(NamedTuple):
 
     code: ErrorCode
     offset: int = -1
-    """Of the record; -1 where there is an error."""
+    """Offset of the record; -1 if there is an error."""
     attempts: int = 1
     """How often it was sent: what was refused the second time may have been taken the first time."""
 

@@ -133,8 +133,8 @@ class History:
         return found
 
     def settle_partitions(self) -> None:
-        """Assign sends without a known partition to the partition in which their record is or, if it is in none and the
-        topic's content is known, to one of those without it."""
+        """Give each send without a known partition the partition in which its record was found. A send whose record was
+        not found gets any partition of its topic that was read, and keeps ANY_PARTITION if none was."""
         unsettled = [send for send in self.sends if send.place.index == ANY_PARTITION]
         if not unsettled:
             return

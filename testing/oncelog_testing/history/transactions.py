@@ -82,7 +82,7 @@ class Told:
         return NOT_YET if told is None else told.seen_at(commit)
 
     def is_missing(self, commit: Commit, sure_at: int) -> bool:
-        """Whether it was not there, though it must have been from `sure_at` on."""
+        """Whether the commit was not visible, though it must have been from `sure_at` on."""
         told = self._of.get((commit.group, commit.place))
         return told is not None and told.is_missing(commit, sure_at)
 

@@ -30,8 +30,8 @@ led by each broker, and commits an offset of a group. Before or after one step o
 process that is there stands still, brokers are killed with -9: the coordinator of the transaction (which leads one of
 the partitions), the leader of another partition, or both. Where a victim does that step, it is the victim who is there.
 One that is killed comes back when all three transactions have ended, after others were elected; two come back at once.
-*Killed alone* is who does the step, half a second later, in which its followers got nothing from it any more: it dies
-with whatever it has answered before they had it.
+*Killed alone*: when the step is due, the broker that does it is cut off from the fetches of its followers. It goes on
+for half a second and is then killed, with the records that its followers do not have.
 
 *ok* means that the checker of histories finds nothing wrong with what the producer was told, what is committed (as our
 consumer and librdkafka's read it), the committed offset of the group, and the logs of all replicas; that the producer

@@ -77,7 +77,7 @@ class Cast(NamedTuple):
 
     coordinator: int
     leader: int
-    """Of a partition that the coordinator does not lead."""
+    """The leader of a partition that the coordinator does not lead."""
     group: int
     """The coordinator of the group whose offsets are in the transaction."""
 

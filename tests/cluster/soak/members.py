@@ -34,7 +34,7 @@ class Noting(Member):
 
 class OurNotingMember(Noting, OncelogMember):
     async def _read_all(self) -> None:
-        """Whoever starts while there is no broker is told so at once."""
+        """A client that starts while no broker is reachable gets an error at once."""
         while not self.is_over:
             try:
                 return await super()._read_all()

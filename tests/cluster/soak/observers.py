@@ -141,7 +141,7 @@ class Use(NamedTuple):
     pid: int
     descriptors: int
     megabytes: int
-    """Of memory that is resident."""
+    """Resident memory in MB."""
 
 
 class UseObserver(Observer):

@@ -159,7 +159,7 @@ class OurPipeline(Pipeline):
         return producer, consumer
 
     async def _started(self, producer: oncelog.Producer, consumer: oncelog.Consumer) -> bool:
-        """Whoever starts while there is no broker is told so at once."""
+        """A client that starts while no broker is reachable gets an error at once."""
         try:
             await producer.start()
             await consumer.start()

@@ -22,7 +22,7 @@ KINDS = {
     "readers": "a group",
     "streams": "Streams",
 }
-"""Of a client by the beginning of its name."""
+"""What a client does, by the beginning of its name."""
 SEVERAL = "two of these at once"
 
 

@@ -53,14 +53,14 @@ SHOWN = 40
 class Settings(NamedTuple):
     seed: int
     seconds: float
-    """In which faults strike."""
+    """How long faults are injected."""
     faults: tuple[Fault, ...] = tuple(Fault)
     lines_per_second: float = 10.0
-    """Of each writer."""
+    """Lines per second of each writer."""
     pipelines: int = 2
-    """Of each library."""
+    """Pipelines of each library."""
     streams_class_path: str = ""
-    """Of the Kafka Streams applications; none without."""
+    """Class path of the Kafka Streams applications; empty: none are run."""
 
 
 class Problem(Exception):

@@ -47,7 +47,7 @@ class Stage:
         self.cluster: ReplicatedCluster
         self.network: PeerNetwork
         self.ways_to_zookeeper: dict[int, CuttingProxy] = {}
-        """Of each broker its own."""
+        """The proxy to ZooKeeper of each broker."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

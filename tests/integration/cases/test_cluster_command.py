@@ -49,7 +49,7 @@ class Cluster:
         self.directory = directory
         self._own_ports = own_ports(MOST_BROKERS)
         self.port = self._own_ports[0].number
-        """Of the first broker; the others' follow."""
+        """The port of the first broker; the ports of the others follow."""
 
     def run(self, command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """`code` is the exit code that is expected; nothing may ever print a traceback."""
@@ -159,7 +159,7 @@ def test_what_was_just_started_when_the_command_was_killed_does_not_stay(
 
 
 def processes_of(directory: Path) -> Iterator[LocalProcess]:
-    """Those whose command names it."""
+    """The processes whose command names the directory."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes()

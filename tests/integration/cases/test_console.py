@@ -67,7 +67,7 @@ class Browser:
     def __init__(self, client: httpx.AsyncClient, app: Any, address: str = "") -> None:
         self.client = client
         self.address = address
-        """Of the broker that it shows."""
+        """The address of the broker that the console shows."""
         self.console = app.state.console
 
     async def page(self, path: str, status: int = 200, **query: Any) -> str:

@@ -50,7 +50,7 @@ PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previou
 """Files that the last release did not have: it neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
 COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"
-"""Of last_write, by name, which the last release neither reads nor changes."""
+"""Columns of the table last_write, by name, which the last release neither reads nor changes."""
 
 
 def embedded(data: Path) -> BrokerProcess:

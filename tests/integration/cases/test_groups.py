@@ -57,7 +57,7 @@ def eventually(what: str, condition: Callable[[], bool], state: Callable[[], obj
 
 
 def port_of(address: str) -> int:
-    """Of the last broker of these."""
+    """The port of the last broker in these addresses."""
     return int(address.rpartition(":")[2])
 
 

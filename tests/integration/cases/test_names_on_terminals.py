@@ -47,7 +47,7 @@ READS = {
 """Commands that look, with the arguments that make them print what is there."""
 NAMED = {("groups", "list"), ("groups", "describe"), ("txns", "list"), ("txns", "describe"), ("top",), ("explain",),
          ("quotas", "list")}  # fmt: skip
-"""Those of them that print HOSTILE."""
+"""The commands that print HOSTILE."""
 WITHOUT_OUTPUT = {("ping",)}
 CHANGES = {
     ("groups", "reset"): [HOSTILE, "--topic", "TOPIC", "--to", "0"],

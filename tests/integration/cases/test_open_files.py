@@ -1,4 +1,5 @@
-"""A limit of open files that is far too low: connections are refused, no log is lost, and logs refuse no connection."""
+"""A limit of open files that is far too low: connections are refused, no log goes offline, and open logs take no
+descriptors from connections."""
 
 from __future__ import annotations
 

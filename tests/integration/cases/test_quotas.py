@@ -123,7 +123,7 @@ def test_what_is_produced_keeps_the_rate(broker: BrokerProcess, topic: str) -> N
 
 @pytest.mark.parametrize("at_once", [1, 8])
 def test_s95_a_connection_for_each_request_keeps_the_rate(broker: BrokerProcess, topic: str, at_once: int) -> None:
-    """Whoever closes the connection before the throttle time is over leaves the waiting to the next one."""
+    """If a client closes its connection before the throttle time is over, its next connection must wait."""
     client_id = f"{topic}-fleeting"
     set_quota(broker, client_id, producer_byte_rate=RATE)
     with RawClient(broker.port) as client:

@@ -29,7 +29,7 @@ from oncelog_protocol.versions import VersionRange
 SEED = 8
 CASES = 1500
 MEASUREMENTS = 3
-"""At most: the least that was measured counts."""
+"""At most this many measurements; the lowest one counts."""
 SECONDS = 12.0
 """Where the machine is too busy to send them all in this time, it sends fewer."""
 LARGE_BYTES = 50_000
@@ -45,7 +45,7 @@ describe_cluster.handle = lambda request, context: context.in_a_task(asyncio.sle
 
 @pytest.fixture
 def world() -> World:
-    """As if a broker had been asked."""
+    """The APIs, topic ids and producers that the fuzzer would learn from a broker."""
     served = {key: served.versions for key, served in SERVED.items()}
     return World(served=served, topic_ids=[bytes(range(16))], producers={"fuzz-tx-0": (7, 0)})
 

@@ -21,8 +21,8 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 INTERNAL_PARTITIONS: Final = 5
-"""Of each internal topic, unless a test says otherwise. To make and to open the fifty that are the default is most of
-what a short broker costs."""
+"""Partitions of each internal topic, unless a test says otherwise. To make and to open the fifty that are the default
+is most of what a short broker costs."""
 ANY_PORT: Final = re.compile(rf"(?<=//{re.escape(LOOPBACK)}:)0\b")
 """In `listeners`."""
 DEFAULTS: Final = {
@@ -39,7 +39,7 @@ class BrokerProcess:
     """Where this is set, each broker keeps its metadata in ZooKeeper, unless it is told where: at what this returns."""
 
     started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
-    """Those whose logs a test that fails shows."""
+    """The brokers whose logs a failing test prints."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class BrokerProcess:
         self.output: IO[str] | None = None
         """Its standard output, while it runs."""
         self.port = 0
-        """Of the listener PLAINTEXT, or else of the first one."""
+        """The port of the listener PLAINTEXT, or else of the first listener."""
         self._own_ports: list[OwnPort] = []
         """Where others would give it any: after a kill it must come back where clients look for it."""
         self.start_line = ""

@@ -21,7 +21,7 @@ REQUEST_PREFIX = Struct(">hhi")
 
 
 class Request:
-    """One that the broker has not answered yet."""
+    """A request that the broker has not answered yet."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "is_answer_lost", "is_copy", "version")
 

@@ -55,9 +55,9 @@ COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 """Transactional ids, and what has become of the last transaction of each."""
 GROUP, GROUP_OF_TRANSACTIONS = "workers", "transactional-workers"
 KEYS: Final = 2
-"""Of the compacted topic."""
+"""Keys of the compacted topic."""
 IDEMPOTENT_BATCHES: Final = 7
-"""Of which the last five are known."""
+"""Batches of an idempotent producer, of which the broker remembers the last five."""
 
 
 def fill(client: RawClient) -> dict[str, Any]:

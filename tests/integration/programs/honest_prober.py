@@ -68,7 +68,8 @@ class Waits:
     Of a short measurement one request in a hundred would otherwise be the worst."""
 
     def between(self, start: int, end: int) -> Waits:
-        """Of the requests that were under way at any time between the two (as `HonestProber.now` tells it)."""
+        """The waits of requests that were under way at any time between `start` and `end` (as `HonestProber.now` tells
+        it)."""
         return replace(
             self,
             samples=tuple(
@@ -96,8 +97,8 @@ class Waits:
 
 
 def percentiles(waits: Iterable[int]) -> Percentiles:
-    """Of waits in ns. A request that waits keeps those from being sent that were due meanwhile: they are counted as if
-    they had been, or a broker that stands still for a second would have made just one client wait."""
+    """Percentiles of waits in ns. A request that waits keeps those from being sent that were due meanwhile: they are
+    counted as if they had been, or a broker that stands still for a second would have made just one client wait."""
     interval = int(INTERVAL_SECONDS * 1e9)
     all_waits = sorted(left for wait in waits for left in range(wait, 0, -interval))
     if not all_waits:

@@ -10,7 +10,7 @@ NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class Times(NamedTuple):
-    """Of a thread, in ns: how long it ran, and how long it was ready and had no processor."""
+    """Times of a thread, in ns: how long it ran, and how long it waited for a processor."""
 
     ran: int = 0
     queued: int = 0

@@ -89,7 +89,7 @@ class SecuredBroker:
     def settings(
         self, listener: str, mechanism: str | None = None, user: str = USER, password: str = PASSWORD
     ) -> dict[str, Any]:
-        """Of our own client; those of other libraries are made of these."""
+        """Settings of our own client; the settings of other libraries are made from these."""
         settings: dict[str, Any] = {"security_protocol": listener}
         if listener.endswith("SSL"):
             settings["ssl_cafile"] = str(self.authority_file)

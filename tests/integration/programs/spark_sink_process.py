@@ -34,7 +34,7 @@ from oncelog_pipeline.sink.state import Batch, State, TaskMessage
 PARTITIONS = 2
 TASKS = 3
 ROWS = 30
-"""Of each task."""
+"""Rows of each task."""
 SECONDS = 60
 V1 = "ONCELOG_TEST_TRANSACTIONS_V1"
 TASK_TIMEOUT = "ONCELOG_TEST_TASK_TIMEOUT_MS"

@@ -235,7 +235,7 @@ class Child:
         )
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Of its output, while the event loop goes on."""
+        """The lines of its output, read without blocking the event loop."""
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self.stdout)

@@ -20,7 +20,7 @@ NOT_IN_KAFKA_4_1: Final = frozenset(
 
 
 def missing_versions(asked: Set[tuple[ApiKey, int]]) -> list[str]:
-    """Those that were not asked for: "Fetch v9"."""
+    """The API versions that no scenario has sent, such as "Fetch v9"."""
     served = {
         (one.key, version)
         for one in SERVED.values()

@@ -60,7 +60,7 @@ def prepare(port: int) -> None:
 
 
 class LoggedIn(Side):
-    """Whose connections are logged in as alice, but for those whose name begins with "stranger"."""
+    """A side whose connections are logged in as alice, except those whose name begins with "stranger"."""
 
     plain_ports: ClassVar[dict[int, int]] = {}
     """By the port of SASL_PLAINTEXT, that of PLAINTEXT."""

@@ -24,7 +24,7 @@ REBALANCE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Of a group, in one generation."""
+    """A member of a group, in one generation."""
 
     id: str
     generation: int

@@ -23,7 +23,7 @@ SHORTEST_MEMBER_ID = 30
 PRODUCER_IDS = frozenset({"producer_id", "ongoing_txn_producer_id"})
 TIMES = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
 PLACES = frozenset({"cluster_id", "log_dir"})
-"""Of which every broker has its own."""
+"""Fields whose value differs in every broker."""
 ROOM = frozenset({"total_bytes", "usable_bytes"})
 UNORDERED = frozenset({"partitions"})
 """Arrays of numbers in whatever order a hash table gives."""

@@ -75,7 +75,7 @@ def shares_an_area(scenario: str, known: Iterable[Known]) -> bool:
 
 
 def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:
-    """Those that no row explains."""
+    """The differences that no row explains."""
     return [one for one in outcome.differences if not any(entry.explains(one) for entry in known)]
 
 

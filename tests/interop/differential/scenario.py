@@ -41,7 +41,7 @@ def scenario(script: Script) -> Script:
 
 
 def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
-    """Those of a module, in the order in which they stand there."""
+    """The scenarios of a module, in the order of their definitions."""
     area = module.__name__.rpartition(".")[2]
     for name, value in vars(module).items():
         if getattr(value, "is_scenario", False):

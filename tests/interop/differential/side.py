@@ -16,7 +16,7 @@ from oncelog_protocol.api import ApiKey, request_type
 from oncelog_protocol.errors import ErrorCode, MalformedMessage
 
 NODE_ID: Final = 7
-"""Of both brokers."""
+"""The node id of both brokers."""
 
 PASSING: Final = frozenset(
     {

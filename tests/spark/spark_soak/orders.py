@@ -22,7 +22,7 @@ CLOSING_MS: Final = BASE_MS + 30 * DAY_MS
 """The event time of the last orders, which close all windows before them."""
 CUSTOMERS: Final = 8
 ORDERS: Final = 12
-"""Of a round."""
+"""Orders per round."""
 LATE: Final = 0.1
 """The share of rounds with an order that comes a day too late."""
 

@@ -22,7 +22,7 @@ class Kind(StrEnum):
 EARLY: Final = 0.25
 """The share of drivers and workers that die whatever the driver does then: some before its first batch."""
 EARLY_SECONDS: Final = 30.0
-"""Of a driver, after its start."""
+"""Latest early death of a driver, in seconds after its start."""
 LATER_SECONDS: Final = 6.0
 """After the first batch since its start that a driver has finished."""
 GAP_SECONDS: Final = 3.0

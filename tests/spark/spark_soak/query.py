@@ -72,7 +72,8 @@ def say(**what: Any) -> None:
 
 
 def milliseconds(watermark: str) -> float:
-    """Of a watermark as the progress has it; 0 where there is none yet."""
+    """Convert a watermark from the query's progress into milliseconds since the epoch; 0 if there is no watermark
+    yet."""
     return datetime.fromisoformat(watermark).timestamp() * 1000 if watermark else 0
 
 

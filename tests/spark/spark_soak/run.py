@@ -34,7 +34,7 @@ SOURCE, TARGET = "orders", "sums"
 PARTITIONS: Final = 4
 SETTINGS: Final = {"zookeeper.session.timeout.ms": "4000", "zookeeper.connection.timeout.ms": "60000"}
 PAUSE_SECONDS: Final = 0.2
-"""Of the writer, between two rounds."""
+"""Pause of the writer between two rounds."""
 PASSED_BATCHES: Final = 3
 """After so many batches whose watermark has passed the first orders, late ones are dropped for certain."""
 TASKS: Final = "worker"
@@ -52,7 +52,7 @@ class Result:
     minutes: float = 0.0
     deaths: Counter[Kind] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
-    """Of those that died, by the module that they ran."""
+    """How many workers died, by the module that they ran."""
     failures: int = 0
     """How often the query failed, and was started again by its program."""
     batches: int = 0

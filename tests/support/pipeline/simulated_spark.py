@@ -1,8 +1,8 @@
 """Spark as the sink sees it: drivers, tasks, attempts; all of which may be killed, stopped, or go on as zombies.
 
-One driver runs a query from the last batch that Spark's log has, batch after batch: tasks, with more attempts where one
-fails or another is slow; then commit; abort if that fails; then the log. Whoever starts another driver need not have
-killed the one before.
+One driver runs a query from the last batch that Spark's log has, batch after batch. For each batch it
+runs the tasks, with further attempts if one fails or is slow; commits, or aborts if the commit fails; and writes the
+log. A test may start another driver without killing the first.
 """
 
 from __future__ import annotations

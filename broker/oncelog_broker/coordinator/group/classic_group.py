@@ -200,7 +200,7 @@ class ClassicGroup:
         self._hold(member.metadata_bytes)
 
     def let_go(self) -> None:
-        """This group is thrown away, with whoever is in it."""
+        """This group is deleted with its members."""
         self._hold(-self.metadata_bytes)
 
     def _hold(self, more: int) -> None:

@@ -52,12 +52,12 @@ class Commit(NamedTuple):
 
 
 def expire_timestamp(now_ms: int, retention_ms: int) -> int:
-    """When an offset goes that is to be kept for so long; the end of time where that lies behind it."""
+    """When an offset with this retention expires, in ms; NO_EXPIRY if the broker's own retention applies."""
     return NO_EXPIRY if retention_ms == BY_CONFIGURATION else min(now_ms + retention_ms, MAX_INT64)
 
 
 def check_no_members(generation: int, *, has_offsets: bool) -> None:
-    """Of a group that has had no members: only who claims to be none may commit.
+    """Check a commit to a group that has never had members: its sender must not claim to be a member.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION where not even offsets are kept, as Kafka does.
     """

@@ -1,4 +1,4 @@
-"""The rim of group coordination: the runtime over `__consumer_offsets`, its clock, ids and background work.
+"""The group coordinator of this broker: the runtime over `__consumer_offsets`, with its clock, ids and background work.
 
 Request handlers call `write` and `read` of `runtime` with the id of the group.
 """
@@ -139,7 +139,7 @@ class GroupCoordinator:
         self._tasks.every("expired offsets", self._check_seconds, self.expire_offsets)
 
     def close(self) -> None:
-        """Answer whoever waits."""
+        """Answer all waiting requests."""
         self.runtime.close()
 
     async def expire_offsets(self) -> None:

@@ -177,8 +177,8 @@ class GroupMachine:
         return timer.group_id
 
     def on_failed(self, key: str) -> Effects:
-        """The group is what was logged of it last: the rebalance that was going on is forgotten, who waited has been
-        answered and joins again."""
+        """Reset the group to its last logged state. A rebalance in progress is dropped: the waiting members have been
+        answered with an error, and join again."""
         effects = Effects()
         failed = self.groups.get(key)
         if failed is None:
@@ -314,7 +314,7 @@ class GroupMachine:
                 yield ClassicGroup(group_id)
 
     def ids(self) -> list[str]:
-        """Of every group, those that only keep offsets too. A snapshot."""
+        """The ids of all groups, including groups that only have committed offsets. Returns a copy."""
         return [*self.groups, *(group_id for group_id in self.offsets.groups() if group_id not in self.groups)]
 
     def find(self, group_id: str) -> Group:

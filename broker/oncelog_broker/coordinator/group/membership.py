@@ -20,7 +20,8 @@ MemberIdentity = LeaveGroupRequest.MemberIdentity
 
 
 def check_generation(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
-    """The member, in this generation. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+    """The member, if its id and generation are current. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    ILLEGAL_GENERATION."""
     member = group.check_member(member_id, instance_id)
     if generation != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)

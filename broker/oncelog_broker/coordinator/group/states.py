@@ -4,7 +4,7 @@
     PreparingRebalance   members are asked to join (again); JoinGroup waits
     CompletingRebalance  the generation is formed; its leader computes the assignment, SyncGroup waits
     Stable               the assignment is logged and handed out
-    Dead                 removed; whoever still holds the group must ask again
+    Dead                 removed; code that still holds the object must look the group up again
 
 Only Empty and Stable are ever logged. Between two logged records lie rebalances that nobody logs: so a replayed record
 leads to Empty or Stable from every living state. Kafka passes through PreparingRebalance on the way to Empty; nobody

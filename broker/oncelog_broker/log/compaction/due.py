@@ -21,7 +21,7 @@ class SegmentSummary(NamedTuple):
     next_offset: int
     size: int
     first_timestamp_ms: int
-    """Of its first batch; below 0 if it has none."""
+    """Timestamp of the segment's first batch; below 0 if there is no batch or timestamp."""
     largest_timestamp_ms: int
 
 

@@ -1,4 +1,4 @@
-"""Producer state in files, so that opening a log need not read all of it (S55).
+"""Producer snapshots: the state of producers in files, so that opening a log need not read all of it (S55).
 
     00000000000000000042.snapshot    Kafka's file: the state as of offset 42
 

@@ -15,9 +15,9 @@ from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
 ENTRY: Final = Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size
 OFFSET: Final = 0
-"""The index of the relative offset in an entry..."""
+"""The field of an entry with the offset relative to the base offset."""
 POSITION: Final = 1
-"""... and of the position in the file."""
+"""The field of an entry with the position in the log file."""
 
 
 class OffsetPosition(NamedTuple):

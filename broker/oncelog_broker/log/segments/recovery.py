@@ -1,4 +1,4 @@
-"""Opens the segments of a log, whatever the last shutdown left.
+"""Log recovery: opens the segments of a log after a clean shutdown or a crash.
 
 After a clean shutdown nothing is verified. Otherwise everything from the recovery point on is: batches are read whole
 and checked, and indexes and leader epochs are rebuilt on the way. A bad batch there is the torn end of an unsynced

@@ -24,7 +24,7 @@ CONSUMER_GROUPS: Final = 2
 """From this level on groups of the consumer protocol are served (KIP-848). A release of level 1 passes over their
 records: as coordinator it would not know of such a group."""
 BEFORE_LEVELS: Final = (1, 1)
-"""Of registrations that say nothing."""
+"""The levels of a registration that does not state any: of a release before feature levels."""
 
 
 class NoCommonLevel(Exception):
@@ -33,7 +33,7 @@ class NoCommonLevel(Exception):
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
-    """For the registration of this broker."""
+    """The feature levels that this release supports, for the registration of this broker."""
     return {FEATURE: (LOWEST, HIGHEST)}
 
 

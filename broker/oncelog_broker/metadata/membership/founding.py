@@ -37,12 +37,12 @@ from oncelog_broker.metadata.stores.store import ConnectionLost, Create, Metadat
 from oncelog_broker.runtime.entropy import Entropy, random_uuid
 
 MAX_CHUNK_BYTES: Final = 500_000
-"""Of the nodes in one write: well below the limit of a request, which also has the chroot and the ACLs."""
+"""Size of the nodes in one write: well below the limit of a request, which also has the chroot and the ACLs."""
 NODE_OVERHEAD: Final = 100
 NODES_PER_READ: Final = 5000
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_STORE: Final = "unknown"
-"""In the place of the id of a store that was lost."""
+"""Stands for the id of a store that was lost."""
 
 
 @dataclass(frozen=True, slots=True)

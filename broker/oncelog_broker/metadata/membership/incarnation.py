@@ -2,8 +2,8 @@
 
 The file `.oncelog-session` in a data directory (the first one, when it is made) lets the next process, which holds the
 directory's lock, end the session of the one before: a broker that was killed registers again at once, and one that is
-only paused is fenced by ZooKeeper itself. With the session's password whoever reads the file could do the same, so only
-its owner may.
+only paused is fenced by ZooKeeper itself. The file has the session's password, with which any reader could do the same,
+so it is readable for its owner only.
 
 The boot id says what an unclean stop may have cost. In the same boot nothing: what a process has written is in the page
 cache. After another boot, what was not synced may be gone, and the broker says so when it registers. The file says so

@@ -46,7 +46,7 @@ have no record yet. A thousand starts of a broker use so many."""
 MAX_KNOWN_ID = 2**62
 """Higher ids in a log are ignored: a client has invented them, and one such record must not use up all ids."""
 MAX_CLAIM_ATTEMPTS = 100
-"""Brokers that race for a block lose in turns; whoever loses this often meets something else than a race."""
+"""Brokers that race for a block lose in turns; a broker that loses this often has another problem."""
 
 
 class ProducerIdsExhausted(Exception):
@@ -71,7 +71,7 @@ class _Latest(NamedTuple):
     block: ProducerIdBlock | None
     """None: there is no node yet, or what it holds cannot be read."""
     version: int
-    """Of the node; -1 if there is none yet."""
+    """The node's version; -1 if there is no node yet."""
     fault: MalformedPayload | None = None
     """Why the node cannot be read; None if it can."""
 

@@ -6,11 +6,12 @@ without a topic in the store is what a deletion has left (the broker died before
 over would bring the topic back from the dead.
 
 A process registers again when its session was lost. By then the store must be the one that it knows: one that came back
-empty is not founded anew by whoever is first.
+empty is not founded again by the first broker to register.
 
-Each registration also sets the broker's incarnation node, in the same write. Whoever makes this broker a leader can so
-check, in the write that does it, that it is still the broker that was meant. And there it says since when the broker
-may lack records that it once had: whoever has registered twice since then is as unsure as before.
+Each registration also sets the broker's incarnation node, in the same write. So a controller that
+elects this broker can check, in the write of the election, that it is still the same incarnation. The node also says
+since which registration the broker may lack records that it once had: a further registration does not make it less
+unsure.
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ async def check_store(store: MetadataStore, broker_id: int, before: Membership) 
     try:
         cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
     except MalformedPayload:
-        cluster_id = before.cluster_id  # the other two say enough, and whoever reads it tells
+        cluster_id = before.cluster_id  # the other two ids are enough, and another reader logs the malformed one
     _check_is_as_before(
         before,
         cluster_id,

@@ -1,7 +1,7 @@
 """The cluster as one immutable value. A change makes a new image that shares all that stayed the same.
 
-So whoever holds an image sees one consistent cluster however long it waits, and two images are compared by identity,
-topic by topic. Topic ids are the 16 raw bytes that the wire has.
+So a step that holds an image sees one consistent cluster however long it waits, and two images are compared by
+identity, topic by topic. Topic ids are the 16 raw bytes that the wire has.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class TopicChanges(NamedTuple):
     """How the topics of one image differ from an older one's. A topic deleted and made again is in both."""
 
     changed: tuple[Topic, ...]
-    """Of the newer image: new, or not the same as before."""
+    """Topics of the newer image that are new or have changed."""
     removed: tuple[Topic, ...]
-    """Of the older image: gone, or replaced by one with another id."""
+    """Topics of the older image that were deleted, or replaced by a topic with another id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ClusterImage:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Overrides by group; a group without any is not in it."""
     quotas: Quotas = field(default_factory=dict)
-    """Client quotas by user, client id and address. Those of users stand in `user_configs`, too."""
+    """Client quotas by user, client id and address. Quotas of users are in `user_configs`, too."""
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)

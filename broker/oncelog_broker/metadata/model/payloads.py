@@ -17,7 +17,7 @@ from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
 _T = TypeVar("_T")
 
 PARTITIONS_PER_STEP: Final = 500
-"""Of a topic, looked at before others have their turn."""
+"""How many partitions of a topic are decoded in one slice."""
 
 
 class MalformedPayload(ValueError):
@@ -97,12 +97,12 @@ class ReplicaAssignment:
 
     @property
     def original(self) -> tuple[int, ...]:
-        """Who held it before."""
+        """The replicas before the reassignment."""
         return _without(self.replicas, self.adding_replicas)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Who is to hold it in the end."""
+        """The replicas after the reassignment."""
         return _without(self.replicas, self.removing_replicas)
 
 

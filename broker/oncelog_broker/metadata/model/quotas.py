@@ -20,7 +20,8 @@ Values: TypeAlias = Mapping[QuotaKey, float]
 Quotas: TypeAlias = Mapping[QuotaEntity, Values]
 """What was set; an entity without quotas is not in it."""
 MAX_NAME_CHARS: Final = 256
-"""Of a user or client id that has quotas of its own; each may be nine in the name of a node."""
+"""Limit on the name of a user or client id with quotas of its own; escaping makes up to nine characters of one in the
+name of a node."""
 
 
 def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, float]:

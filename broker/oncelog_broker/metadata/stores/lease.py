@@ -23,14 +23,15 @@ from collections import deque
 from typing import Final
 
 LEASE_SHARE: Final = 0.9
-"""Of the session timeout."""
+"""Length of the lease, as a share of the session timeout."""
 PROOF_SHARE: Final = 1 / 8
-"""Of the session timeout: how much later the heartbeat must have been sent that proves another one."""
+"""How much later than a heartbeat the one that proves it must have been sent, as a share of the session timeout."""
 HEARTBEAT_SHARE: Final = 1 / 6
-"""Of the session timeout: how often a heartbeat is sent. Just after an answer LEASE_SHARE - HEARTBEAT_SHARE of the
-timeout is left, which `broker.session.lease` tells users."""
+"""Time between two heartbeats, as a share of the session timeout. Just after an answer LEASE_SHARE - HEARTBEAT_SHARE of
+the timeout is left, which `broker.session.lease` tells users."""
 SILENCE_SHARE: Final = 1 / 3
-"""Of the session timeout: how long an answer may take before another server is tried, while the lease still holds."""
+"""How long a response may take before another server is tried, as a share of the session timeout: the lease still
+holds then."""
 
 
 class Lease:
@@ -54,7 +55,7 @@ class Lease:
         self._seen = max(self._seen, sent)
 
     def answered(self, sent: float) -> None:
-        """A heartbeat that was sent at `sent` was answered. In the order of sending."""
+        """A heartbeat that was sent at `sent` was answered. Call it in the order of sending."""
         self._answered.append(sent)
         while self._answered[0] <= sent - PROOF_SHARE * self.timeout:
             self.seen_by_leader(self._answered.popleft())

@@ -8,9 +8,9 @@ one process, for tests). The same tests run against all
   growing for ever, also across restarts: the broker epoch is the czxid of the broker's registration, KIP-380).
 - A write is durable when its await returns, and no reader sees it before. One caller's writes happen in call order.
 - `multi` happens wholly or not at all; all that it creates has one czxid.
-- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. Whoever
-  must know does `sync`, reads, and decides by something that no other writer can have written: the session that owns
-  an ephemeral node, a random id. Where there is no such thing, the write counts as not ours (S1).
+- A write that ends in `ConnectionLost` or `SessionExpired` may or may not have happened, or may happen yet. A
+  caller that must know calls `sync`, reads, and looks for a value that no other writer can have written: the session
+  that owns an ephemeral node, or a random id. Without such a value, the write counts as not ours (S1).
 - Within a session the tree never goes back in time, and a session begins with a write of its own: what is read in it is
   never older than its beginning.
 - While the connection is broken, everything fails with `ConnectionLost` at once; nothing of it is done in a later
@@ -28,7 +28,8 @@ from typing import NamedTuple, Protocol
 ANY_VERSION = -1
 """As the expected version: whatever the node's version is."""
 MAX_REQUEST_BYTES = 900_000
-"""Of one write, paths and data and overhead. A ZooKeeper server drops who sends more than 1 MiB (jute.maxbuffer)."""
+"""Limit on one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1 MiB
+(jute.maxbuffer)."""
 
 
 class MetadataError(Exception):
@@ -94,8 +95,8 @@ class SessionExpired(StoreUnavailable):
 
 
 class AccessDenied(StoreUnavailable):
-    """The store does not let us: what is asked for is protected for another identity. Of a write nothing has happened,
-    and nothing will until somebody changes that."""
+    """The store denies access: the node is protected for another identity. A denied write has changed nothing, and a
+    retry is denied, too, until somebody changes the ACL."""
 
 
 class SessionState(Enum):
@@ -123,8 +124,8 @@ class Stat(NamedTuple):
     version: int
     czxid: int
     mzxid: int
-    """Id of the write that last set it. Of a node that is older than the process, the embedded store knows only that
-    it was not after the last write before the process began."""
+    """Id of the write that last set the node. For a node older than the process the embedded store gives an upper
+    bound: the last write before the process began."""
     ephemeral_owner: int = 0
     """The session that the node ends with; 0 for a persistent one."""
 
@@ -186,8 +187,8 @@ class MetadataStore(Protocol):
 
     @property
     def last_zxid(self) -> int:
-        """Id of the latest write that the store has shown us. Of a session that has begun it is never lower than of any
-        write that was done before: the session's beginning is a write."""
+        """Id of the latest write that the store has shown us. Once a session has begun, this id is not lower than the
+        id of any write before it: the beginning of a session is itself a write."""
 
     @property
     def session_timeout(self) -> float:
@@ -207,8 +208,8 @@ class MetadataStore(Protocol):
         """
 
     async def sync(self) -> None:
-        """Return when reads show at least what stood when this was called, whoever wrote it. An ensemble that is
-        just changing its leader may answer too early: only a write of our own proves that nothing is hidden."""
+        """Return when reads show at least all writes, of any client, that were done when this was called. An ensemble
+        that is just changing its leader may answer too early: only a write of our own proves that nothing is hidden."""
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         """Data and stat of a node. NoNode."""

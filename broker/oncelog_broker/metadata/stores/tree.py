@@ -42,7 +42,7 @@ class TreeNode:
         return Stat(self.version, self.czxid, self.mzxid, self.ephemeral_owner)
 
     def same_content(self, other: TreeNode | None) -> bool:
-        """Whether only the number of children can differ: neither was the data set nor the node made anew."""
+        """Whether at most the number of children differs: the data was not set, and the node was not re-created."""
         return other is not None and (self.version, self.czxid) == (other.version, other.czxid)
 
 

@@ -30,7 +30,7 @@ from oncelog_broker.metadata.stores.tree import Tree, TreeNode
 from oncelog_broker.metadata.stores.watches import Subscribers, Watches
 
 Outcome = list[Stat | None]
-"""Of a write: the stat of each node that was created or set, None for the other operations."""
+"""The outcome of a write: the stat of each node that was created or set, None for the other operations."""
 
 
 class TreeStore(ABC):

@@ -29,7 +29,7 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 Asked = Deletion | Upsertion
 MECHANISMS = {mechanism.value: mechanism for mechanism in ScramMechanism}
 Changes = dict[str, str | None]
-"""By mechanism; None: to be deleted."""
+"""SCRAM mechanism -> the new credential; None: delete it."""
 
 
 async def _handle(

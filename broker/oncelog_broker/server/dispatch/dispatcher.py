@@ -45,8 +45,8 @@ JOINED_BYTES: Final = 256 * 1024
 """An answer up to this size leaves as one piece; a larger one, made in slices, in the pieces that these have left."""
 HIGHEST_API_VERSIONS: Final = SERVED[ApiKey.API_VERSIONS].versions.high
 WARNED_HOSTS: Final = 100
-"""Of so many hosts the log says, once each, that they ask for more than one request may: they would not learn why their
-connection is closed."""
+"""For how many hosts a warning is logged, once each, that a request exceeds a limit: their clients would not learn why
+the connection is closed."""
 ANSWER_POINTS: Final[Mapping[int, FailPoint]] = {ApiKey.PRODUCE: "acknowledge", ApiKey.END_TXN: "reply-sent"}
 
 
@@ -57,9 +57,9 @@ class Dispatcher:
         """`times`: where it is noted how long requests take."""
         self._services = services
         self.throttling: Throttling | None = None
-        """Who holds clients to their quotas; None where nobody has one."""
+        """Enforces the quotas of clients; None while there are no quotas."""
         self.observed: Observed | None = None
-        """What is used of quotas, where metrics are told."""
+        """Quota usage for the metrics; None if metrics are off."""
         self._times = times
         self._monotonic = services.clock.monotonic
         self._routes: dict[int, Route] = {}

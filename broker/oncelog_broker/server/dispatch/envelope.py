@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class PassedOnContext(AnyContext):
-    """Of a request in an Envelope: rights and quotas were asked for where the client came in."""
+    """The context of a request in an Envelope: the broker that received it has already checked rights and quotas."""
 
     __slots__ = ()
 

@@ -25,11 +25,11 @@ NAMED_TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topi
 NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
 """A Fetch names only what has changed since the one before."""
 GO_ON: Final = object()
-"""In place of an answer: nothing stands against the request."""
+"""The result that means: no fault applies, handle the request."""
 
 
 def api_name(key: ApiKey) -> str:
-    """As Kafka spells it: EndTxn."""
+    """Kafka's name of an API, such as EndTxn."""
     return request_type(key).__name__.removesuffix("Request")
 
 

@@ -80,7 +80,7 @@ class Route:
         self.requests = 0
         """How many have come, since the start."""
         self.times: ApiTimes | None = None
-        """Of this API in all versions; None where nobody wants to know."""
+        """Times of this API in all versions; None if they are not measured."""
 
     def make(self) -> Steps[None]:
         """Get it ready to serve. Several may do so at the same time."""

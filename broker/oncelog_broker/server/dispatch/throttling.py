@@ -1,14 +1,15 @@
 """Holds clients to their quotas (KIP-13, KIP-124, KIP-219, KIP-599): the one place where that is done.
 
-Whoever has used too much is answered at once, with the time to wait (`throttle_time_ms`), and nothing else of that
-connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
+A client that has exceeded its quota is answered at once, with the time to wait (`throttle_time_ms`), and nothing else
+of that connection is handled until that is over. A Fetch beyond the quota reads nothing: its answer is empty.
 
-A connection that has not used a quota yet is put off before its first request that does, while others who share the
-quota have used too much: its request stays unread until their debt is paid (S95). So a new connection for each request
-gains nothing. What a Produce request uses is charged when it is put off. It waits once, for what was used before it,
-and those who use the quota all the time do not keep it waiting. What many use at the same moment is a debt of
-`MAX_DEBT_WINDOWS` at most; whoever has waited for a window or longer is asked again like a new connection, so the rate
-holds all the same. How many connections an address may make is a quota of its own, connection_creation_rate.
+A connection that has not used a quota yet must wait before its first request that does, while other connections that
+share the quota have exceeded it: its request stays unread until their debt is paid (S95). So a new connection for each
+request gains nothing. What a Produce request uses is charged when it is put off. It waits once, for what was used
+before it, and those who use the quota all the time do not keep it waiting. The debt of many simultaneous requests is
+bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window or longer is checked again like a new one, so
+that the rate holds all the same. How many connections an address may make is a quota of its own,
+connection_creation_rate.
 
     producer_byte_rate        the bytes of Produce requests
     consumer_byte_rate        the bytes of records that Fetch answers; those of replicas do not count

@@ -15,8 +15,8 @@ finds no room fetches without one, which costs bytes but no correctness. One who
 that it is not known, as if it had been evicted. Each follower keeps its one session: those take no room from clients,
 nor clients from them.
 
-A session belongs to whoever made it. It holds the names of topics, and its epoch is its owner's place in it: for
-anybody else there is no session of that id (E57), and ids cannot be guessed from other ids.
+A session belongs to the principal that made it. It holds the names of topics, and its epoch is its owner's place in it:
+for anybody else there is no session of that id (E57), and ids cannot be guessed from other ids.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""In one session: as many as a broker is planned for."""
+"""Limit on the partitions of one session: as many as a broker is planned for."""
 MAX_CACHED_PARTITIONS: Final = 100_000
-"""In all sessions together; each costs some 500 bytes."""
+"""Limit on the partitions of all sessions together; each costs some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
-"""Some 0.1 ms."""
+"""How many partitions are handled in one slice, which takes some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
 """A session that rested this long gives its slot to a new one (min.incremental.fetch.session.eviction.ms)."""
 
@@ -145,7 +145,7 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
-        """As `response`, of more than PARTITIONS_PER_STEP."""
+        """As `response`, for more than PARTITIONS_PER_STEP partitions."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP

@@ -6,8 +6,8 @@ OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then goes on with a new epoch, in which
 before had taken, and replicated, without an answer: that would be there twice. And where a partition knows
 nothing of a producer, it would take the later batch for its first one, and refuse the first one for ever.
 
-So a batch behind one that was refused is refused for the same reason, until that one came again. For some seconds only:
-whoever sends the first one to another broker instead is to hear what is really wrong with a later one. Pure.
+So a batch behind a refused batch is refused for the same reason until the first one is sent again. This lasts some
+seconds only: if a producer sends the first one to another broker, it must learn the real error of the later one. Pure.
 
 Anybody can have something noted here, of any producer and of topics that are not there: so it is little, and short.
 """
@@ -48,7 +48,7 @@ class RefusedBatches:
 
     def __init__(self) -> None:
         self._first: OrderedDict[tuple[Destination, int], Refused] = OrderedDict()
-        """Those that were noted last come last."""
+        """The lowest refused sequence of each partition and producer id, the newest entry last."""
 
     def __len__(self) -> int:
         return len(self._first)

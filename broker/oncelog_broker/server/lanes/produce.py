@@ -29,14 +29,14 @@ from oncelog_protocol.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER,
 from oncelog_protocol.templates import NoTemplate, around_int64s, around_records, records_reader
 
 MIN_VERSION: Final = 7
-"""Versions before have rules of their own about compression, and other answers."""
+"""Older versions of Produce have other rules about compression, and other responses."""
 MAX_DESTINATIONS: Final = 64
-"""Of one connection: partitions, each with the acks and transactional ids that are used for it, that a lane knows."""
+"""How many destinations a lane remembers: combinations of partition, acks and transactional id."""
 MAX_HEAD_BYTES: Final = 2048
-"""What precedes the records may be so long to be remembered: a transactional id alone may have 32 kB, and each
-connection may have many."""
+"""The longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32 kB, and
+each connection may have many."""
 MAX_LENGTHS: Final = 4
-"""How many lengths what precedes the records may have on one connection, such as those of the names of some topics."""
+"""How many different lengths of the bytes before the records a lane remembers: topic names differ in length."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 
 Rights = tuple[tuple[int, str | None], ...]
@@ -83,7 +83,7 @@ class _Destination:
 
 
 class ProduceLane:
-    """Of one connection and one version of Produce."""
+    """The fast lane of one connection for one version of Produce."""
 
     __slots__ = (
         "_is_known",
@@ -114,13 +114,15 @@ class ProduceLane:
         self._monotonic = monotonic
         self._read_records = records_reader(ProduceRequest, version)
         self._known: dict[bytes, _Destination] = {}
-        """By the bytes between the correlation id and the length of the records."""
+        """Destinations by the bytes between the correlation id and the length of the records."""
         self._lengths: tuple[int, ...] = ()
-        """Where those bytes may end in a frame."""
+        """Positions in a frame at which those bytes may end."""
         self._is_known = False
-        """Whether the lane has declined a request whose destination it knows."""
+        """Whether the destination of the present request is in `_known`. If the lane then declines, it learns nothing
+        from the request."""
         self._will_learn = False
-        """Whether the connection has sent such a request before: one alone is not worth it."""
+        """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
+        on."""
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """See `Lane`."""

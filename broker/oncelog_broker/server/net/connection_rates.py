@@ -1,8 +1,8 @@
 """How fast connections may be made: to each listener, to all together, and from each address (KIP-402, KIP-612).
 
-Whoever comes too fast to a listener waits to be accepted. The inter-broker listener is kept apart from the others: a
-crowd of clients holds up no broker. An address beyond its quota is accepted, since nobody knows it before, and closed
-after a while, in which it makes no other connection if it waits for this one.
+Connections that come too fast for a listener wait in its backlog. The inter-broker listener is kept apart from the
+others: a crowd of clients holds up no broker. An address beyond its quota is accepted, since nobody knows it before,
+and closed after a while, in which it makes no other connection if it waits for this one.
 """
 
 from __future__ import annotations

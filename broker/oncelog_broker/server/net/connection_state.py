@@ -49,7 +49,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.LAST_REQUEST: {
         Event.LAST_REQUEST_TAKEN: State.LAST_REQUEST,
-        Event.CLIENT_LEFT: State.LAST_REQUEST,  # frames behind the last request are never handled, whoever left
+        Event.CLIENT_LEFT: State.LAST_REQUEST,  # frames behind the last request are never handled
         Event.ALL_DONE: State.DRAINING,
         Event.CLOSED: State.DRAINING,
         Event.LOST: State.ENDED,

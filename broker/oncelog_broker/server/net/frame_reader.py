@@ -113,7 +113,7 @@ class ReceiveBuffer:
 
     @property
     def is_amid_frame(self) -> bool:
-        """Whether the next frame has begun and is not whole. As of the last `next_frame`."""
+        """Whether the next frame has begun and is not whole; updated by `next_frame`."""
         return self._wanted > 0
 
     @property
@@ -159,7 +159,7 @@ class ReceiveBuffer:
         self._is_lent = True
 
     def rewind(self) -> bool:
-        """Begin anew at the front of the buffer. False where that is not all that is to be done to have room."""
+        """Restart at the front of an empty buffer. Returns False if that is not possible or not enough to make room."""
         if self.begin != self.end or self._is_lent or self.memory.held:
             return False
         self.begin = self.end = 0

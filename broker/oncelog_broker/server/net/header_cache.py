@@ -39,4 +39,4 @@ class CachedHeader:
 
 
 NO_HEADER: Final = CachedHeader(None, b"", None)
-"""Of a connection that has sent nothing yet, or a header too large to be kept."""
+"""The cached header of a connection that has sent nothing yet, or whose header is too large to be kept."""

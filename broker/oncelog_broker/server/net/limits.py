@@ -26,23 +26,24 @@ MAX_UNSENT_BYTES: Final = 4 * 1024 * 1024
 """Unsent response bytes of all kinds above which we handle no more of its requests: slices of mapped files cost
 little."""
 COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
-"""Of the records in one answer, so many may be copies on the heap; the others leave from the mapped files."""
+"""Limit on the bytes of records that one response may copy to the heap; other records are sent from the mapped
+files."""
 ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
-"""What an answer is taken to need before it is made: a request whose connection may not hold so much must wait."""
+"""The assumed size of a response before it is made: a request waits while its connection may not hold this much."""
 MAX_REQUEST_ELEMENTS: Final = 50_000
 """Array elements in one request, each of which costs a microsecond or more; several for each of the 10,000 partitions
 that a broker is planned for."""
 BYTES_BESIDE_METADATA: Final = 4 << 20
-"""In a request without records, beside what a group may keep for its members (group.metadata.max.bytes). Its fields are
-copied in one step, 0.6 ms for each MB; socket.request.max.bytes is for records, which are not."""
+"""Limit on a request without records, in addition to group.metadata.max.bytes. Its fields are copied in one step, 0.6
+ms for each MB. Records are not copied, so only requests with records may reach socket.request.max.bytes."""
 LOGIN_BYTES: Final = 16 * 1024 * 1024
-"""What all those who have not logged in may hold of requests together. A login needs none of it, but for tokens beyond
-the first buffer of a connection."""
+"""Limit on the request bytes of all connections together that have not logged in yet. A login counts only with tokens
+larger than the first buffer of its connection."""
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""What is larger may cost some milliseconds, so that those of many connections do not all begin in one turn of the
-loop, as small ones do."""
+"""A larger request may cost some milliseconds. So the large requests of many connections do not all begin in one turn
+of the event loop, as small ones do."""
 ELEMENTS_AT_ONCE: Final = 4_000
-"""A request with more is decoded in slices: so many cost two to four milliseconds."""
+"""A request with more array elements is decoded in slices; this many take two to four milliseconds."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Limits:
     queued_max_response_bytes: int
     idle_seconds: float
     connection_descriptors: int = sys.maxsize
-    """Of the descriptors of this process, so many are for connections."""
+    """How many file descriptors of this process are for connections."""
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0
@@ -66,10 +67,10 @@ class Limits:
     logins: MemoryBudget = field(init=False)
     """The same from connections on which somebody has to log in first."""
     answers: MemoryBudget = field(init=False)
-    """What of answers waits on the heap, for clients to read it or for answers before it."""
+    """The response bytes on the heap that wait until clients read them, or until earlier responses are sent."""
 
     copied_answer_bytes: int = field(init=False)
-    """Of the records in an answer, how many may be copies as long as nobody holds answers."""
+    """Limit on the bytes of records that a response may copy to the heap while no other responses are held."""
 
     def __post_init__(self) -> None:
         self.requests = MemoryBudget(self.queued_max_request_bytes)

@@ -116,7 +116,7 @@ class LoginGate:
         return progress.token, progress.session_lifetime_ms
 
     def refusal(self, connection: GatedConnection, response: R) -> asyncio.Future[R]:
-        """`response`, after a while; then the connection is closed. Whoever guesses passwords has to wait."""
+        """`response`, after a delay that slows down password guessing; then the connection is closed."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
         connection.close_after_answer()

@@ -1,10 +1,10 @@
 """Which connection, at which address, holds how many bytes of requests or of answers: the bound of back-pressure. Pure.
 
-A `MemoryBudget` is the bytes of one kind that all connections together may hold. What one of them may hold follows
-from what the others leave: an address three quarters of what other addresses leave of the budget, and a connection
-three quarters of what the others of its address leave of that. So whoever comes finds something, however much is held,
-and one who is alone has more than half of everything (the "dynamic thresholds" of shared packet buffers, Choudhury and
-Hahne 1998).
+A `MemoryBudget` is the bytes of one kind that all connections together may hold. What one of them may hold follows from
+what the others leave: an address three quarters of what other addresses leave of the budget, and a connection three
+quarters of what the others of its address leave of that. So a new connection always gets something, however much is
+held, and a connection that is alone gets more than half of everything (the "dynamic thresholds" of shared packet
+buffers, Choudhury and Hahne 1998).
 
 A request may need more than a share, and several that are half there must not wait for each other for ever: so one
 holder at a time may go beyond its share, of those that wait the one that needs the least in all. What is held in all is
@@ -43,19 +43,19 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        """Bytes held, but for those of `beyond`."""
+        """Bytes held, without the bytes of `beyond`."""
         self.by_address: Counter[str] = Counter()
-        """Of `used`."""
+        """`used`, divided by address."""
         self.beyond: Holding | None = None
-        """The one that may go beyond its share."""
+        """The only holding that may exceed its share."""
         self.is_tight = False
-        """More than half of it is held."""
+        """More than half of the limit is held."""
         self.is_short = False
-        """Somebody was refused, and half of it has not been free since."""
+        """A holding was refused bytes, and half of the limit has not been free since."""
         self._waiting: dict[Holding, int] = {}
-        """Those that were refused more than their share, and what each of them needs in all."""
+        """Holding that was refused more than its share -> the bytes it needs in all."""
         self._least: int | None = None
-        """Of what they need; None: not known."""
+        """The lowest value in `_waiting`; None: not known."""
 
     @property
     def total(self) -> int:
@@ -86,7 +86,7 @@ class MemoryBudget:
             self._least = None
 
     def _is_next(self, needs: int) -> bool:
-        """Whether one that needs so much in all may now go beyond its share."""
+        """Whether a holding that needs so many bytes in all may now exceed its share."""
         if self.beyond is not None or not self._waiting:
             return self.beyond is None
         if self._least is None:
@@ -106,7 +106,8 @@ class Holding:
 
     @property
     def share(self) -> int:
-        """The most that it may hold, as the others hold what they do; below 0 where those hold more than theirs."""
+        """The most bytes that this holding may have, given what the others hold; below 0 if those exceed their
+        shares."""
         budget = self._budget
         of_address = budget.by_address[self._address]
         own = 0 if budget.beyond is self else self.held
@@ -119,7 +120,7 @@ class Holding:
         return UNLIMITED if self._budget.limit < 0 else max(0, self.share - self.held)
 
     def allows(self, size: int) -> bool:
-        """Whether it may hold `size` bytes in all. A refusal makes the budget short."""
+        """Whether this holding may have `size` bytes in all. A refusal makes the budget short."""
         if self._budget.limit < 0 or size <= self.share:
             return True
         self._budget.is_short = True
@@ -127,7 +128,7 @@ class Holding:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it is the one that holds more than its share."""
+        """Whether this is the one holding that exceeds its share."""
         return self._budget.beyond is self
 
     @property
@@ -189,7 +190,7 @@ class Holding:
 
 
 class Progress:
-    """Whether a connection turns over what it holds. To be asked now and then; `now` in seconds."""
+    """Whether a connection moves enough bytes for the bytes that it holds. Asked periodically; `now` in seconds."""
 
     __slots__ = ("_moved", "_since")
 
@@ -202,7 +203,8 @@ class Progress:
         self._since, self._moved = now, moved
 
     def is_too_slow(self, now: float, moved: int, held: int, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
-        """Whether fewer than `held` bytes in TURNOVER_SECONDS were moved since the last time that this could be said.
+        """Whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last verdict. While that is less
+        than `window_seconds` ago, there is no new verdict: False.
 
         `moved`: bytes so far, since the beginning.
         """

@@ -46,7 +46,7 @@ that stays in its socket."""
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 """What a client may send before its handshake is done: certificates are some kilobytes."""
 HANDSHAKE_RECORD: Final = 0x16
-"""The first byte of whoever speaks TLS."""
+"""The first byte of a TLS connection: the type of a handshake record."""
 _RECEIVED: Final = memoryview(bytearray(RECEIVE_BYTES))
 _ONE_RECORD: Final = _RECEIVED[:RECORD_BYTES]
 

@@ -33,7 +33,7 @@ MAX_WAIT_SECONDS: Final = 600.0
 
 
 class Follower(NamedTuple):
-    """Who fetches as a replica: one incarnation of a broker."""
+    """A broker that fetches as a follower, in one incarnation."""
 
     broker_id: int
     epoch: int

@@ -35,8 +35,7 @@ NO_RECORDS: Final = memoryview(b"")
 NOT_THERE: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-"""Of a partition that there is not, or not for who asks, the aborted transactions are an empty list, as in Kafka; of
-others they are not told beside an error."""
+"""With these errors aborted_transactions is an empty list, as in Kafka; with other errors it is null."""
 
 
 class FetchRead(ABC):
@@ -50,18 +49,19 @@ class FetchRead(ABC):
         self._version = context.version
         self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
-        """Those that were read without an error."""
+        """The partitions that were read without an error."""
         self._sizes: list[int] = []
-        """How many bytes of each."""
+        """How many bytes were read of each of `partitions`."""
         self.is_urgent = False
-        """There is something to be told at once, however few bytes were read."""
+        """The response must leave at once, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """How long some of them will be left out, 0 if none are. Nobody waits for records of those."""
+        """How long throttled partitions will be left out, 0 if there are none. The fetch does not wait for their
+        records."""
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
         self.hints: LeaderHints | None = None
-        """Who leads what another broker leads."""
+        """Hints at the leaders of partitions that other brokers lead; None if no partition needs one."""
 
     def all_of(self, plan: FetchPlan) -> Steps[FetchRead]:
         for wanted in plan.wanted:
@@ -146,7 +146,7 @@ class ConsumerRead(FetchRead):
         self._by_id = context.version >= FIRST_TOPIC_ID_VERSION
         self._context = context
         self._followed: dict[Partition, int] = {}
-        """Those of `partitions` that this broker follows, with the leader epoch."""
+        """The partitions of `partitions` that this broker follows, with the leader epoch."""
         self._isolation_level = request.isolation_level
         self._nearest = NearestReplica.for_request(request, context) if request.rack_id else None
 
@@ -230,9 +230,9 @@ class ConsumerRead(FetchRead):
 
 
 class ReplicaRead(FetchRead):
-    """For a follower. Its first pass over the partitions `notes` how far it is.
+    """The reads of a follower's fetch. With `notes` (the first pass) the follower's position is recorded.
 
-    What is throttled, and more than its share was sent, it gets no records of: as if there were none.
+    A throttled partition returns no records while the replication quota is exceeded.
     """
 
     __slots__ = ("_broker_epoch", "_broker_id", "_ends", "_notes", "_now", "_quota", "joining")
@@ -247,9 +247,9 @@ class ReplicaRead(FetchRead):
         self._now = context.services.clock.monotonic()
         self._quota = context.services.throttles.leader
         self._ends: list[int] = []
-        """Of the logs, when they were read: those of `partitions`."""
+        """The log end offset of each of `partitions` when it was read."""
         self.joining: list[Partition] = []
-        """Those whose ISR the follower might join now."""
+        """The partitions whose ISR the follower might join now."""
 
     def is_outdated(self) -> bool:
         return any(
@@ -312,7 +312,7 @@ class ReplicaRead(FetchRead):
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
         answer = _failure(wanted, error)
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and partition is not None:
-            answer.log_start_offset = partition.log.log_start_offset  # where one that is far behind begins anew
+            answer.log_start_offset = partition.log.log_start_offset  # where a follower that is far behind restarts
         return answer
 
 

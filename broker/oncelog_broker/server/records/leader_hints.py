@@ -1,5 +1,5 @@
-"""Who leads, told beside the error to whoever asked a broker that does not (KIP-951): the client goes there at once,
-without a Metadata request and the pause before it.
+"""Leader hints beside errors such as NOT_LEADER_OR_FOLLOWER (KIP-951): the client goes to the leader at once, without a
+Metadata request and the pause before it.
 
 A broker gives a lead away when its image shows who has it now, so it knows whom to name. It does not name itself as
 long as it may not, or cannot yet, lead: the client would come back in no time.
@@ -46,7 +46,7 @@ class LeaderHints:
         self._count = 0
 
     def of(self, name: str, topic_id: bytes, index: int, *, by_id: bool, or_own: bool = False) -> LeaderHint | None:
-        """Who leads the partition, None where that is not known. `or_own`: it may be this broker."""
+        """The leader of the partition; None if it is not known. `or_own`: it may be this broker."""
         services = self._context.services
         topic: Topic | None = services.image.topic_by_id(topic_id) if by_id else services.image.topic(name)
         state = None if topic is None else topic.partitions.get(index)

@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: one in its own rack, if the leader is not (KIP-392).
+"""Rack awareness of Fetch: sends a consumer to a replica in its own rack, if the leader is not there (KIP-392).
 
 As Kafka's RackAwareReplicaSelector. A replica is proposed only where it will be found to be good: it is in sync, holds
 the offset that is asked for, and its broker can be reached through the listener that the consumer came by. Of several,
@@ -16,9 +16,9 @@ from oncelog_broker.server.request.context import AnyContext
 from oncelog_protocol.messages.fetch import FetchRequest
 
 STAY: Final = -1
-"""As preferred_read_replica: read on where you are."""
+"""The preferred_read_replica that means: keep reading from this broker."""
 FIRST_VERSION: Final = 11
-"""Of Fetch: from here on a consumer says where it is, and reads from any replica that it is sent to."""
+"""Version of Fetch from which on a consumer names its rack, and reads from the replica that the leader names."""
 
 
 def chooses(context: AnyContext) -> bool:

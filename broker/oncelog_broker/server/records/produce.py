@@ -128,7 +128,7 @@ class _Produce:
         self._context = context
         self._response = ProduceResponse(responses=[])
         self._verification: Verification | None = None
-        """Of a transactional request of several batches."""
+        """The verification of a transactional request with several batches; None for other requests."""
         self._failed: str | None = None
         """What is wrong with one of the batches, in words."""
         self._is_misplaced = False

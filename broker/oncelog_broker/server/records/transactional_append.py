@@ -41,7 +41,8 @@ class Verification:
 
     def __init__(self) -> None:
         self._verdicts: dict[Partition, tuple[int, KafkaError | None]] = {}
-        """(`VerificationGuards.ends` when it was asked, why not to append or None)."""
+        """Per partition: `VerificationGuards.ends` when the coordinator was asked, and the error it answered, or
+        None."""
 
     def ask(
         self,
@@ -86,7 +87,8 @@ class Verification:
         return None
 
     def of(self, partition: Partition) -> tuple[KafkaError | None] | None:
-        """Why a batch may not be appended, or None; nothing, where that is to be asked anew."""
+        """The coordinator's verdict on a batch: a tuple of its error, or of None if the batch may be appended. Returns
+        None if the partition must be verified again."""
         verdict = self._verdicts.get(partition)
         return None if verdict is None or verdict[0] != partition.guards.ends else verdict[1:]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 ALTER_PARTITION_VERSION: Final = 3
-"""Of a request that this broker makes to itself."""
+"""The version of AlterPartition that this broker uses if it is the controller itself."""
 ANSWER_SECONDS: Final = 10.0
 """How long the controller may take; then it is asked again."""
 
@@ -37,7 +37,7 @@ class ControllerCalls:
         return controller
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """For another ISR."""
+        """Ask the controller to change the ISR of partitions."""
         controller = self._controller()
         if controller == self._node_id:
             return await alter(request, ALTER_PARTITION_VERSION, self._elector, self._slices)

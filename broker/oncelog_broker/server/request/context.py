@@ -39,7 +39,7 @@ T = TypeVar("T", bound=NamedTopic)
 
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
-"""Of those that are asked for whether they may; some milliseconds where they are asked for the first time."""
+"""How many topics are authorized in one slice: some milliseconds if their verdicts are not cached yet."""
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """Requests that wait for what others do, and whose effects, if they have any, are done by then."""
 
@@ -48,7 +48,7 @@ class CommonServices(Protocol):
     """What the context itself needs, and any handler may reach. What a room of handlers needs beside: `services`."""
 
     config: BrokerConfig
-    """As it is now: dynamic settings change it."""
+    """The present configuration; a change of dynamic settings replaces it."""
     is_clustered: bool
     """Whether there may be other brokers."""
     clock: Clock
@@ -155,11 +155,11 @@ class RequestContext(Generic[S]):
             raise KafkaError(rule.refused)
 
     def divided(self, rule: Rule, topics: Iterable[T]) -> tuple[list[T], list[T]]:
-        """Those topics that they may, and the others. For few; see `divided_in_steps`."""
+        """Divide topics into those that the principal may use, and the others. For few; see `divided_in_steps`."""
         return run_steps(self.divided_in_steps(rule, topics))
 
     def divided_in_steps(self, rule: Rule, topics: Iterable[T]) -> Steps[tuple[list[T], list[T]]]:
-        """As `divided`, of any number."""
+        """As `divided`, for any number of topics."""
         verdicts: dict[str, bool] = {}
         divided: tuple[list[T], list[T]] = ([], [])
         for number, topic in enumerate(topics, 1):

@@ -22,7 +22,7 @@ TIMEOUT_MS = 30_000
 
 
 class Rules(NamedTuple):
-    """Who may change the settings of what, by the rules of one API."""
+    """The authorization rules of one API for changing the settings of each type of resource."""
 
     topic: Rule
     group: Rule
@@ -42,8 +42,8 @@ class ChangesOf(NamedTuple):
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
-    """`mentions`: how often a request names resources, by type and name. Of one that is named several times no mention
-    can be served. Raises KafkaError INVALID_REQUEST."""
+    """`mentions`: how often a request names each resource, by type and name. A resource that is named several
+    times is refused each time. Raises KafkaError INVALID_REQUEST."""
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
 

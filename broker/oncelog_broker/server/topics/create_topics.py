@@ -75,7 +75,8 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: T
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: TopicContext) -> TopicResult:
     services = context.services
-    # First, as Kafka does: whoever makes sure that a topic exists sends settings too, and cares for this answer alone.
+    # First, as Kafka does: a client that ensures that a topic exists expects TOPIC_ALREADY_EXISTS, whatever settings it
+    # sends.
     check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")

@@ -33,7 +33,7 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 NAMES_AT_ONCE: Final = 500
-"""Of topics that are not there: more are looked at in a task."""
+"""A request with more names of missing topics is continued in a task."""
 
 
 def handle(request: MetadataRequest, context: TopicContext) -> Answer[MetadataResponse]:

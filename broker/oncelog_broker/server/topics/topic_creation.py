@@ -23,7 +23,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 30_000
-"""For the creation, and again for the topic to be usable here."""
+"""Timeout for the creation of a topic, and again for the wait until it is usable on this broker."""
 
 
 class TopicCreation:

@@ -81,7 +81,7 @@ class BrokerAssignedMember:
         self._announced: tuple[TopicPartition, ...] | None = None
         """Added partitions for which on_assigned has not been called yet."""
         self._error: KafkaError | None = None
-        """For the next poll."""
+        """The error that the next poll raises."""
         self._task: asyncio.Task[None] | None = None
         self._is_due = asyncio.Event()
         metadata.in_use.append(lambda: self._interest.names)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 UNANSWERED: Final = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""For a partition that a response does not mention: retried."""
+"""The error of a partition that a response does not mention; retriable."""
 STALE: Final = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

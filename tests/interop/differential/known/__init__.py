@@ -29,8 +29,8 @@ STAYING: Final[tuple[Known, ...]] = (
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 
 OPTIONAL: Final = tuple(entry for entry in KNOWN if entry.setting)
-"""Those that a setting of our broker takes away."""
+"""Differences that a setting of our broker removes."""
 OBLIGING: Final = dict(entry.setting.split("=") for entry in OPTIONAL)
 """All these settings."""
 OBLIGED: Final[tuple[Known, ...]] = obliging.KNOWN
-"""Those that show only with all these settings."""
+"""Differences that appear only with all these settings."""

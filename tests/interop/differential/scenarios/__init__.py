@@ -60,4 +60,4 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
 )
 """By hand, then at random."""
 SECURED: Final[tuple[Scenario, ...]] = tuple(scenarios_of(secured))
-"""Those for brokers where one has to log in."""
+"""Scenarios for brokers that require a login."""

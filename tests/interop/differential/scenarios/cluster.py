@@ -100,7 +100,7 @@ def describe(side: Side) -> None:
 
 @scenario
 def find_coordinators(side: Side) -> None:
-    """Of all kinds, in every version."""
+    """FindCoordinator for all types of coordinators, in every version."""
     coordinator(side, "x", GROUP)
     coordinator(side, "x", TRANSACTION)
     for version in range(7):

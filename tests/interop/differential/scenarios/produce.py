@@ -30,7 +30,7 @@ DAY_MS = 86_400_000
 
 @scenario
 def duplicates(side: Side) -> None:
-    """Of the last five batches (an answer as the first time), of older ones, and of parts of batches."""
+    """Duplicates of the last five batches (answered as the first time), of older ones, and of parts of batches."""
     create(side, "a")
     producer = idempotent_producer(side)
     for sequence in range(0, 14, 2):

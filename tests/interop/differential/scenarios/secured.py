@@ -95,7 +95,7 @@ def out_of_order(side: Side) -> None:
 
 @scenario
 def requests_of_strangers(side: Side) -> None:
-    """Of each API that is served: without a login nothing is answered."""
+    """A request of each API without a login: none is answered."""
     for served in SERVED.values():
         if served.key not in BEFORE_LOGIN and not served.is_for_brokers:
             side.raw_answer(served.key, served.versions.low, bytes(64), f"{served.key.message_name} of a stranger")
@@ -112,7 +112,8 @@ def frames_of_strangers(side: Side) -> None:
 
 @scenario
 def refusals(side: Side) -> None:
-    """Of each row of the table of authorizations, in each version, about what there is, and what there is not."""
+    """Refusals of each row of the table of authorizations, in each version, about resources that exist and that do
+    not."""
     assert isinstance(side, LoggedIn)
     for names, label in ((side.secret(), "there is"), (ABSENT, "there is not")):
         for case in CASES:

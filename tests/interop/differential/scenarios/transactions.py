@@ -83,7 +83,7 @@ def init_with_a_producer(side: Side) -> None:
 
 @scenario
 def init_fences(side: Side) -> None:
-    """Whoever takes an id over aborts its open transaction and shuts the old owner out."""
+    """InitProducerId with an id in use aborts its open transaction and fences the old owner."""
     create(side, "a")
     old = transactional_producer(side, "t")
     add_partitions(side, old, {"a": [0]})

@@ -1,4 +1,5 @@
-"""How the state is looked for where its offset has expired: in the whole topic, by a client like the others."""
+"""The search for a query's state whose committed offset has expired: the whole topic is read, by a client with the same
+settings as the others."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class _Plan:
         self.loads[member] += 1
 
     def topics_in_order(self) -> list[bytes]:
-        """Those with the most partitions for each reader first, then those with fewer readers."""
+        """Topics in the order of assignment: most partitions per reader first, then fewest readers first."""
 
         def place(topic_id: bytes) -> tuple[float, int, bytes]:
             readers = len(self.readers[topic_id])

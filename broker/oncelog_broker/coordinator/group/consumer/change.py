@@ -90,8 +90,8 @@ def preferred_assignor(members: Iterable[ConsumerMember], configured: tuple[str,
 
 
 def replace_static(step: ConsumerStep, old: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Let a static member take the place of an older incarnation of itself, with its target and what it has; it is to
-    be brought to the epoch of the target anew."""
+    """Let a static member replace its older incarnation. It takes over the target and the assigned partitions, and must
+    reach the epoch of the target again."""
     group = step.group
     member = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
     step.effects.records += group.tombstones_of(old.member_id)

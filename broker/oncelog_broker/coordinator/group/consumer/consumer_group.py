@@ -258,7 +258,7 @@ class ConsumerGroup:
             self.has_old_topics = record.value is not None
 
     def let_go(self) -> None:
-        """This group is thrown away, with whoever is in it."""
+        """This group is deleted with its members."""
         self._hold(-self.held_bytes)
 
     # --- inside

@@ -26,7 +26,7 @@ MIN_REFRESH_MS: Final = 10_000
 """The least time between two look-ups for the sake of new topics. A new pattern is looked up at once."""
 REGEX_JOB: Final = "regexes"
 MayDescribe = Callable[[str], bool]
-"""Whether who asks may describe the topic of that name."""
+"""Whether the member's principal may describe the topic of that name."""
 
 
 class RegexChange(Enum):

@@ -60,7 +60,7 @@ class ConsumerStep(NamedTuple):
         return found if isinstance(found, ConsumerGroup) else None
 
     def start_timers(self) -> None:
-        """The group was just loaded: all members are given their time anew."""
+        """The group was just loaded: restart the session timeouts of all members."""
         for member in self.group.members.values():
             self.start_session(member)
             if member.is_revoking:

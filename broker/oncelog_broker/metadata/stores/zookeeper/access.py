@@ -15,7 +15,7 @@ MakeContext = Callable[[], ssl.SSLContext]
 
 
 class Identity(NamedTuple):
-    """Who we are by ZooKeeper's scheme `digest`."""
+    """The broker's credentials for ZooKeeper's scheme `digest`."""
 
     user: str
     password: Secret
@@ -30,7 +30,7 @@ class ZooKeeperAccess(NamedTuple):
 
 
 OPEN_ACCESS = ZooKeeperAccess()
-"""As nobody, readable on the line, and whoever comes may do what we may."""
+"""No authentication, no TLS, and nodes that anybody may change."""
 
 
 def configured_access(config: BrokerConfig, tls: MakeContext | None) -> ZooKeeperAccess:

@@ -38,7 +38,7 @@ def is_open(path: str, acl: Sequence[Any]) -> bool:
 
 
 def packed(acl: Sequence[Any]) -> bytes:
-    """As it stands in a request."""
+    """Encode an ACL as a request has it."""
     found = [int_struct.pack(each.perms) + write_string(each.id.scheme) + write_string(each.id.id) for each in acl]
     return bytes(int_struct.pack(len(found)) + b"".join(found))
 

@@ -52,7 +52,7 @@ class Connected(NamedTuple):
     asked_at: float
     """`Clock.uptime` when the session was asked for, which the ensemble's leader has seen."""
     timeout: float
-    """Of the session, in seconds, as the server grants it."""
+    """The session timeout that the server has granted, in seconds."""
     key: SessionKey
 
 
@@ -76,7 +76,7 @@ class Session(Protocol):
 
 
 class SessionListener(Protocol):
-    """Who hears of a session; all is called in the event loop."""
+    """Callbacks about the events of a session, all called in the event loop."""
 
     def on_connected(self, session: Session, connected: Connected) -> None: ...
 
@@ -127,7 +127,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.completion_queue.put(callback.func, *callback.args)
 
     def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
-        """kazoo would give one dead server the whole session timeout. In kazoo's thread."""
+        """Connect with a shorter timeout: kazoo would spend the whole session timeout on one dead server. Runs in
+        kazoo's thread."""
         host, address = named["hostname"], named["address"]
         port, seconds = address[1], min(timeout, self._connect_seconds)
         made: Any

@@ -135,8 +135,8 @@ def select(
     writing: Sequence[ReadAhead],
     seconds: float | None,
 ) -> tuple[list[Waiting], list[ReadAhead]]:
-    """Those of which `recv` has something to give, and those of which `send` may be tried; none after so many seconds.
-    Where there is one already, nobody looks at the descriptors."""
+    """Wait until a connection is readable or writable, for `seconds` at most. Returns the readable and the writable
+    ones, none after a timeout. If one is ready already, the descriptors are not polled."""
     until = None if seconds is None else uptime() + seconds
     while True:
         readable = [each for each in reading if each.is_readable()]

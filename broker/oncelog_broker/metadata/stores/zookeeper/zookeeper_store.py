@@ -69,7 +69,7 @@ REFUSED_SECONDS: Final = 1.0
 """After a session that the servers ended before it had begun, or in which they refused a watch, another one is tried so
 much later."""
 OVERHEAD_BYTES: Final = 80
-"""Of one operation of a multi, with its ACL, beside path and data."""
+"""Bytes of one operation of a multi, with its ACL, in addition to path and data."""
 
 _NOT_WATCHED: Final = None
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class ZooKeeperStore:
         self._state = SessionState.LOST
         self._session: Session | None = None
         self._key: SessionKey | None = None
-        """Of the session, once it has begun; None before."""
+        """The key of the session; None before it has begun."""
         self._refused = ""
         """Why a connection is of no use, for people."""
         self._is_connected = False
@@ -162,7 +162,7 @@ class ZooKeeperStore:
         until = asyncio.get_running_loop().time() + self._lease.timeout
         try:
             while not await self._is_over(key, until):
-                pass  # whoever has it may have taken it back before it was closed
+                pass  # its process may have resumed the session before it was closed
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be ended") from error
         await self.sync()  # its nodes are gone for us, too
@@ -185,7 +185,7 @@ class ZooKeeperStore:
 
     @property
     def session_timeout(self) -> float:
-        """As the servers have granted it."""
+        """The session timeout that the servers have granted, in seconds."""
         return self._lease.timeout
 
     # --- the contract

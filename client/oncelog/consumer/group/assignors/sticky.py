@@ -15,7 +15,7 @@ from oncelog_protocol.consumer_protocol import StickyAssignorUserData
 from oncelog_protocol.errors import MalformedMessage
 
 USER_DATA_VERSIONS: Final = (1, 0)
-"""In order of attempts to decode."""
+"""Versions of the user data, in the order in which decoding is tried."""
 
 
 class StickyAssignor:

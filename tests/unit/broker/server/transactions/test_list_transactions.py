@@ -1,4 +1,5 @@
-"""ListTransactions: filters by state, producer, age and pattern; and only what who asks may see."""
+"""ListTransactions: filters by state, producer, age and pattern; and only transactions that the principal may
+describe."""
 
 from __future__ import annotations
 
