@@ -6,9 +6,11 @@ protocol of each member (KIP-1099)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
+from oncelog_broker.coordinator.group.assignments import Target
 from oncelog_broker.coordinator.group.consumer.change import preferred_assignor
 from oncelog_broker.coordinator.group.consumer.member import ConsumerMember
 from oncelog_broker.coordinator.group.machine import GroupMachine
@@ -42,28 +44,40 @@ def handle(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Answ
     return then(described, lambda groups: context.in_slices(_with_rights(request, groups, context)))
 
 
-def _describe_each(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Steps[list[Answer[DescribedGroup]]]:
-    runtime, image = context.services.groups.runtime, context.services.image
+class _Found(NamedTuple):
+    """A group without its members, and these as they are in the same moment, each with its target: thousands of them
+    are described in slices."""
+
+    group: DescribedGroup
+    members: Sequence[tuple[ConsumerMember, Target]] = ()
+
+
+def _describe_each(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Steps[list[Answer[_Found]]]:
+    runtime = context.services.groups.runtime
     assignors = context.services.groups.config.consumer_assignors
-    answers = list[Answer[DescribedGroup]]()
+    answers = list[Answer[_Found]]()
     for group_id in once(request.group_ids):
         if not context.may(rules.DESCRIBE_CONSUMER_GROUP, group_id):
-            answers.append(_failed(group_id, KafkaError(rules.DESCRIBE_CONSUMER_GROUP.refused)))
+            answers.append(_not_found(group_id, KafkaError(rules.DESCRIBE_CONSUMER_GROUP.refused)))
         elif not group_id:
-            answers.append(_failed(group_id, KafkaError(ErrorCode.INVALID_GROUP_ID)))
+            answers.append(_not_found(group_id, KafkaError(ErrorCode.INVALID_GROUP_ID)))
         else:
-            describe = partial(_describe, group_id, assignors, image)
-            answers.append(runtime.read(group_id, describe, partial(_failed, group_id)))
+            find = partial(_find, group_id, assignors)
+            answers.append(runtime.read(group_id, find, partial(_not_found, group_id)))
         yield None
     return answers
 
 
 def _with_rights(
-    request: ConsumerGroupDescribeRequest, groups: list[DescribedGroup], context: GroupContext
+    request: ConsumerGroupDescribeRequest, groups: list[_Found], context: GroupContext
 ) -> Steps[ConsumerGroupDescribeResponse]:
-    """What who asks may do with the groups, where that is asked for; without the groups that they may not see."""
-    shown = []
-    for group in groups:
+    """The groups with their members, and what who asks may do with them, where that is asked for; without the groups
+    that they may not see."""
+    shown, image = [], context.services.image
+    for group, members in groups:
+        for described, target in members:
+            group.members.append(_member(described, target, image))
+            yield None
         is_hidden = False
         if context.services.authorizer is not None:
             for member in group.members:
@@ -84,17 +98,18 @@ def _with_rights(
     return ConsumerGroupDescribeResponse(groups=shown)
 
 
-def _describe(group_id: str, assignors: tuple[str, ...], image: ClusterImage, machine: GroupMachine) -> DescribedGroup:
+def _find(group_id: str, assignors: tuple[str, ...], machine: GroupMachine) -> _Found:
     group = machine.find_consumer(group_id)
-    return DescribedGroup(
+    described = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=preferred_assignor(group.members.values(), assignors),
-        members=[_member(member, group.target_of(member.member_id), image) for member in group.members.values()],
+        members=[],
     )
+    return _Found(described, [(member, group.target_of(member.member_id)) for member in group.members.values()])
 
 
 def _member(member: ConsumerMember, target: Mapping[bytes, Collection[int]], image: ClusterImage) -> Member:
@@ -139,3 +154,7 @@ def _failed(group_id: str, error: KafkaError) -> DescribedGroup:
         assignor_name="",
         members=[],
     )
+
+
+def _not_found(group_id: str, error: KafkaError) -> _Found:
+    return _Found(_failed(group_id, error))

@@ -63,3 +63,28 @@ async def test_a_group_with_a_topic_that_one_may_not_see() -> None:
     driver.joined()
     (group,) = await describe(driver, "g", refused={(rules.TOPIC_OF_CONSUMER_GROUP, "t")})
     assert (group.error_code, group.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+
+
+def test_members_are_described_in_slices_as_they_were_in_one_moment() -> None:
+    driver = ConsumerDriver()
+    first, *others = [driver.joined() for _ in range(20)]
+    context = asked(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, 1, groups=group_coordinator(driver.machine), image=driver.view._image
+    )
+    request = ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False)
+    found = consumer_group_describe._find("g", ("uniform",), driver.machine)
+    steps = consumer_group_describe._with_rights(request, [found], context)
+    next(steps)
+    for client in others:
+        client.leave()
+    count = 1
+    try:
+        while True:
+            next(steps)
+            count += 1
+    except StopIteration as end:
+        (group,) = end.value.groups
+    assert count >= 20, "thousands of members at once would hold up all other requests"
+    assert len(group.members) == 20
+    assert partitions(group.members[0].assignment) == {"t": [0, 1, 2, 3]}
+    assert first.owns
