@@ -7,6 +7,9 @@ sleeping raise for all. The garbage collector rests: it would end what dead proc
 
 What a module has bound to a name of its own before a run (`from time import monotonic`) cannot be seen here;
 `tests/unit/simulation/test_guard.py` looks for that.
+
+Only the thread of the run is guarded: other threads of the process (of a test before, say) keep the real machine, and
+take nothing from the seed.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, Final
 
 from oncelog_simulation.loop import SimulatedLoop
@@ -62,10 +66,13 @@ class _Patches:
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
+        self._thread = get_ident()
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
-        self._before.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
+        """Replace a function for this thread alone; a class for all."""
+        real = getattr(owner, name)
+        self._before.append((owner, name, real))
+        setattr(owner, name, value if isinstance(value, type) else _in_thread(self._thread, value, real))
 
     def undo(self) -> None:
         for owner, name, value in reversed(self._before):
@@ -88,6 +95,15 @@ def guarded(loop: SimulatedLoop) -> Iterator[None]:
         patches.undo()
         if collects:
             gc.enable()
+
+
+def _in_thread(thread: int, simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is `simulated` in one thread, and `real` in all others."""
+
+    def chosen(*arguments: Any, **named: Any) -> Any:
+        return (simulated if get_ident() == thread else real)(*arguments, **named)
+
+    return chosen
 
 
 def _replace_time(patches: _Patches, loop: SimulatedLoop) -> None:
@@ -122,6 +138,8 @@ def _replace_time(patches: _Patches, loop: SimulatedLoop) -> None:
 
 
 def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
+    thread = get_ident()
+
     def urandom(count: int) -> bytes:
         _check_broker("os.urandom")
         return loop.current.random.randbytes(count)
@@ -132,10 +150,12 @@ def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
         patches.replace(random, name, _of_process(loop, name))
 
     class SeededRandom(random.Random):
-        """A generator that the process seeds, unless its maker does."""
+        """A generator that the process seeds, unless its maker does. In other threads it seeds itself."""
 
         def __init__(self, seed: Any = None) -> None:
-            super().__init__(loop.current.random.getrandbits(64) if seed is None else seed)
+            if seed is None and get_ident() == thread:
+                seed = loop.current.random.getrandbits(64)
+            super().__init__(seed)
 
     patches.replace(random, "Random", SeededRandom)
 
@@ -162,7 +182,7 @@ def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., 
     """A function that raises RealAccess; `real` is for those who read source lines."""
 
     def refused(*arguments: Any, **named: Any) -> Any:
-        caller = _module(2)
+        caller = _module(3)
         if real is not None and caller.startswith(READERS_OF_SOURCE):
             return real(*arguments, **named)
         raise RealAccess(f"{caller} called {what}{arguments[:1] if real is not None else ''} in a simulated world")
@@ -172,7 +192,7 @@ def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., 
 
 def _check_broker(what: str) -> None:
     """Raises RealAccess where a module of the broker other than a seam has asked."""
-    caller = _module(3)
+    caller = _module(4)
     if caller.startswith(BROKER) and not caller.startswith(SEAMS):
         raise RealAccess(f"{caller} called {what}: the broker reaches it through oncelog_broker.runtime")
 

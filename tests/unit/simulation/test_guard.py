@@ -54,6 +54,28 @@ def test_the_real_machine_is_out_of_reach(touch):
     os.stat("/")  # all is as it was
 
 
+def test_other_threads_keep_the_real_machine():
+    """A thread that a test before has left takes neither the run down nor anything from its seed."""
+    asked, may_ask, has_asked = [], threading.Event(), threading.Event()
+
+    def ask():
+        may_ask.wait()
+        asked.extend((os.stat("/"), socket.getaddrinfo("127.0.0.1", 1), time.time(), os.urandom(4), random.Random()))
+        has_asked.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+
+    async def scene(world):
+        may_ask.set()
+        has_asked.wait()
+        assert asked[2] > time.time(), "the worlds begin in the past"
+
+    play(scene)
+    thread.join()
+    assert len(asked) == 5
+
+
 def test_time_is_the_hosts_and_entropy_the_seeds():
     def seen(seed):
         found = []
