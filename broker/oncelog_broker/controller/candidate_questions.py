@@ -5,8 +5,9 @@ other work. Each wait has an end:
 
 - A registered broker that does not answer within ANSWER_SECONDS counts as the least complete. A broker that hangs loses
   its session before that.
-- Replicas that came back, may have lost records, and are away again may have more records than the present replicas.
-  They are waited for ABSENT_SECONDS. Then the most complete present log leads, and the controller logs an error.
+- Replicas that came back, may have lost records, and are away again may have more records than the present replicas,
+  and so may replicas with offline logs. They are waited for ABSENT_SECONDS. Then the most complete present log leads,
+  and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -36,7 +37,7 @@ ANSWER_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 0.2
 """How long until a broker that could not be asked, or did not answer everything, is asked again."""
 ABSENT_SECONDS: Final = 60.0
-"""How long an election waits for replicas that may have lost records and are away, once they have come back before."""
+"""How long an election without a sure replica waits for offline logs, and for replicas that are away again."""
 OFFLINE_SECONDS: Final = 10.0
 """How long until a broker with an offline log is asked again, while nobody leads the partition."""
 LOOK_SECONDS: Final = 1.0
@@ -160,7 +161,7 @@ class CandidateQuestions:
             task.add_done_callback(self._asking.discard)
         if due:
             logger.error(
-                "replicas that may have more records stay away: the most complete present log leads",
+                "replicas that may have more records stay away or offline: the most complete present log leads",
                 extra={
                     "count": len(due),
                     "seconds": ABSENT_SECONDS,
@@ -180,7 +181,8 @@ class CandidateQuestions:
         self._told.update(new)
         if new:
             logger.warning(
-                "partitions have no leader yet: all replicas in sync may have lost records, and some of them are away",
+                "partitions have no leader yet: all replicas in sync may have lost records, and some replicas are away "
+                "or offline",
                 extra={
                     "count": len(new),
                     "seconds": ABSENT_SECONDS,

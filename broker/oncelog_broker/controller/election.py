@@ -16,9 +16,9 @@ Rules:
   replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
 - If all of the ISR are unsure (every machine lost its power), the replica with the most records leads: the largest last
   leader epoch, then the largest end offset, of all present replicas. They are asked first. Unsure replicas that are
-  away are waited for until `waits_for_absent` is False. A replica of the ISR that has not returned at all may have
-  everything, so it is waited for without a limit. Meanwhile the state is not written: a write would vouch for the
-  replicas that it names.
+  away, and present replicas with offline logs, inside or outside the ISR, are waited for until `waits_for_absent` is
+  False. A replica of the ISR that has not returned at all may have everything, so it is waited for without a limit.
+  Meanwhile the state is not written: a write would vouch for the replicas that it names.
 - A broker that is about to stop counts as away, with two exceptions: it keeps leading partitions that no other replica
   in sync can lead, and while it is registered no replica outside the ISR is elected, since it returns with everything.
 """
@@ -92,7 +92,7 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if nobody else can (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """Whether to wait for unsure replicas that are away."""
+    """Whether to wait for unsure replicas that are away, and for offline logs."""
 
     @property
     def state(self) -> PartitionState:
@@ -227,7 +227,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     outside the ISR.
 
     None if a replica of the ISR that may have everything is away or offline: it is waited for without a limit. Unsure
-    replicas that are away are waited for while `waits_for_absent`.
+    replicas that are away, and replicas outside the ISR whose logs are offline, are waited for while
+    `waits_for_absent`: the ISR may have come back with empty disks.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)
@@ -237,6 +238,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     if isinstance(contenders, Undecided):
         return contenders
     absent = tuple(broker for broker in unsure if broker not in in_sync)
+    if UNKNOWN not in in_sync.values():  # otherwise replicas outside the ISR do not count, see `_contenders`
+        absent += tuple(broker for broker in election.offline if broker not in unsure)
     if absent and election.waits_for_absent:
         return Undecided(absent=absent, offline=election.offline)
     return _with_the_most(election, contenders, in_sync)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -108,9 +109,15 @@ async def make_topic(
 
 
 async def pause(world: World, seconds: float) -> None:
-    """Wait so long, by the pace of the plan, but only a little when the faults are over."""
+    """Wait for this time multiplied by the pace of the plan. The end of the faults ends the wait, which may be longer
+    than `run.CALM_SECONDS`. After the faults, wait for CALM_PAUSE_SECONDS at most."""
     seconds *= world.plan.pace
-    await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS) if world.calm.is_set() else seconds)
+    if world.calm.is_set():
+        await asyncio.sleep(min(seconds, CALM_PAUSE_SECONDS))
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await world.calm.wait()
 
 
 def producer_options(**options: Any) -> dict[str, Any]:

@@ -149,7 +149,9 @@ class Joining:
             protocol_name=response.protocol_name,
             assignments=assignments,
         )
-        answer = await connection.send(sync, timeout_s=config.max_poll_interval_ms / 1000 + JOIN_SLACK_S)
+        # Unlike JoinGroup, SyncGroup waits for the leader's assignment alone, so request_timeout_ms is enough, as in
+        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat notices it.
+        answer = await connection.send(sync)
         if self._membership.state is not MemberState.COMPLETING:
             return Reaction.REJOIN
         code = ErrorCode.of(answer.error_code)

@@ -162,6 +162,21 @@ def test_s81_unsure_replicas_that_are_away_are_waited_for_and_not_for_ever():
     assert judged(ALL_IN_SYNC, two_are_back, ends, unclean=True) == (PartitionState(1, 4, (1,), 6), True)
 
 
+def test_s81_offline_logs_outside_the_isr_are_waited_for_and_not_for_ever():
+    """The only replica in sync came back with an empty disk: the others have records, and may be readable soon."""
+    alone, live = PartitionState(1, 3, (1,), 5), brokers(b1=UNSURE, b2=STEADY, b3=STEADY)
+    ends = {1: LogEnd(-1, 0), 2: OFFLINE, 3: OFFLINE}
+    assert judged(alone, live, ends) == Undecided(absent=(2, 3), offline=(2, 3))
+    assert judged(alone, live, ends, waits=False) == (PartitionState(1, 4, (1,), 6), True)
+    assert judged(alone, live, ends, unclean=True) == (PartitionState(1, 4, (1,), 6), True)
+    ends[3] = LogEnd(3, 90)
+    assert judged(alone, live, ends) == Undecided(absent=(2,), offline=(2,))
+    ends[2] = LogEnd(3, 80)
+    assert judged(alone, live, ends) == (PartitionState(3, 4, (3,), 6, leader_recovery_state=RECOVERING), True)
+    # replicas outside the ISR do not count where one of the ISR cannot say what it has
+    assert judged(alone, live, {1: UNKNOWN, 2: OFFLINE, 3: OFFLINE}) == (PartitionState(1, 4, (1,), 6), True)
+
+
 def test_s80_a_log_that_is_offline_leads_nothing_and_is_not_kept_in_sync():
     all_back = brokers(b1=RETURNED, b2=RETURNED, b3=RETURNED)
     ends = {1: OFFLINE, 2: LogEnd(3, 100), 3: LogEnd(3, 90)}

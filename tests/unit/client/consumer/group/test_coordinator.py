@@ -60,6 +60,24 @@ async def test_what_may_pass_is_tried_again(
     assert len(fake_broker.requests_of(LeaveGroupRequest)) == 1
 
 
+@pytest.mark.virtual_time
+async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_request_timeout(
+    fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
+) -> None:
+    """The coordinator's machine lost its power, say: the connection stays open, and nobody answers."""
+
+    def silent(_: SyncGroupRequest) -> None:
+        fake_broker.handlers[SyncGroupRequest] = coordinator.SyncGroupRequest
+
+    fake_broker.handlers[SyncGroupRequest] = silent
+    listener = Listener()
+    async with consumer_of(fake_broker, fast, request_timeout_ms=1_000) as consumer:
+        consumer.subscribe(["topic"], listener=listener)
+        await poll_until(consumer, listener, "assigned 2")
+    assert len(fake_broker.requests_of(SyncGroupRequest)) == 2
+    assert len(fake_broker.requests_of(FindCoordinatorRequest)) == 2
+
+
 @pytest.mark.parametrize(
     ("code", "call"),
     [

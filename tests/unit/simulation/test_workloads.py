@@ -1,0 +1,30 @@
+"""What the workloads have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.simulation.worlds import SmallWorld, play
+
+from oncelog_simulation.plan import Plan
+from oncelog_simulation.workloads.workload import CALM_PAUSE_SECONDS, pause
+
+
+def test_the_end_of_the_faults_ends_the_pause_of_a_slow_client() -> None:
+    """At the pace 16 a client may begin a pause that is longer than the calm: it would count as one that hangs."""
+    paused = []
+
+    async def scene(_: SmallWorld) -> None:
+        loop, calm = asyncio.get_running_loop(), asyncio.Event()
+        world: Any = SimpleNamespace(plan=Plan(seed=1, pace=16.0), calm=calm)
+        for seconds in (0.5, 100.0, 100.0):
+            began = loop.time()
+            loop.call_at(20.0, calm.set)
+            await pause(world, seconds)
+            paused.append(loop.time() - began)
+
+    play(scene)
+    assert paused == pytest.approx([8.0, 12.0, CALM_PAUSE_SECONDS], abs=0.1)
