@@ -1,7 +1,7 @@
-"""The bytes of a message that comes again with other values in a few places: what stays, and where it changes.
+"""Byte templates of messages that are encoded often and differ only in their records or in some int64 fields.
 
-Nothing here knows a message: where a field lies is found by encoding a message as it is declared (`codec`). A message
-whose declaration changes has other templates, or none.
+No message is hard-coded: a field is located by encoding the declared message (`codec`) with two different values. If a
+declaration changes, its templates change, too, or there is none any more.
 """
 
 from __future__ import annotations

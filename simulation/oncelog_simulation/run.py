@@ -28,9 +28,9 @@ START_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 180.0
 """Once faults are over: until all brokers serve, and each workload has come to its end."""
 CONCLUDE_SECONDS: Final = 120.0
-"""For each judge, in the end."""
+"""The time limit for the `conclude` of each judge, after all workloads have ended; more counts as a violation."""
 LOOK_SECONDS: Final = 0.25
-"""Between two close looks of the judges."""
+"""Between two calls of `look_closely`."""
 
 
 class Workload(Protocol):

@@ -126,8 +126,9 @@ def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]
 def is_worth_asking(
     before: ClusterImage, broker_id: int, remaining: Collection[Place] | None, image: ClusterImage
 ) -> bool:
-    """Whether the controller may answer differently now than at the image `before` (`remaining`; None: no answer):
-    there is a new controller, other replicas are in sync, or no other broker is left."""
+    """Whether to send ControlledShutdown again. The last request was sent at the image `before`; `remaining` are the
+    partitions in its response, None without a response. True if there is a new controller, if a remaining partition has
+    another ISR of more than one replica, or if no other broker is registered."""
     if image.controller_id not in (NO_CONTROLLER, before.controller_id) or not has_others(image, broker_id):
         return True
     for place in remaining or ():

@@ -190,7 +190,8 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def named(kind: type[E], text: str) -> E:
-    """`IdempotentWrite`, in whatever letters, of a kind of names."""
+    """Return the member of the enum `kind` with this name, ignoring case and underscores: `IdempotentWrite` is
+    IDEMPOTENT_WRITE."""
     return next(member for member in kind if member.name.replace("_", "").lower() == text.lower())
 
 

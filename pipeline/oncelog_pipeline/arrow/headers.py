@@ -1,4 +1,4 @@
-"""A column of headers as the ends of records: `oncelog_protocol.records.builder.encode_headers`, for all rows at once.
+"""Encodes a column of record headers for all rows at once, as `records.builder.encode_headers` does for one record.
 
 The column is Spark's array<struct<key: string, value: binary>>. All headers of all rows are encoded one after another;
 since those of one row are neighbours, the row's headers are a slice of that, and only their number goes in front.

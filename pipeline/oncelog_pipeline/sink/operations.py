@@ -47,7 +47,8 @@ class BatchDiffers(SinkError):
 
 
 class StateLost(SinkError):
-    """The query has written before, but its state cannot be found: another state topic, or another delivery."""
+    """The query has written before, but its state cannot be found: the state topic was deleted, or the
+    option `stateTopic` or `delivery` was changed."""
 
 
 class SetBack(SinkError):

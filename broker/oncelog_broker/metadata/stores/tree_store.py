@@ -1,7 +1,8 @@
-"""What the metadata stores that hold their `Tree` in memory have in common: reads, watches, and writes as operations.
+"""The base class of the metadata stores that hold their `Tree` in memory: reads, watches, and writes as operations.
 
 `embedded.py` makes each write durable in a file before it shows; `in_memory.py` lets several brokers share one tree. A
-subclass says in `_require_session` when the store may be used, and in `_submit` what becomes of a write.
+subclass implements `_require_session`, which raises StoreUnavailable while the store cannot be used, and `_submit`,
+which starts an all-or-nothing write and returns the future of its outcome.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ class Commits:
     """Commits and fetches offsets for a consumer with a group id; with assignment by hand, without being a member.
 
     Commits run one after another, in the order requested, each with all its retries, so that a retried older commit
-    never overwrites a newer one. An automatic commit is not retried if a manual one waits. The caller notes the moment
-    of the request with `asked`.
+    never overwrites a newer one. An automatic commit is not retried if a manual one waits. Each commit carries an
+    `Asked` of the time of its request: the generation, and under a cooperative assignor the partitions held. Partitions
+    that may have moved since then are not committed. The caller of `commit_automatically` passes it.
     """
 
     def __init__(

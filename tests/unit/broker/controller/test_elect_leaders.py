@@ -46,7 +46,7 @@ def test_it_does_where_nobody_leads(view):
     assert requested_election(view, KEY, PREFERRED, 9).state == PartitionState(1, 6, (1, 2), 9)
 
 
-def test_it_must_be_in_sync_there_since_the_state_was_written_and_there_to_stay(view):
+def test_a_preferred_leader_outside_the_isr_or_re_registered_or_stopping_is_not_available(view):
     led(view, 2, 5, (2, 3), 1)
     assert refusal(view, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     led(view, 2, 5, (2, 3, 1), 1)

@@ -112,7 +112,7 @@ def test_a_new_partition_is_led_by_somebody_who_stays(view):
     assert wanted_change(view, PartitionKey("new", 1), 9) is None
 
 
-def test_it_joins_no_isr_any_more_but_one_that_it_leads_may_grow(view):
+def test_a_stopping_broker_joins_no_isr_but_a_stopping_leader_may_expand_its_isr(view):
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1, 2), 1), 7, 100))
     grown = Proposal(1, 5, 7, [Member(1, 10), Member(2, 20), Member(3, 30)])
     note_shutdown(view, 3, 30)

@@ -132,7 +132,7 @@ def test_an_unknown_user_has_the_same_salt_each_time() -> None:
 
 
 @pytest.mark.parametrize("first", [b"n,,n=%b,r=nonce", b"n,,n=alice,r=%b", b"n,a=%b,n=alice,r=nonce", b"%b"])
-def test_a_stranger_has_little_kept_until_the_second_message(first: bytes) -> None:
+def test_scram_refuses_a_first_message_above_max_token_bytes(first: bytes) -> None:
     with pytest.raises(Refused, match="invalid credentials"):
         scram().step(first % (b"x" * MAX_TOKEN_BYTES), NOW)
     assert exchanged(client(user="a" * 200), scram(user="a" * 200)).user == "a" * 200

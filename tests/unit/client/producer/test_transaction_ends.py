@@ -298,7 +298,9 @@ async def test_close_in_a_hurry_leaves_an_open_transaction_to_its_timeout(coordi
 # the block
 
 
-async def test_s60_an_error_of_the_body_aborts_and_goes_on(coordinator: FakeCoordinator) -> None:
+async def test_s60_an_exception_in_the_block_aborts_is_raised_and_the_next_transaction_commits(
+    coordinator: FakeCoordinator,
+) -> None:
     async with started(coordinator) as producer:
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction():

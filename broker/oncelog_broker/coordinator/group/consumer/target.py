@@ -59,7 +59,9 @@ def wait_ms(step: ConsumerStep) -> int:
 
 
 def maybe_assign(change: MemberChange) -> tuple[int, Target]:
-    """Assign the group, if that is due; the epoch of the target that there is now, and what the member is to have."""
+    """Compute a new target assignment if the group epoch is ahead of the assignment epoch and the assignment interval
+    has passed; for a large group, start a job that does it later. Returns the present assignment epoch and the member's
+    target."""
     step, group, member = change.step, change.step.group, change.member
     present = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= change.group_epoch or wait_ms(step) > 0:
