@@ -85,7 +85,7 @@ class Guard:
 
 
 def host_name(host: str) -> str:
-    """`localhost` of `LOCALHOST:8080`."""
+    """Return the name in a Host header in lower case, without the port."""
     name, colon, port = host.lower().rpartition(":")
     return name if colon and port.isdecimal() else host.lower()
 

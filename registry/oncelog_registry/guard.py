@@ -11,6 +11,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from oncelog_console.guard import host_name
+
 
 class Guard:
     """ASGI middleware. `hosts`: names, without ports, under which it may be asked; None: any."""
@@ -33,8 +35,7 @@ class Guard:
         if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "A page of a browser asks for this; the registry answers programs"
         if self._hosts is not None:
-            name, colon, port = headers.get("host", "").lower().rpartition(":")
-            host = name if colon and port.isdecimal() else headers.get("host", "").lower()
+            host = host_name(headers.get("host", ""))
             if host not in self._hosts:
                 return 421, f"This is not the host you ask for: start oncelog registry with --allow-host {host[:100]}"
         return None

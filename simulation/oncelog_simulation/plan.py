@@ -13,7 +13,7 @@ class Strike:
     at: float
     """Virtual seconds since the workloads began."""
     fault: str
-    """A key of `faults.FAULTS`."""
+    """The name of the fault: a key of `faults.FAULTS`."""
     machines: tuple[str, ...] = ()
     """The names of those that it strikes: "broker-1", "client-2", "store-1"."""
     seconds: float = 0.0

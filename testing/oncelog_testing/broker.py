@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import http.client
 import os
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
 from oncelog_testing.control import CRASH_SECONDS, BrokerGone, Fault, ask
+from oncelog_testing.first_lines import first_lines
 
 if TYPE_CHECKING:
     from oncelog_broker.local_cluster.ports import OwnPort
@@ -252,7 +251,8 @@ class Broker:
     def wait_ready(self) -> None:
         """Raises BrokerStartError."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            lines = self._first_lines(2)
+            assert self._process is not None
+            lines = first_lines(self._process, 2, START_SECONDS)
             if len(lines) == 2:
                 self.control_url = lines[1].split()[-1]
                 return
@@ -266,21 +266,6 @@ class Broker:
     @property
     def _has_been_ready(self) -> bool:
         return bool(self.control_url)
-
-    def _first_lines(self, count: int) -> list[str]:
-        """Fewer lines if it ends before, or takes too long."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        output, text = self._process.stdout.fileno(), b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            deadline = time.monotonic() + START_SECONDS
-            while text.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
-                more = os.read(output, 4096)
-                if not more:
-                    break
-                text += more
-        return text.decode().splitlines() if text.count(b"\n") >= count else []
 
     def _last_words(self) -> str:
         return self.log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or f"{self.log} is empty"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import selectors
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Final, Self
+
+from oncelog_testing.first_lines import first_lines
 
 __tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
 
@@ -44,11 +43,11 @@ class Registry:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
-        line = self._first_line()
-        if "http://" not in line:
+        lines = first_lines(self._process, 1, START_SECONDS)
+        if not lines:
             self.kill()
             raise RegistryStartError(f"the registry does not start: {self._log.read_text(errors='replace').strip()}")
-        self.url = next(word for word in line.split() if word.startswith("http://"))
+        self.url = next(word for word in lines[0].split() if word.startswith("http://"))
         return self
 
     def kill(self) -> None:
@@ -72,21 +71,6 @@ class Registry:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
-
-    def _first_line(self) -> str:
-        """Return the first line of its output; less if it ends before, or takes longer than START_SECONDS."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        output, text = self._process.stdout.fileno(), b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            deadline = time.monotonic() + START_SECONDS
-            while b"\n" not in text and selector.select(max(0.0, deadline - time.monotonic())):
-                more = os.read(output, 4096)
-                if not more:
-                    break
-                text += more
-        return text.decode()
 
     def __enter__(self) -> Self:
         return self.start()

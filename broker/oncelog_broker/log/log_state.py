@@ -113,7 +113,7 @@ class LogState:
             raise self.offline_error()
 
     def offline_error(self) -> KafkaError:
-        """What every call of an offline log raises: KAFKA_STORAGE_ERROR."""
+        """Return the error that each call of an offline log raises: KAFKA_STORAGE_ERROR."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self.offline_reason}")
 
     def fail(self, what: str, error: Exception) -> KafkaError:

@@ -61,7 +61,7 @@ class LogWriter:
             self._write(self._take())
 
     def _take(self) -> bytes:
-        """The next line, or the report of lines dropped after the queued ones."""
+        """Return the next queued line; after the last one, a line that tells how many were dropped, if any were."""
         with self._changed:
             self._is_writing = False
             self._changed.notify_all()

@@ -126,7 +126,7 @@ class Group:
                 member.poll()
 
     def shared(self, *sizes: int) -> None:
-        """Wait until the members have so many partitions each."""
+        """Poll until the members hold these numbers of partitions, in any order."""
         wanted = sorted(sizes)
         self.until(lambda: sorted(len(member.has) for member in self.members) == wanted, f"shared as {wanted}")
 

@@ -1,0 +1,26 @@
+"""The first lines that a process prints: it tells by them where it serves."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+
+__tracebackhide__ = True  # where a test fails, pytest shows the lines of the test and not ours
+
+
+def first_lines(process: subprocess.Popen[str] | subprocess.Popen[bytes], count: int, seconds: float) -> list[str]:
+    """Return the first lines of its standard output, at least `count`; none if it ends before, or takes longer than
+    `seconds`."""
+    assert process.stdout is not None
+    output, text = process.stdout.fileno(), b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
+        deadline = time.monotonic() + seconds
+        while text.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
+            more = os.read(output, 4096)
+            if not more:
+                break
+            text += more
+    return text.decode().splitlines() if text.count(b"\n") >= count else []
