@@ -39,6 +39,7 @@ ALLOWED = {
         1,
         "how old a transaction is, by its start timestamp",
     ),
+    "broker/oncelog_broker/metrics/cluster_families.py": (1, "transactions that are silent for long, by their records"),
     "broker/oncelog_broker/upkeep/maintenance.py": (2, "retention of records; producers expire by both clocks (S56)"),
     "broker/oncelog_broker/upkeep/cleaning.py": (2, "compaction lag and delete horizons, by timestamps of records"),
     "broker/oncelog_broker/log/log_content.py": (1, "stands in for the timestamp of a segment that has none"),
