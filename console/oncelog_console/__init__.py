@@ -1,4 +1,4 @@
-"""`oncelog console`: a web page that shows a cluster, and changes it. An admin client, so it works with Apache Kafka too.
+"""`oncelog console`: a web page that shows a cluster and changes it. An admin client: it works with Apache Kafka, too.
 
 command.py       the command
 application.py   the ASGI application: routes
