@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -14,6 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from oncelog.serialization import SchemaRegistry
 from oncelog_console.console import Console
 from oncelog_console.guard import Guard
 from oncelog_console.link import Link
@@ -32,6 +33,8 @@ from oncelog_console.pages import (
     transactions,
 )
 from oncelog_console.rendering import STATIC, Refused, error_page
+from oncelog_console.values.reader import SchemaFile, ValueReader
+from oncelog_console.values.workers import Workers
 
 
 class Assets(StaticFiles):
@@ -44,10 +47,16 @@ class Assets(StaticFiles):
 
 
 def application(
-    link: Link, *, allows_changes: bool = False, hosts: Iterable[str] = (), queries_at: Iterable[str] = ()
+    link: Link,
+    *,
+    allows_changes: bool = False,
+    hosts: Iterable[str] = (),
+    queries_at: Iterable[str] = (),
+    registry: SchemaRegistry | None = None,
+    schema_files: Mapping[str, SchemaFile] | None = None,
 ) -> Starlette:
     """`hosts`: host names of the console, beside those of the loopback. `queries_at`: URLs of the metrics of Spark
-    queries."""
+    queries. `registry`: closed with the application. `schema_files`: topic -> schema of its values."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -59,7 +68,9 @@ def application(
             sampling.cancel()
             await asyncio.gather(sampling, return_exceptions=True)
             await console.shared.close()
-            await console.workers.close()
+            await console.values.workers.close()
+            if registry is not None:
+                await registry.close()
             await link.close()
 
     app = Starlette(
@@ -94,7 +105,12 @@ def application(
         exception_handlers={404: _not_found},
         lifespan=lifespan,
     )
-    app.state.console = Console(link, allows_changes, query_addresses=tuple(queries_at))
+    app.state.console = Console(
+        link,
+        allows_changes,
+        query_addresses=tuple(queries_at),
+        values=ValueReader(Workers(), registry, dict(schema_files or {})),
+    )
     return app
 
 

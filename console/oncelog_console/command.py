@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.options import bootstrap_option
 from oncelog.cli.running import Failure, run
+from oncelog.serialization import SchemaRegistry, SerializationError, codec_of_file
 from oncelog_console.addresses import address_of, is_loopback
 from oncelog_console.application import application
+from oncelog_console.limits import REGISTRY_SECONDS
 from oncelog_console.link import Link
 from oncelog_console.serving import listening_socket, serve
+from oncelog_console.values.reader import SchemaFile
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
@@ -22,6 +26,23 @@ def _http_urls(_context: click.Context, _option: click.Parameter, given: tuple[s
         if not each.startswith(("http://", "https://")):
             raise click.BadParameter(f"{each!r} is no URL, such as http://127.0.0.1:9405/metrics")
     return given
+
+
+def _schema_files(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, SchemaFile]:
+    """Topic -> schema. Each is parsed once, so that a mistake in it is told at the start."""
+    found = {}
+    for each in given:
+        topic, _, rest = each.partition("=")
+        file, _, message = rest.partition("#")
+        if not topic or not file:
+            raise click.BadParameter(f"{each!r} is not TOPIC=FILE or TOPIC=FILE#MESSAGE")
+        path = Path(file).absolute()
+        try:
+            codec_of_file(path, message or None)
+        except (SerializationError, OSError) as error:
+            raise click.BadParameter(str(error)) from error
+        found[topic] = SchemaFile(path, message or None)
+    return found
 
 
 @click.command()
@@ -46,12 +67,32 @@ def _http_urls(_context: click.Context, _option: click.Parameter, given: tuple[s
     "repeated.",
 )
 @click.option(
+    "--schema-registry",
+    "registry_at",
+    metavar="URL,...",
+    help="A schema registry, by whose schemas keys and values are read.",
+)
+@click.option(
+    "--schema",
+    "schemas",
+    multiple=True,
+    metavar="TOPIC=FILE[#MESSAGE]",
+    callback=_schema_files,
+    help="The schema of a topic's values, where there is no registry: *.avsc, *.json, *.desc. May be repeated.",
+)
+@click.option(
     "--allow-changes",
     is_flag=True,
     help="Let the page change the cluster: topics, records, groups, transactions, ACLs, users, quotas.",
 )
 def console(
-    bootstrap: str, listen: str, hosts: tuple[str, ...], queries_at: tuple[str, ...], allow_changes: bool
+    bootstrap: str,
+    listen: str,
+    hosts: tuple[str, ...],
+    queries_at: tuple[str, ...],
+    registry_at: str | None,
+    schemas: dict[str, SchemaFile],
+    allow_changes: bool,
 ) -> None:
     """Show a cluster as a web page: brokers, topics, records as they come, groups, transactions, queries of Spark.
 
@@ -64,6 +105,7 @@ def console(
     async def command() -> None:
         link = Link(bootstrap, connection_settings())
         link.new_admin()  # report an invalid setting now
+        registry = None if registry_at is None else SchemaRegistry(registry_at, timeout_s=REGISTRY_SECONDS)
         try:
             listening = listening_socket(host, port)
         except OSError as error:
@@ -72,7 +114,14 @@ def console(
         where = f"http://{name}:{listening.getsockname()[1]}"
         if not is_loopback(host):
             click.echo(f"oncelog: whoever reaches {listen} sees this cluster; there is no login", err=True)
-        app = application(link, allows_changes=allow_changes, hosts=(name, *hosts), queries_at=queries_at)
+        app = application(
+            link,
+            allows_changes=allow_changes,
+            hosts=(name, *hosts),
+            queries_at=queries_at,
+            registry=registry,
+            schema_files=schemas,
+        )
         await serve(app, listening, lambda: click.echo(f"oncelog console is on {where} (Ctrl-C ends it)"))
 
     run(command, bootstrap)

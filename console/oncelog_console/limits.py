@@ -81,6 +81,12 @@ TASK_BYTES: Final = 1024 * 1024
 """Bytes of the values of one task; a single value may be larger."""
 WORKER_BYTES: Final = 1024 * 1024 * 1024
 """Address space of such a process."""
+MAX_TEXTS_CHARACTERS: Final = 8 * 1024 * 1024
+"""Characters of all values that one task tells as JSON."""
+MAX_SCHEMAS: Final = 20
+"""Schemas of a registry that the values of one page may need."""
+REGISTRY_SECONDS: Final = 8.0
+"""How long a schema registry may take for one schema with its references."""
 
 # --- downloads
 

@@ -23,7 +23,7 @@ from oncelog.errors import (
     KafkaError,
     RequestTimedOut,
 )
-from oncelog_console.visible_text import byte_count, bytes_shown, finalized, number, plural, short
+from oncelog_console.visible_text import byte_count, bytes_shown, finalized, number, plural, read_shown, short
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,7 +90,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {"url": url, "bytes_shown": bytes_shown, "unchanged": unchanged}
+    made.globals |= {"url": url, "bytes_shown": bytes_shown, "read_shown": read_shown, "unchanged": unchanged}
     made.filters |= {
         "age": age,
         "bytes": byte_count,

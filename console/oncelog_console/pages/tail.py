@@ -22,7 +22,7 @@ from oncelog_console.pages.page_request import console_of
 from oncelog_console.pages.record_search import Asked, asked_by, partitions_read
 from oncelog_console.rendering import Refused, moment, url
 from oncelog_console.values.workers import TaskFailed
-from oncelog_console.visible_text import bytes_shown
+from oncelog_console.visible_text import bytes_shown, read_shown, visible
 
 
 async def tail_events(request: Request) -> Response:
@@ -91,7 +91,7 @@ async def _events(console: Console, asked: Asked, indexes: list[int]) -> AsyncGe
     try:
         async with console.link.new_admin() as admin:
             yield _event("ready", {})
-            parts = tail(admin, asked.topic, indexes, asked.wanted, console.workers)
+            parts = tail(admin, asked.topic, indexes, asked.wanted, console.values)
             async with aclosing(parts):
                 async for part in parts:
                     yield _event("records", _as_json(asked.topic, part))
@@ -111,8 +111,8 @@ def _as_json(topic: str, part: TailPart) -> dict[str, Any]:
 
 
 def _record(topic: str, record: RecordView) -> dict[str, Any]:
-    value = bytes_shown(record.value, VALUE_BYTES, size=record.value_size)
-    key = bytes_shown(record.key, KEY_BYTES, size=record.key_size)
+    value = read_shown(record.value_reading) or bytes_shown(record.value, VALUE_BYTES, size=record.value_size)
+    key = read_shown(record.key_reading) or bytes_shown(record.key, KEY_BYTES, size=record.key_size)
     return {
         "partition": record.partition,
         "offset": record.offset,
@@ -124,6 +124,7 @@ def _record(topic: str, record: RecordView) -> dict[str, Any]:
             "kind": "problem" if record.error else "control" if record.fate.is_control else value.kind,
             "text": record.error or ("" if record.fate.is_control else value.text),
             "cut": value.is_cut,
+            "note": "" if record.value_reading is None else visible(record.value_reading.kind),
         },
         "url": url("/record", topic=topic, partition=record.partition, offset=record.offset),
     }

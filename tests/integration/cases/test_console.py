@@ -519,7 +519,7 @@ async def test_a_tail_shows_records_as_they_come_and_tails_are_few(
             kind, data = await anext(told)
             records += data["records"]
         assert [record["offset"] for record in records] == [0, 1]
-        assert records[0]["value"] == {"kind": "text", "text": SCRIPT, "cut": False}
+        assert records[0]["value"] == {"kind": "text", "text": SCRIPT, "cut": False, "note": ""}
         assert records[1]["value"]["kind"] == "null"
         assert records[0]["key"]["text"] in ("\\x00key", "00 6b 65 79")
         writer.close()

@@ -67,9 +67,9 @@ def as_text(page: str) -> str:
 
 @asynccontextmanager
 async def opened(
-    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT
+    address: str, *, changes: bool = True, settings: Mapping[str, int] = PATIENT, **options: Any
 ) -> AsyncIterator[Browser]:
-    app = application(Link(address, settings), allows_changes=changes)
+    app = application(Link(address, settings), allows_changes=changes, **options)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
