@@ -44,14 +44,13 @@ def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by
 
     found = run(command, bootstrap)
     rows = _rows_of_partitions(found) if by_partition else _rows(found)
-    columns = PARTITION_COLUMNS if by_partition else COLUMNS
     match chosen_format(output):
         case "json":
             show_document(_json(found))
         case "plain":
-            show_plain(rows, columns)
+            show_plain(rows)
         case _:
-            show_table(columns, rows)
+            show_table(PARTITION_COLUMNS if by_partition else COLUMNS, rows)
 
 
 def _rows(found: Found) -> list[tuple[object, ...]]:

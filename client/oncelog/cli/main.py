@@ -35,7 +35,6 @@ BUILT_IN: Final = {
     "explain": "oncelog.cli.explain:explain",
     "produce": "oncelog.cli.produce:produce",
     "consume": "oncelog.cli.consume:consume",
-    "profile": "oncelog.cli.profile:profile",
     "ping": "oncelog.cli.ping:ping",
     "users": "oncelog.cli.users:users",
     "quotas": "oncelog.cli.quotas:quotas",
@@ -113,8 +112,8 @@ def _load(name: str, target: str) -> click.Command:
 def cli() -> None:
     """oncelog: a Kafka-protocol event log.
 
-    Every command says more with --help. Commands that talk to a broker find it by --bootstrap-server,
-    ONCELOG_BOOTSTRAP_SERVER or a profile (oncelog profile --help).
+    Every command says more with --help. Commands that talk to a broker find it by --bootstrap-server or
+    ONCELOG_BOOTSTRAP_SERVER.
     """
 
 
