@@ -66,7 +66,7 @@ SERVED: Final[dict[int, Served]] = {
     for served in (
         # Produce 0-2 are advertised and refused: librdkafka before 2.11 turns compression off otherwise (T4).
         _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
-        _served("records", ApiKey.FETCH, 4, 18),
+        _served("records", ApiKey.FETCH, 4, 18, has_lane=True),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
         _served("topics", ApiKey.METADATA, 0, 13),
         # Kafka's brokers with ZooKeeper serve it; before version 2 it does not say which incarnation it is.
