@@ -120,6 +120,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
     )
 }
