@@ -1,7 +1,9 @@
 """Requests to pages.
 
 page_request.py  common to all pages: concurrency, timeouts, parameters, forms
-brokers.py       /
+login.py         /login, /logout, /oidc/start, /oidc/callback
+clusters.py      / where there are several clusters
+brokers.py       /, or /c/NAME/
 topics.py        /topics, /topic
 partition.py     /partition: the picture of a log, producers
 record_search.py the form above records

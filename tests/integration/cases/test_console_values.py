@@ -41,7 +41,7 @@ async def registry(url: str) -> AsyncIterator[SchemaRegistry]:
 
 @pytest_asyncio.fixture
 async def browser(broker: BrokerProcess, url: str) -> AsyncIterator[Browser]:
-    async with opened(broker.address, registry=SchemaRegistry(url)) as made:
+    async with opened(broker.address, registry_at=url) as made:
         yield made
 
 
@@ -129,7 +129,7 @@ async def test_a_registry_that_is_away_is_told_beside_the_value(
     registry: SchemaRegistry, broker: BrokerProcess, topic: str
 ) -> None:
     await write_orders(broker.address, registry, topic)
-    async with opened(broker.address, registry=SchemaRegistry("http://127.0.0.1:1", timeout_s=1)) as browser:
+    async with opened(broker.address, registry_at="http://127.0.0.1:1") as browser:
         text = await browser.text("/records", topic=topic)
         assert re.search(r"schema \d+: http://127.0.0.1:1/", text)
         assert 'plain {"id": 3}' in text
