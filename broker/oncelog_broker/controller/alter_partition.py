@@ -2,10 +2,12 @@
 
 Beyond Kafka there are four more proposals:
 
-- A leader whose disk has failed proposes the ISR without itself. The controller grants it if another replica of that
-  ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost records.
-- A leader with an offline log that is alone in sync proposes that same ISR with `is_log_offline`. Nobody leads then.
-  The ISR says whom to wait for, and an unclean election is possible.
+- A leader that cannot append (its disk is full) proposes the ISR without itself. The controller grants it if another
+  replica of that ISR can lead. Otherwise the state stays: a leader that cannot write is better than a new one that lost
+  records.
+- A leader with an offline log gives the partition up: it proposes the ISR as it is with `is_log_offline`. Nobody leads
+  then, until a replica of that ISR reports an open log (`election.py`). The ISR says whom to wait for, and an unclean
+  election is possible.
 - A replica outside the ISR proposes the ISR as it is. It asks for a new leader epoch of the same leader, before its log
   restarts with fewer records than before. From then on the fetch offsets that it reported earlier do not count.
 - A replica whose log has a newer leader epoch than the state asks for an epoch above that (S77): the store is older
@@ -50,7 +52,7 @@ class Proposal(NamedTuple):
     isr: Sequence[Member]
     leader_recovery_state: int = RECOVERED
     is_log_offline: bool = False
-    """Whether the sender, the only replica in sync, gives the partition up because its log is offline."""
+    """Whether the sender gives the partition up because its log is offline."""
     log_epoch: int = -1
     """The last leader epoch of a sender that asks for a higher one and proposes no ISR; else -1."""
 
@@ -91,7 +93,7 @@ def decide(
         return _above_a_log(view, key, proposal, controller_epoch)
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
-    if proposal.is_log_offline and set(isr) == set(state.isr) == {proposal.sender} and len(view.replicas(key)) > 1:
+    if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
         return _given_up(known, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
         return known  # proposed again, after a lost answer
@@ -114,7 +116,7 @@ def decide(
 
 
 def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Remove the leader of a partition whose only replica in sync has an offline log."""
+    """Remove the leader of a partition, since its log is offline; the ISR stays."""
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     state, epoch = known.state, known.state.leader_epoch + 1
