@@ -44,7 +44,8 @@ def test_seeds_with_failing_and_exchanged_disks_lose_nothing():
     """Seeds that lost acknowledged records until an ISR could not become a broker that is dead, followers kept their
     records until a leader answered, and elections waited for every replica that may have more."""
     program = (
-        "from oncelog_simulation.run import run; from oncelog_simulation.scenario import WholeCluster, draw_whole_plan\n"
+        "from oncelog_simulation.run import run\n"
+        "from oncelog_simulation.scenario import WholeCluster, draw_whole_plan\n"
         f"for seed in {LOST}:\n"
         f"    print(seed, run(draw_whole_plan(seed, {AT_WORK}, {DISKS}), WholeCluster()).violations)"
     )

@@ -108,9 +108,7 @@ class Fetchers:
     def restart_log(self, partition: Partition) -> None:
         """See `Fetching`."""
         self.forget(partition)
-        self._to_restart[partition] = Led(
-            partition.topic, partition.index, partition.leader, partition.leader_epoch
-        )
+        self._to_restart[partition] = Led(partition.topic, partition.index, partition.leader, partition.leader_epoch)
         if self._restarting is None or self._restarting.done():
             self._restarting = self._tasks.supervise("restart logs", self._restart_logs)
 

@@ -36,7 +36,7 @@ class Led(NamedTuple):
     """A partition, and by whom and in which leader epoch the image says that it is led."""
 
     topic: str
-    index: int
+    partition: int
     leader: int
     leader_epoch: int
 
@@ -79,14 +79,14 @@ class LeaderCheck:
             for answer in topic.partitions
             if answer.error_code == ErrorCode.NONE
         }
-        return {led for led in asked if (led.topic, led.index) in leads}
+        return {led for led in asked if (led.topic, led.partition) in leads}
 
     def _request(self, asked: Iterable[Led]) -> OffsetForLeaderEpochRequest:
         by_topic: dict[str, list[PartitionRequest]] = {}
         for led in islice(asked, MAX_PARTITIONS):
             by_topic.setdefault(led.topic, []).append(
                 PartitionRequest(
-                    partition=led.index, current_leader_epoch=led.leader_epoch, leader_epoch=led.leader_epoch
+                    partition=led.partition, current_leader_epoch=led.leader_epoch, leader_epoch=led.leader_epoch
                 )
             )
         topics = [TopicRequest(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()]

@@ -4,8 +4,9 @@ Brokers answer each connection in order, and Fetch and JoinGroup wait on purpose
 them. So heartbeats and commits have their own connection, and each rebalance uses another one.
 
 Rule: no request waits longer than twice request_timeout_ms for a coordinator that is gone. All requests but JoinGroup
-have that timeout. JoinGroup may be held until the rebalance timeout, and the connection to a machine that lost its power
-stays open; so while JoinGroup waits, the client makes sure every request_timeout_ms that the coordinator is there.
+have that timeout. JoinGroup may be held until the rebalance timeout, and the connection to a machine that lost its
+power stays open; so while JoinGroup waits, the client makes sure, every request_timeout_ms, that the coordinator is
+there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oncelog.address import Address
 from oncelog.backoff import backoff_s
@@ -79,12 +80,15 @@ class CoordinatorConnection:
                 connection.close()
 
     async def hold(self, connection: BrokerConnection, request: Request[R], timeout_s: float) -> R:
-        """The answer to a request that the coordinator may hold for `timeout_s`, over a connection `for_joining`. Raises
-        KafkaError; ConnectionFailed as soon as the coordinator turns out to be another one, or to have restarted."""
+        """The answer to a request that the coordinator may hold for `timeout_s`, over a connection `for_joining`.
+
+        Raises KafkaError; ConnectionFailed as soon as the coordinator is known to be another one, or to have restarted.
+        """
         answer = connection.start(request, timeout_s=timeout_s)
         gone = asyncio.ensure_future(self._until_gone(connection))
         try:
-            await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
+            both: list[asyncio.Future[Any]] = [answer, gone]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
         if not answer.done():

@@ -18,7 +18,7 @@ from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication import fetcher
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
-from oncelog_broker.replication.leader_check import Led, LeaderCheck
+from oncelog_broker.replication.leader_check import LeaderCheck, Led
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import PeerUnavailable
 from oncelog_broker.runtime.clock import SystemClock
@@ -366,9 +366,7 @@ async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pai
     assert log.latest_epoch == 5
 
 
-async def test_s81_a_log_is_not_given_up_before_its_leader_answers(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_s81_a_log_is_not_given_up_before_its_leader_answers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader may be dead, and come back without its disk."""
     monkeypatch.setattr(fetcher, "RESTART_SECONDS", 0.001)
     pair.begin()

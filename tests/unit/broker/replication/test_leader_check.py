@@ -49,7 +49,7 @@ async def test_s81_only_a_leader_of_that_very_epoch_with_an_open_log_confirms(wi
     assert await check.confirmed([leads]) == {leads}
     for epoch in (2, 4):
         assert await check.confirmed([leads._replace(leader_epoch=epoch)]) == set()
-    assert await check.confirmed([leads._replace(index=5)]) == set()
+    assert await check.confirmed([leads._replace(partition=5)]) == set()
     wire.served.partitions[0].log.state.fail("flush", OSError(5, "Input/output error"))
     assert await check.confirmed([leads]) == set()
 
