@@ -13,8 +13,8 @@ Beyond Kafka there are four more proposals:
 - A replica whose log has a newer leader epoch than the state asks for an epoch above that (S77): the store is older
   than the logs. The leader stays the same; the replicas compare their logs as after an election.
 
-The last two are not granted while an election must come first (`ClusterView.may_vouch`): the written state would count
-brokers as leader or in sync that were away and may have lost records.
+The last three are not granted while an election must come first (`ClusterView.may_vouch`): the written state would
+count brokers as leader or in sync that were away and may have lost records.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def decide(
     if proposal.sender != state.leader:
         return _in_a_new_epoch(view, key, proposal, controller_epoch)
     if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
-        return _given_up(known, key, proposal, controller_epoch)
+        return _given_up(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
         return known  # proposed again, after a lost answer
     if proposal.partition_epoch < known.version:
@@ -115,10 +115,13 @@ def decide(
     return PartitionChange(key, elected, known.version)
 
 
-def _given_up(known: KnownState, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
+def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
     """Remove the leader of a partition, since its log is offline; the ISR stays."""
+    known = view.states[key]
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+    if not view.may_vouch(key):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "the ISR is about to change")
     state, epoch = known.state, known.state.leader_epoch + 1
     offline = replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
     return PartitionChange(key, offline, known.version)

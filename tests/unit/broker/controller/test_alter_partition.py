@@ -172,6 +172,14 @@ def test_s80_what_a_leader_gives_up_with_others_in_sync_goes_to_one_that_has_an_
     assert wanted_change(view, KEY, 9).state == PartitionState(3, 7, (1, 3), 9), "broker 1 may still be there"
 
 
+def test_s81_giving_up_vouches_for_nobody_who_may_have_lost_records(view):
+    """Broker 2 came back without its disk, and has not left the ISR yet."""
+    view.put_brokers([KnownBroker(1, 10), KnownBroker(2, 220, unsure_since=220), KnownBroker(3, 30)])
+    with pytest.raises(KafkaError) as raised:
+        decide(view, KEY, gives_up(1, 2), controller_epoch=9)
+    assert raised.value.code is ErrorCode.INELIGIBLE_REPLICA
+
+
 def test_s80_without_other_replicas_a_leader_without_a_log_keeps_the_lead(view):
     view.put_topic("t", TopicAssignment(ID, {0: ReplicaAssignment((1,))}))
     view.put_state(KEY, KnownState(PartitionState(1, 5, (1,), 1), 7, 100))
