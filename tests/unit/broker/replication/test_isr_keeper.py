@@ -267,6 +267,22 @@ async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_ch
     assert len(led.controller.asked) == 1
 
 
+async def test_a_leader_that_refused_an_append_and_is_alone_in_sync_lets_others_join(led: Led) -> None:
+    """With min.insync.replicas=2 no other append is tried before they do, so it would refuse for ever."""
+    append(led)
+    led.disk.full()
+    with pytest.raises(KafkaError):
+        append(led)
+    led.partition.lead(4, (1,), REPLICAS, partition_epoch=8, now=led.clock.monotonic())
+    led.fetch(2, 1)
+    asked = await led.until(1)
+    assert asked.new_isr == [1, 2]
+    led.controller.grant((1, 2), 9)
+    await led.until_answered()
+    await led.keeper.look()
+    assert (await led.until(2)).new_isr == [2]
+
+
 async def test_a_disk_that_takes_appends_again_is_no_reason_to_resign(led: Led) -> None:
     led.disk.full()
     with pytest.raises(KafkaError):
