@@ -23,6 +23,7 @@ from oncelog_console.pages import (
     brokers,
     changes,
     clusters,
+    connect,
     ends,
     groups,
     login,
@@ -132,6 +133,10 @@ def _pages() -> list[BaseRoute]:
         Route("/acls", access.acls),
         Route("/users", access.users),
         Route("/quotas", access.quotas),
+        Route("/connect", connect.connect),
+        Route("/connector", connect.connector),
+        Route("/connector/restart", connect.ask_restart, methods=["GET"]),
+        Route("/connector/restart", connect.restart, methods=["POST"]),
         Route("/change/{kind}", changes.ask, methods=["GET"]),
         Route("/change/{kind}", changes.submit, methods=["POST"]),
     ]

@@ -70,6 +70,13 @@ METRICS_SECONDS: Final = 8.0
 MAX_METRICS_BYTES: Final = 4 * 1024 * 1024
 """The longest answer of one driver."""
 
+# --- Kafka Connect
+
+CONNECT_SECONDS: Final = 8.0
+"""How long a Kafka Connect may take for an answer."""
+MAX_CONNECT_BYTES: Final = 2 * 1024 * 1024
+MAX_CONNECTORS: Final = 500
+
 # --- sizes of pages
 
 MAX_ROWS: Final = 500

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from oncelog.serialization import SchemaRegistry
@@ -13,6 +13,7 @@ from oncelog_console.limits import REGISTRY_SECONDS, SWEEP_SECONDS
 from oncelog_console.link import Link
 from oncelog_console.login.oidc import OidcLogin, Provider
 from oncelog_console.login.sessions import Session, Sessions
+from oncelog_console.lookups.connect import Connect
 from oncelog_console.lookups.query_history import QueryHistories
 from oncelog_console.values.reader import ValueReader
 from oncelog_console.values.workers import Workers
@@ -28,6 +29,7 @@ class Place:
     registry: SchemaRegistry | None
     values: ValueReader
     queries: QueryHistories
+    connect: Mapping[str, Connect]
     open: Console | None = None
     _sampling: asyncio.Task[None] | None = None
 
@@ -40,6 +42,8 @@ class Place:
             await asyncio.gather(self._sampling, return_exceptions=True)
         if self.open is not None:
             await self.open.close()
+        for connect in self.connect.values():
+            await connect.close()
         if self.registry is not None:
             await self.registry.close()
 
@@ -132,6 +136,7 @@ def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_sec
             registry,
             ValueReader(workers, registry, cluster.schema_files),
             QueryHistories(cluster.queries_at),
+            {name: Connect(url) for name, url in cluster.connect_at.items()},
         )
         if cluster.login is Login.NONE:
             link = Link(cluster.bootstrap, cluster.settings)

@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 from console_browser import HOME, OURS, PATIENT, Browser, as_text
 from identity_provider import CLIENT_ID, SECRET, IdentityProvider
 from secured_broker import ADMIN, ADMIN_PASSWORD, PASSWORD, USER, SecuredBroker
+from tests.support.kafka_connect import kafka_connect
 
 from oncelog import Admin, NewTopic
 from oncelog.admin import (
@@ -176,6 +178,20 @@ async def test_a_session_has_a_new_token_and_ends_at_its_logout(address: str) ->
         browser.client.cookies.set(COOKIE, first, domain="127.0.0.1")
         assert (await browser.client.get("/topics")).status_code == 303, "the token is worth nothing any more"
         assert len(app.state.site.sessions) == 0
+
+
+async def test_connectors_are_restarted_by_who_may_change_brokers(address: str) -> None:
+    async with kafka_connect() as fake:
+        cluster = replace(by_password(address), connect_at={"main": fake.address})
+        async with site(cluster) as app, visitor(app) as alice, visitor(app) as admin:
+            await log_in(alice, USER, PASSWORD)
+            await log_in(admin, ADMIN, ADMIN_PASSWORD)
+            query = {"at": "main", "name": "orders <sink>"}
+            refused = await alice.submit(await alice.page("/connector/restart", **query))
+            assert refused.status_code == 403
+            assert not [path for method, path in fake.asked if method == "POST"]
+            assert (await admin.submit(await admin.page("/connector/restart", **query))).status_code == 303
+            assert [path for method, path in fake.asked if method == "POST"]
 
 
 # --- several clusters
