@@ -200,6 +200,7 @@ class BrokerMachine(Machine):
         if not self.host.is_up:
             self.world.network.raise_host(self.host)
         process = self._begin_process()
+        process.is_watched = True
         self.world.note(self.name, "starts", process=process.name)
         disk = SimulatedDisk(
             self.storage, self.disk_troubles, process, self.world.loop, self._die_at_a_write, self._locks
@@ -272,6 +273,7 @@ class BrokerMachine(Machine):
             return
         self.world.note(self.name, "loses its power")
         self.power_cuts += 1
+        self.world.power_cuts += 1
         if self.is_running:
             self._end_process()
         self.world.network.drop_host(self.host)

@@ -24,6 +24,7 @@ from oncelog_simulation.workloads.notes import Notes
 from oncelog_testing.history.events import Place
 
 if TYPE_CHECKING:
+    from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
 READ_BYTES: Final = 1 << 20
@@ -88,19 +89,28 @@ class Committed:
         self._prefixes: dict[Key, Prefix] = {}
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
         self._power_cuts: dict[int, int] = {}
+        """Broker id -> how many of its power cuts are dealt with."""
+        self._power_cuts_seen = 0
         self.excused: set[Place] = set()
 
     # --- what the world asks
 
-    def look(self, world: World) -> Iterable[str]:
+    def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Notice power cuts at once, while it is known who else was at work; and look at those partitions of which
         others are in sync than before."""
+        if world.power_cuts != self._power_cuts_seen:
+            self._notice_power_cuts(world)
+        if world.store.zxid == self._truth.zxid:
+            return ()
+        changed = self._truth.update(world)
+        return self._look_at(world, set(changed)) if changed else ()
+
+    def _notice_power_cuts(self, world: World) -> None:
+        self._power_cuts_seen = world.power_cuts
         for machine in world.brokers.values():
             if machine.power_cuts != self._power_cuts.get(machine.number, 0):
                 self._power_cuts[machine.number] = machine.power_cuts
                 self._on_power_cut(world, machine.number)
-        changed = self._truth.update(world)
-        return self._look_at(world, set(changed)) if changed else ()
 
     def look_closely(self, world: World) -> Iterable[str]:
         """Compare every in-sync replica with what was shown."""

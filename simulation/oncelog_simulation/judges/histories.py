@@ -44,9 +44,6 @@ class Histories:
         self._committed = committed
         self._told = 0
 
-    def look(self, world: World) -> Iterable[str]:
-        return ()
-
     def look_closely(self, world: World) -> Iterable[str]:
         """What the workloads complain about; after a power cut that took records, they may be right in that."""
         new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)

@@ -21,9 +21,6 @@ class Resources:
 
     name = "resources"
 
-    def look(self, world: World) -> Iterable[str]:
-        return ()
-
     def look_closely(self, world: World) -> Iterable[str]:
         return ()
 
