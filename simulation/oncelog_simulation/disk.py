@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -24,6 +25,26 @@ SYNC_SECONDS: Final = 0.0008
 """How long these calls take on a healthy disk, on average."""
 ROOM_BYTES: Final = 100 << 30
 """Free bytes of a disk that is not full."""
+
+
+@dataclass
+class _Judges:
+    """Whether judges are reading now."""
+
+    read: bool = False
+
+
+_JUDGES: Final = _Judges()
+
+
+@contextmanager
+def unnoticed() -> Iterator[None]:
+    """Let judges read what a disk holds: no fault meets them, and no time passes."""
+    _JUDGES.read = True
+    try:
+        yield
+    finally:
+        _JUDGES.read = False
 
 
 @dataclass
@@ -84,6 +105,8 @@ class SimulatedDisk:
     # --- before each call
 
     def before_read(self, path: str) -> None:
+        if _JUDGES.read:
+            return
         self._process.check_alive()
         troubles = self.troubles
         self._loop.spend(READ_SECONDS * troubles.slowness * self._random.random())

@@ -472,7 +472,11 @@ def is_whole(world: World) -> bool:
     return True
 
 
-@fault("bit rot", "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
+BIT_ROT: Final = "bit rot"
+"""The fault after which replicas may differ: nobody compares what was written long ago."""
+
+
+@fault(BIT_ROT, "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
 async def bit_rot(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
     random = world.random("bit rot")
@@ -500,7 +504,10 @@ async def emptied_disk(world: World, strike: Strike) -> bool:
 
 @fault("older disk", "a broker's disk is put back from a copy", a_broker, (1.0, 8.0), needs_whole=True)
 async def older_disk(world: World, strike: Strike) -> bool:
+    """The copy is made while the broker is down, as the guide to backups says. A broker cannot notice that its disk
+    is one that it had since it registered the last time."""
     (machine,) = _brokers(world, strike)
+    machine.kill()
     copy = machine.storage.copied()
     world.note(machine.name, "has its disk copied")
     await asyncio.sleep(strike.seconds)

@@ -197,8 +197,12 @@ async def _strike_all(world: World) -> None:
 
 async def _strike(world: World, strike: Strike) -> None:
     await asyncio.sleep(strike.at)
-    if await FAULTS[strike.fault].act(world, strike):
-        world.count(strike.fault)
+    world.striking[strike] = None
+    try:
+        if await FAULTS[strike.fault].act(world, strike):
+            world.count(strike.fault)
+    finally:
+        world.striking.pop(strike, None)
 
 
 async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Workload]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog_simulation.machine import BrokerMachine, ClientHost
-from oncelog_simulation.plan import Plan
+from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.surroundings import Surroundings
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -50,6 +50,8 @@ class World(Surroundings):
         self.calm = asyncio.Event()
         """Set when no more faults strike, and all brokers are up again."""
         self.violations: list[Violation] = []
+        self.striking: dict[Strike, None] = {}
+        """The strikes whose faults last now."""
         self.struck: dict[str, int] = {}
         """How often each fault has really struck."""
 

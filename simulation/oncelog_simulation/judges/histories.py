@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from oncelog import Admin, KafkaError, TopicPartition
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
+from oncelog_simulation.disk import unnoticed
+from oncelog_simulation.faults import BIT_ROT
 from oncelog_simulation.judges.committed import READ_BYTES, Committed
 from oncelog_simulation.judges.content import content
 from oncelog_simulation.judges.running import running
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
 LOOK_SECONDS: Final = 0.5
-BIT_ROT: Final = "bit rot"
-"""The fault after which replicas may differ: nobody compares what was written long ago."""
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
 """What a power cut of all replicas in sync does not excuse."""
 
@@ -168,7 +168,8 @@ def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            with unnoticed():
+                view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             content = bytes(view)
             read = list(batches(content))
         except (BrokerError, CorruptBatch, OSError):
