@@ -58,6 +58,8 @@ class DiskTroubles:
     """The share of calls that fail with EIO,"""
     fails_writes: float = 0.0
     fails_syncs: float = 0.0
+    failed: str | None = None
+    """The data directory in which every call fails with EIO; None: none."""
     writes_left: int | None = None
     """How many changes until the process is killed in the middle of one; None: it is not."""
     struck: dict[str, int] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class DiskTroubles:
         self.slowness = 1.0
         self.is_full = False
         self.fails_reads = self.fails_writes = self.fails_syncs = 0.0
+        self.failed = None
         self.writes_left = None
 
 
@@ -110,8 +113,15 @@ class SimulatedDisk:
         self._process.check_alive()
         troubles = self.troubles
         self._loop.spend(READ_SECONDS * troubles.slowness * self._random.random())
+        self._check_directory(path)
         if troubles.fails_reads and self._random.random() < troubles.fails_reads:
             troubles.strike("EIO on read")
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def _check_directory(self, path: str) -> None:
+        failed = self.troubles.failed
+        if failed is not None and path.startswith(failed):
+            self.troubles.strike("directory fails")
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def before_change(self, path: str) -> bool:
@@ -124,6 +134,7 @@ class SimulatedDisk:
             if troubles.writes_left < 0:
                 troubles.writes_left = None
                 return True
+        self._check_directory(path)
         if troubles.fails_writes and self._random.random() < troubles.fails_writes:
             troubles.strike("EIO on write")
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)

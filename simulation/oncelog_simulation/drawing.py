@@ -35,6 +35,7 @@ def draw_plan(
     plan = Plan(
         seed,
         brokers=3,
+        directories=random.choice((1, 1, 2, 3)),
         seconds=round(SECONDS[0] * (SECONDS[1] / SECONDS[0]) ** random.random(), 3),
         pace=random.choice(PACES),
         settings={

@@ -81,7 +81,7 @@ class _Handle(asyncio.Handle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Timer(asyncio.TimerHandle):
@@ -111,7 +111,7 @@ class _Timer(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Event:
@@ -296,7 +296,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             try:
-                handle._context.run(handle._callback, *handle._args)
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:

@@ -125,11 +125,12 @@ class Machine:
 class BrokerMachine(Machine):
     """The machine of one broker. It keeps its disk and its port."""
 
-    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str], directories: int = 1) -> None:
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
         self.number = number
         self.port = PORT
-        self.data_directory = f"/data/{number}"
+        self.directories = tuple(f"/data/{number}/{place}/" for place in range(1, directories + 1))
+        """Its data directories."""
         self.settings = dict(settings)
         """The broker's settings by Kafka's keys; a change takes effect at the next start."""
         self.storage = Storage()
@@ -219,7 +220,7 @@ class BrokerMachine(Machine):
     async def _start(self, process: Process, disk: SimulatedDisk) -> None:
         settings = {
             "node.id": str(self.number),
-            "log.dirs": self.data_directory,
+            "log.dirs": ",".join(self.directories),
             "listeners": f"PLAINTEXT://{self.address}:{self.port}",
             **self.settings,
         }

@@ -43,7 +43,9 @@ class World(Surroundings):
         settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
         self.brokers = {
             machine.name: machine
-            for machine in (BrokerMachine(self, number, settings) for number in range(1, plan.brokers + 1))
+            for machine in (
+                BrokerMachine(self, number, settings, plan.directories) for number in range(1, plan.brokers + 1)
+            )
         }
         """Broker machines by name, "broker-1" first."""
         self.clients: dict[str, ClientHost] = {}

@@ -6,6 +6,7 @@ committed record loses it with the next election. Who is in sync is asked of the
 which it is written. After each turn of a broker those of its partitions are looked at whose high watermark has moved or
 whose log was cut: what is wrong for a millisecond is seen, too. Beside that must hold:
 
+- log start <= last stable offset <= high watermark <= log end, in each replica.
 - No follower has a high watermark beyond everything that a leader has shown.
 - The last stable offset of a leader lies below every transaction whose marker is not below the high watermark, as the
   batches below the high watermark tell it (`undecided`).
@@ -110,6 +111,8 @@ class Committed:
         self._checked: dict[tuple[int, bytes, int], _Checked] = {}
         self._seen: dict[Partition, tuple[int, int]] = {}
         """High watermark and generation of the log, of each hosted partition that was looked at."""
+        self._opened_with: dict[Partition, int] = {}
+        """The log end offset of each hosted partition when it was seen first."""
         self._power_cuts: dict[int, int] = {}
         """Broker id -> how many of its power cuts are dealt with."""
         self._power_cuts_seen = 0
@@ -133,6 +136,7 @@ class Committed:
         for partition in hosted:
             now = (partition.high_watermark, partition.log.trimmer.generation)
             if seen.get(partition) != now:
+                self._opened_with.setdefault(partition, partition.log.log_end_offset)
                 if partition.log.state.is_truncating:
                     continue  # it is looked at when that is done
                 seen[partition] = now
@@ -178,6 +182,11 @@ class Committed:
         prefix = self._prefixes.get(_key(partition))
         if prefix is None or prefix.is_cut or place in self.excused or partition.log.is_offline:
             return
+        log = partition.log
+        offsets = (log.log_start_offset, partition.last_stable_offset, partition.high_watermark, log.log_end_offset)
+        if not log.state.is_truncating and list(offsets) != sorted(offsets):
+            yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
+            prefix.is_cut = True  # once is enough
         if partition.high_watermark > prefix.end:
             yield (
                 f"{partition.log.name}: broker {broker.number} follows and has the high watermark "
@@ -185,7 +194,7 @@ class Committed:
             )
             prefix.end = partition.high_watermark  # once is enough
         elif partition.leads and partition.high_watermark == prefix.end:
-            first = min(prefix.undecided.values(), default=prefix.end)
+            first = min(self._undecided(partition, prefix).values(), default=prefix.end)
             if partition.last_stable_offset > max(first, partition.log.log_start_offset):
                 yield (
                     f"{partition.log.name}: broker {broker.number} has the last stable offset "
@@ -222,6 +231,17 @@ class Committed:
             found = batches_of(partition, prefix.end)
             if found is not None:
                 prefix.extend(found, partition.high_watermark, broker.number)
+
+    def _undecided(self, partition: Partition, prefix: Prefix) -> dict[int, int]:
+        """Those transactions below the high watermark that must hold the last stable offset back. A replica that is
+        opened does not know which of its markers are not replicated yet."""
+        opened_with = self._opened_with.get(partition, 0)
+        undecided = prefix.undecided
+        if undecided and opened_with > prefix.end:
+            known = batches_of(partition, prefix.end) or ()
+            decided = {each.producer_id for each in known if each.is_control and each.base_offset < opened_with}
+            undecided = {each: first for each, first in undecided.items() if each not in decided}
+        return undecided
 
     def _compare(self, broker: Running, partition: Partition) -> Iterator[str]:
         prefix, log = self._prefixes.get(_key(partition)), partition.log

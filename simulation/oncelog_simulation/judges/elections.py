@@ -56,7 +56,7 @@ class Elections:
     def _read_all(self, world: World) -> None:
         self._states.clear()
         self._topics.clear()
-        self._take({path: node for path, node in world.store.tree.nodes()})
+        self._take(dict(world.store.tree.nodes()))
 
     def _on_written(self, changes: Changes) -> None:
         before = {key: self._states.get(key) for key in _states_in(changes)}
@@ -67,10 +67,8 @@ class Elections:
             new = self._states.get(key)
             if old is not None and new is not None:
                 self._wrong += (f"{key[0]}-{key[1]}: {what}" for what in _wrong_in_state(old, new))
-                self._wrong += (
-                    f"{key[0]}-{key[1]}: {what}"
-                    for what in _wrong_among(replicas_before[key], self._replicas(key), old, new)
-                )
+                among = _wrong_among(replicas_before[key], self._replicas(key), old, new)
+                self._wrong += (f"{key[0]}-{key[1]}: {what}" for what in among)
         for name, was in topics_before.items():
             now = self._topics.get(name)
             if was is None or now is None or was.topic_id != now.topic_id:

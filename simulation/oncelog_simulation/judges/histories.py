@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, KafkaError, TopicPartition
+from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
 from oncelog_simulation.disk import unnoticed
@@ -86,7 +87,16 @@ class Histories:
             if self._notes.tables:
                 table = (await content(world, {TABLE: 1}))[Place(TABLE)]
                 self._table_violations = _table_violations(self._notes, table)
+            if self._notes.passing:
+                await self._note_starts(world)
             await self._note_committed_offsets(world)
+
+    async def _note_starts(self, world: World) -> None:
+        """Where the logs begin whose oldest records are deleted by their settings."""
+        earliest = {TopicPartition(*place): EARLIEST_TIMESTAMP for place in sorted(self._notes.passing)}
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            for partition, told in (await admin.list_offsets(earliest)).items():
+                self._notes.trimmed[Place(*partition)] = told.offset
 
     async def _note_committed_offsets(self, world: World) -> None:
         async with Admin(world.bootstrap_servers, **COMMON) as admin:

@@ -67,9 +67,11 @@ class Walked:
         if known is None or known[0] != epoch:
             self.producers[producer_id] = epoch, -1
         marker = read_marker(batch) if batch.records_count else None
-        if marker is not None and self.open.pop(producer_id, None) is not None:
-            if marker.control_type is ControlType.ABORT:
-                self.aborted.add((producer_id, batch.base_offset))
+        if marker is None:
+            return
+        began = self.open.pop(producer_id, None)
+        if began is not None and marker.control_type is ControlType.ABORT:
+            self.aborted.add((producer_id, batch.base_offset))
 
 
 class Logs:
@@ -104,7 +106,7 @@ def wrong_in(partition: Partition) -> Iterator[str]:
     yield from _wrong_producers(partition, walked, is_whole=is_whole)
     indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
     if is_whole and indexed != walked.aborted:
-        yield f"has the aborted transactions {sorted(indexed)} in its index, and {sorted(walked.aborted)} in its batches"
+        yield f"has in its index the aborted transactions {sorted(indexed)}, in its batches {sorted(walked.aborted)}"
     for epoch, offset in walked.epochs:
         noted = log.leader_epochs.epoch_for_offset(offset)
         if epoch >= 0 and noted != epoch:

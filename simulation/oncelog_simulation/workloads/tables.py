@@ -21,6 +21,8 @@ KEYS: Final = 3
 """Keys that are written at a time."""
 NUMBERS_PER_KEYS: Final = 12
 """After so many records others are written."""
+WRITTEN: Final = 0.8
+"""Share of the aborted transactions whose records are in the log."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": "1024",
@@ -74,6 +76,8 @@ class TableWriter(ClientWorkload):
             for key, value in changes.items():
                 await producer.send(TABLE, value, key, partition=0)
             if not commits:
+                if rng.random() < WRITTEN:
+                    await producer.flush()  # else an abort drops what is not sent
                 await _end(producer, commits=False)
                 return
             self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})
