@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
+from weakref import WeakSet
 
 from oncelog_broker.runtime.disk import TEMPORARY_SUFFIX, Buffer, FileClosed, LockHeld
 from oncelog_simulation.loop import SimulatedLoop
@@ -85,7 +86,7 @@ class DiskTroubles:
 class SimulatedDisk:
     """The disk as one process has it."""
 
-    __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "storage", "troubles")
+    __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "open_files", "storage", "troubles")
 
     def __init__(
         self,
@@ -99,6 +100,8 @@ class SimulatedDisk:
         """`doom` kills the process. `locks`: those that processes of this machine hold."""
         self.storage = storage
         self.troubles = troubles
+        self.open_files: WeakSet[SimulatedFile] = WeakSet()
+        """The files that the process has open."""
         self._process = process
         self._loop = loop
         self._random: Random = process.random
@@ -311,7 +314,7 @@ class SimulatedLock:
 class SimulatedFile:
     """`runtime.disk.File` on an inode. What it has given to readers stays as it is."""
 
-    __slots__ = ("_disk", "_inode", "_is_closed", "is_lent", "path", "size")
+    __slots__ = ("__weakref__", "_disk", "_inode", "_is_closed", "is_lent", "path", "size")
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self._disk = disk
@@ -320,6 +323,7 @@ class SimulatedFile:
         self.is_lent = False
         self.path = path
         self.size = len(inode.data)
+        disk.open_files.add(self)
 
     def append(self, *buffers: Buffer) -> int:
         disk, inode, position = self._disk, self._inode, self.size
@@ -368,3 +372,4 @@ class SimulatedFile:
 
     def close(self) -> None:
         self._is_closed = True
+        self._disk.open_files.discard(self)

@@ -53,7 +53,7 @@ class _Future(asyncio.Future[Any]):
         return self.number
 
 
-class _Task(asyncio.Task[Any]):
+class Task(asyncio.Task[Any]):
     """A task that hashes by its number, and knows its process."""
 
     number = 0
@@ -335,7 +335,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process.remains.extend(process.ready)
         process.ready.clear()
         for task in asyncio.all_tasks(self):
-            if isinstance(task, _Task) and task.process is process:
+            if isinstance(task, Task) and task.process is process:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 process.remains.append(task)
         self._remains.append(process)
@@ -353,7 +353,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None, **options: Any
     ) -> asyncio.Task[Any]:
-        task = _Task(coroutine, loop=loop, context=context, **options)
+        task = Task(coroutine, loop=loop, context=context, **options)
         task.number = next(self._numbers)
         task.process = self.current if context is None else context.get(PROCESS, self.director)
         return task

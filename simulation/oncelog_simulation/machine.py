@@ -136,6 +136,8 @@ class BrokerMachine(Machine):
         self.storage = Storage()
         """Its files, as every process of it finds them."""
         self.disk_troubles = DiskTroubles()
+        self.disk: SimulatedDisk | None = None
+        """As the process that runs now, or ran last, has it."""
         self.broker: Broker | None = None
         """While it runs: the real one."""
         self.power_cuts = 0
@@ -203,7 +205,7 @@ class BrokerMachine(Machine):
         process = self._begin_process()
         process.is_watched = True
         self.world.note(self.name, "starts", process=process.name)
-        disk = SimulatedDisk(
+        disk = self.disk = SimulatedDisk(
             self.storage, self.disk_troubles, process, self.world.loop, self._die_at_a_write, self._locks
         )
         try:
@@ -261,7 +263,7 @@ class BrokerMachine(Machine):
 
     def forget(self) -> None:
         super().forget()
-        self.broker = None
+        self.broker = self.disk = None
         self._locks.clear()
 
     def _die_at_a_write(self) -> None:
