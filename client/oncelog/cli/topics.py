@@ -85,7 +85,7 @@ def list_(bootstrap: str, output: str | None, internal: bool) -> None:
         case "json":
             show_document(names)
         case "plain":
-            show_plain([(name,) for name in names])
+            show_plain([(name,) for name in names], ["Topic"])
         case _:
             show_table(["Topic"], [(name,) for name in names])
 
@@ -245,7 +245,10 @@ def _show_descriptions(described: Sequence[_Description], how: str) -> None:
         case "json":
             show_document([topic.as_json() for topic in described])
         case "plain":
-            show_plain([(topic.name, *row, topic.settings()) for topic in described for row in topic.partitions])
+            show_plain(
+                [(topic.name, *row, topic.settings()) for topic in described for row in topic.partitions],
+                ("Topic", *PARTITION_COLUMNS, "Settings"),
+            )
         case _:
             for topic in described:
                 title = f"{topic.name}  (id {topic.topic_id}, replication factor {topic.replication_factor})"
