@@ -21,6 +21,8 @@ KEYS: Final = 3
 """Keys that are written at a time."""
 NUMBERS_PER_KEYS: Final = 12
 """After so many records others are written."""
+DELETE_RETENTION_MS: Final = ("500", "600000")
+"""How long deletions and useless markers stay: some go while the cluster runs."""
 WRITTEN: Final = 0.8
 """Share of the aborted transactions whose records are in the log."""
 CONFIGS: Final = {
@@ -28,7 +30,6 @@ CONFIGS: Final = {
     "segment.bytes": "1024",
     "segment.index.bytes": "1024",
     "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "600000",
     "max.compaction.lag.ms": "2000",
     "segment.ms": "1500",
 }
@@ -45,7 +46,8 @@ class TableWriter(ClientWorkload):
         """By key: its last value that is known to be written, and those that may have been written since."""
 
     async def prepare(self, world: World) -> None:
-        await make_topic(world, self.notes, TABLE, 1, CONFIGS)
+        kept = world.random("table").choice(DELETE_RETENTION_MS)
+        await make_topic(world, self.notes, TABLE, 1, {**CONFIGS, "delete.retention.ms": kept})
         self.notes.topics.pop(TABLE, None)  # its judge is not the one of whole logs
         self.notes.tables[self.name] = self._may_hold
 
