@@ -88,7 +88,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 """Settings of the brokers with which twenty seconds bring what takes an hour otherwise."""
-FEWEST, MOST = 2, 8
+FEWEST, MOST = 2, 6
 """Workloads of one plan, those apart that others need."""
 
 

@@ -29,8 +29,9 @@ T = TypeVar("T")
 
 GRAVES: Final = "graves"
 PLACE: Final = Place(GRAVES, 0)
-SESSION_MS: Final = 8_000
-REBALANCE_MS: Final = 8_000
+SESSION_MS: Final = 6_000
+REBALANCE_MS: Final = 6_000
+HEARTBEAT_SECONDS: Final = 0.3
 TIMEOUT_MS: Final = 10_000
 JOIN_TRIES: Final = 10
 SETTLE_SECONDS: Final = 25.0
@@ -194,7 +195,7 @@ class Story:
                 member = await self._join(member)
                 settled[number] = None if await self._sync(member) else member
                 while settled[number] is not None and not are_settled():
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(HEARTBEAT_SECONDS)
                     if await self._decided(partial(self._members.heartbeat, member)):
                         settled[number] = None
 
