@@ -188,5 +188,6 @@ DEFECTS: Final = (
         "            return True\n        return False\n",
         TABLES,
         60,
+        ("kill a client", "session ends"),
     ),
 )

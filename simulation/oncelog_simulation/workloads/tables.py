@@ -21,17 +21,17 @@ KEYS: Final = 3
 """Keys that are written at a time."""
 NUMBERS_PER_KEYS: Final = 12
 """After so many records others are written."""
-DELETE_RETENTION_MS: Final = ("500", "600000")
+DELETE_RETENTION_MS: Final = ("100", "600000")
 """How long deletions and useless markers stay: some go while the cluster runs."""
 WRITTEN: Final = 0.8
 """Share of the aborted transactions whose records are in the log."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
-    "segment.bytes": "1024",
+    "segment.bytes": "600",
     "segment.index.bytes": "1024",
     "min.cleanable.dirty.ratio": "0.01",
     "max.compaction.lag.ms": "2000",
-    "segment.ms": "1500",
+    "segment.ms": "1000",
 }
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
