@@ -24,7 +24,7 @@ MOST_TASKS: Final = 30
 """Tasks of a broker without clients; one that has just started has 24 to 27."""
 FILES_OF_A_SEGMENT: Final = 3
 OTHER_FILES: Final = 6
-MOST_STREAMS: Final = 12
+MOST_STREAMS: Final = 20
 """Streams of a broker without clients: to and from each other one."""
 
 
