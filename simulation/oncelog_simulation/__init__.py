@@ -10,5 +10,6 @@ with an `operator` in the end; `timeline` is what happened, with the `log_lines`
 
 `scenario` puts `workloads/` and `judges/` together for the whole cluster, and `application` a service of a user with a
 judge. `shrink` makes a failing plan smaller, and `story` tells what happened in it. `defects/` are faults of the code
-that the judges must find. `command` is the command line. docs/design/simulation.md tells how it works.
+that the judges must find, and `reached` tells which branches of the broker the seeds reach. `command` is the command
+line. docs/design/simulation.md tells how it works.
 """

@@ -49,6 +49,8 @@ class Notes:
         self.trimmed: dict[Place, int] = {}
         """Partition whose records were deleted on purpose -> the largest offset that an administrator asked for.
         Records below it may be there or not."""
+        self.passing: set[Place] = set()
+        """Partitions whose oldest records may be deleted at any time."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
         """By writer of the compacted topic: what each of its keys may hold in the end; None stands for nothing."""
         self.groups: dict[str, list[Place]] = {}
