@@ -1,7 +1,7 @@
 """Byte templates of messages that are encoded often and differ only in their records or in some int64 fields.
 
 No message is hard-coded: a field is located by encoding the declared message (`codec`) with two different values. If a
-declaration changes, its templates change, too, or there is none any more.
+declaration changes, its templates change, too, or no longer exist.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class NoTemplate(ValueError):
 
 
 class Around(NamedTuple):
-    """The bytes before and behind what changes."""
+    """The bytes before and after the variable part."""
 
     head: bytes
     tail: bytes
 
 
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
-    """What surrounds `records`, the value of a field of `message`: the head ends before their length. NoTemplate."""
+    """The bytes around `records`, the value of a field of `message`: the head ends before its length. NoTemplate."""
     parts = codec.encode_parts(message)
     place = next((number for number, part in enumerate(parts) if part is records), None)
     if place is None:
@@ -67,7 +67,7 @@ def _record_fields(cls: type, version: int) -> list[FieldSchema]:
 
 
 def around_int64s(codec: MessageCodec[Any], message: Any, owner: Any, names: tuple[str, ...]) -> Around:
-    """What surrounds the int64 fields `names` of `owner`, a part of `message`, one behind the other. NoTemplate: this
+    """The bytes around the int64 fields `names` of `owner`, a part of `message`, which are adjacent. NoTemplate: this
     version does not have them all, or has something in between."""
     whole = codec.encode(message)
     begin = end = -1

@@ -1,6 +1,6 @@
-"""The operator of a simulated cluster, who does what the guides say when faults are over (docs/guides/operations.md).
+"""The operator of a simulated cluster, who follows the guides when faults are over (docs/guides/operations.md).
 
-A broker some of whose logs are offline is restarted once its disk works again, and again if they still are.
+A broker with offline logs is restarted once its disk works again, and again if they are still offline.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 
 LOOK_SECONDS: Final = 10.0
-"""Between two looks at the cluster, and before the first: what mends itself has so long."""
+"""Seconds between two checks of the cluster, and before the first: enough for automatic repairs."""
 
 
 async def tend(world: World) -> None:

@@ -26,7 +26,7 @@ from oncelog_simulation.world import Violation, World
 START_SECONDS: Final = 60.0
 """Until all brokers serve and all workloads are prepared, without faults."""
 CALM_SECONDS: Final = 180.0
-"""Once faults are over: until all brokers serve, and each workload has come to its end."""
+"""Seconds after the faults until all brokers must serve, and each workload must have ended."""
 CONCLUDE_SECONDS: Final = 120.0
 """The time limit for the `conclude` of each judge, after all workloads have ended; more counts as a violation."""
 LOOK_SECONDS: Final = 0.25
@@ -34,20 +34,20 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Workload(Protocol):
-    """What clients do in a run."""
+    """The actions of clients in a run."""
 
     @property
     def name(self) -> str: ...
 
     async def prepare(self, world: World) -> None:
-        """Make what is needed, before any fault strikes."""
+        """Create what the workload needs, before any fault strikes."""
 
     async def work(self, world: World) -> None:
         """Work until `world.calm` is set, and return soon after."""
 
 
 class Judge(Protocol):
-    """Says which rules a run has broken, each in words."""
+    """Reports the rules that a run has broken, each as text."""
 
     @property
     def name(self) -> str: ...
@@ -63,7 +63,7 @@ class Judge(Protocol):
 
 
 class Scenario(Protocol):
-    """What a plan's names stand for."""
+    """The objects for the names in a plan."""
 
     def workloads(self, world: World) -> Sequence[Workload]: ...
 
@@ -72,7 +72,7 @@ class Scenario(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has shown."""
+    """The result of a run."""
 
     plan: Plan
     timeline: Timeline
@@ -87,20 +87,20 @@ class Outcome:
 
 
 def run(plan: Plan, scenario: Scenario) -> Outcome:
-    """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
+    """Run the plan. Raises errors of the simulation itself, including RealAccess."""
     before, sys.unraisablehook = sys.unraisablehook, _ignore
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were to be awaited
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
             outcome = _run(plan, scenario)
-            gc.collect()  # now, as what dead processes have left would complain of having no loop any more
+            gc.collect()  # now, otherwise the objects of dead processes would complain about the missing loop
             return outcome
     finally:
         sys.unraisablehook = before
 
 
 def _ignore(unraisable: object) -> None:
-    """Of a coroutine that is collected and would await something in its `finally`."""
+    """For a coroutine that is collected and would await something in its `finally`."""
 
 
 def _run(plan: Plan, scenario: Scenario) -> Outcome:
@@ -129,7 +129,7 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
 
 
 def _freeze() -> None:
-    """Spare the collections at the end of runs whatever was there before the first one: all that is imported."""
+    """Exclude all objects that existed before the first run from the collections at the end of runs: all imports."""
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
@@ -160,7 +160,7 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
-    """Whether all is ready in time."""
+    """Whether everything is ready in time."""
     try:
         async with asyncio.timeout(START_SECONDS):
             await _until_serving(world)
@@ -213,7 +213,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():
         if not task.done():
-            world.violate("liveness", f"{workload.name} has not come to its end {CALM_SECONDS:g} s after the faults")
+            world.violate("liveness", f"{workload.name} has not ended {CALM_SECONDS:g} s after the faults")
             task.cancel()
         elif not task.cancelled() and (error := task.exception()) is not None:
             raise error

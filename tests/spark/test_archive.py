@@ -70,7 +70,7 @@ def test_what_cannot_be_restored_whole_is_refused(spark: Any, address: str, topi
     asyncio.run(fill(address, topic))
     path = str(tmp_path / "archive")
     archive(spark, address, [topic], path)
-    with pytest.raises(ArchiveError, match="is there and was written to"):
+    with pytest.raises(ArchiveError, match="exists and was written to"):
         restore(spark, address, path)
     with pytest.raises(ArchiveError, match=r"--config retention.ms=-1"):
         restore(spark, address, path, name=f"{topic}-2")

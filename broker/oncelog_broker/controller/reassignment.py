@@ -4,9 +4,9 @@
     catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
     completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
 
-All of it is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it is
-written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on the
-older assignment is refused by its version.
+All of this is stored in the topic's node, as in Kafka, so the next controller continues it. A step is wanted until it
+is written (`partition_decisions.py`). Each step also changes the state in the same write, so that a proposal based on
+the older assignment is refused by its version.
 
 A removed replica causes a new leader epoch, in which it fetches no more. An added replica causes none: no log changes
 for it, and clients notice nothing. A step that would remove the last replica in sync is refused. Source:
@@ -98,8 +98,8 @@ def completed(assignment: ReplicaAssignment, known: KnownState, controller_epoch
 def _among(
     replicas: Sequence[int], before: Sequence[int], known: KnownState, controller_epoch: int
 ) -> PartitionState | None:
-    """The state after the replicas change from `before` to `replicas`; None if none of them is in sync. If the
-    partition has a leader, every replica in sync is live: a dead one would have left the ISR first."""
+    """The state after the replicas change from `before` to `replicas`; None if none of the new replicas is in sync. If
+    the partition has a leader, every replica in sync is live: a dead one would have left the ISR first."""
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)
     if not isr:

@@ -58,7 +58,7 @@ class Proposal(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether no newer state is known than the one the proposal changes."""
+        """Whether the state that the proposal changes is still the newest known one."""
         partition, in_sync = self.partition, self.partition.in_sync
         return (
             not partition.is_resigned
@@ -112,7 +112,8 @@ class IsrKeeper:
             request = self._without_what_is_offline()
             if request.topics:
                 self._giving_away = self._tasks.spawn(
-                    "give away what is offline", self._ask_once(request, "an offline partition stays ours")
+                    "give up leadership of offline partitions",
+                    self._ask_once(request, "an offline partition stays ours"),
                 )
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
@@ -164,7 +165,7 @@ class IsrKeeper:
     async def _ask(self) -> None:
         """Send proposals until each is answered, or outdated by a newer state."""
         while True:
-            # Appends and fetches of one turn may cause several proposals: send them together.
+            # Appends and fetches in one loop iteration may cause several proposals: send them together.
             await asyncio.sleep(0)
             self._open = {partition: proposal for partition, proposal in self._open.items() if proposal.is_open}
             proposals = list(self._open.values())[:MAX_PROPOSALS]
@@ -190,7 +191,7 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
-        """Send the request without repeating it; the next check covers what is left."""
+        """Send the request without repeating it; the next check handles failed ones."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
@@ -206,10 +207,10 @@ class IsrKeeper:
                     )  # fmt: skip
 
     def _without_what_is_offline(self) -> AlterPartitionRequest:
-        """Propose the ISR without this broker for partitions whose log it could not open, so that another member leads.
-        If there is none, the partition stays without a leader, and an operator may order an unclean election.
+        """For partitions whose log this broker could not open, propose the ISR without it, so that another member
+        leads. Without another member the partition has no leader, and an operator may order an unclean election.
 
-        This broker has not seen in which incarnation the other members were in sync; the controller must know.
+        This broker has not seen in which incarnation the other members were in sync; the controller knows.
         """
         request = self._empty_request()
         for topic, index, state in islice(self._replicas.led_offline(), MAX_PROPOSALS):
@@ -252,7 +253,7 @@ class IsrKeeper:
                 continue
             if (
                 self._open.get(partition) is proposal
-            ):  # else the image came first, and the partition has another proposal since
+            ):  # otherwise the image came first, and the partition has another proposal since
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

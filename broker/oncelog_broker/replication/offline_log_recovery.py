@@ -1,12 +1,12 @@
 """Reopens logs of this broker that went offline with a disk failure, without a restart; tries from time to time.
 
 Only if no other broker relies on them: the replica has left the ISR, and another replica leads. Records above the last
-fsync are discarded (`LogManager.begin_return`) and fetched again, so what the failed disk kept of them does not matter.
-A replica in the ISR, or the only one, stays offline until the operator restarts the broker: the records it acknowledged
-exist nowhere else.
+fsync are discarded (`LogManager.begin_return`) and fetched again, so it does not matter which of them the failed disk
+kept. A replica in the ISR, or the only one, stays offline until the operator restarts the broker: the records it
+acknowledged exist nowhere else.
 
-A log that could not be created is retried likewise, whoever leads, since it never had records. It may be created in
-another data directory (`log/directories/directory_choice.py`).
+A log that could not be created is retried in the same way, whichever broker leads, since it never had records. It may
+be created in another data directory (`log/directories/directory_choice.py`).
 
 No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. So
 the controller is asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart brings a log
@@ -50,14 +50,14 @@ class OfflineLogRecovery:
         self._clock = host.clock
         self._tasks = host.tasks
         self._resting: dict[tuple[str, int], tuple[float, float]] = {}
-        """Partition -> (seconds before the next attempt, monotonic time of that attempt)."""
+        """Partition -> (seconds before the next attempt, monotonic time of that attempt), after failed attempts."""
 
     def start(self) -> None:
         """Check from time to time, until the broker's tasks end."""
-        self._tasks.every("logs that come back", LOOK_SECONDS, self.look)
+        self._tasks.every("reopening of offline logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Try to reopen the logs whose wait is over."""
+        """Try to reopen the logs whose back-off is over."""
         now, before, tried = self._clock.monotonic(), self._resting, 0
         self._resting = {}
         told: list[tuple[str, int]] = []

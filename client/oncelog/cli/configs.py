@@ -36,7 +36,8 @@ def whose(command: F) -> F:
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic. May be repeated."),
         click.option("--broker", "brokers", type=click.IntRange(min=0), multiple=True, metavar="ID",
                      help="Of this broker. May be repeated."),
-        click.option("--all-brokers", "is_default", is_flag=True, help="What holds for every broker without its own."),
+        click.option("--all-brokers", "is_default", is_flag=True, help="The defaults for brokers without values "
+                                                                       "of their own."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -52,8 +53,8 @@ def configs() -> None:
 @whose
 @bootstrap_option
 @output_option
-@click.option("--all", "shows_all", is_flag=True, help="Those too that are as Kafka, or oncelog, has them by default.")
-@click.option("--documentation", "with_documentation", is_flag=True, help="What each is for.")
+@click.option("--all", "shows_all", is_flag=True, help="Also settings with Kafka's or oncelog's default value.")
+@click.option("--documentation", "with_documentation", is_flag=True, help="The documentation of each setting.")
 def describe(
     keys: tuple[str, ...],
     topics: tuple[str, ...],
@@ -64,10 +65,10 @@ def describe(
     shows_all: bool,
     with_documentation: bool,
 ) -> None:
-    """Show settings: those that were set, or those that are named, or --all.
+    """Show settings: by default those that were set; the named ones, or --all.
 
-    Plain output: resource, key, value, where it comes from, whether it can be changed while the broker runs; and
-    documentation, if that is asked for.
+    Plain output: resource, key, value, source, and whether it can be changed while the broker runs; and documentation,
+    if requested.
     """
     resources = _resources(topics, brokers, is_default)
 
@@ -83,7 +84,7 @@ def describe(
     found = run(command, bootstrap)
     for key in keys:
         if not any(entry.name == key for entries in found.values() for entry in entries.values()):
-            raise Failure(f"{', '.join(map(str, resources))}: there is no setting {key!r}")
+            raise Failure(f"{', '.join(map(str, resources))}: unknown setting {key!r}")
     rows = [
         row if with_documentation else row[:-1]
         for resource in resources
@@ -159,7 +160,7 @@ def _resources(topics: tuple[str, ...], brokers: tuple[int, ...], is_default: bo
     if is_default:
         named.append(ConfigResource.broker())
     if not named:
-        raise click.UsageError("whose settings? --topic, --broker or --all-brokers is needed")
+        raise click.UsageError("name the owner of the settings: --topic, --broker or --all-brokers")
     return list(dict.fromkeys(named))
 
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from oncelog.cluster import Broker, Topic, TopicPartition
 
 COLUMNS: Final = tuple(
-    map(Column.headed, ("Broker", "Replicas", "In sync", "Leads", "Preferred leader of", "Of these led by others"))
+    map(
+        Column.headed,
+        ("Broker", "Replicas", "In sync", "Leads", "Preferred leader of", "Of these led by other brokers"),
+    )
 )
 Row = tuple[int, int, int, int, int, int]
 
@@ -72,21 +75,21 @@ def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
 @leaders.command()
 @click.argument("targets", nargs=-1, type=TARGET, metavar="[TOPIC[:PARTITION]]...")
 @bootstrap_option
-@click.option("--unclean", is_flag=True, help="Elect a replica that may lack records, where none in sync is left.")
+@click.option("--unclean", is_flag=True, help="Elect a replica that may lack records, if no in-sync one is left.")
 @click.option("--yes", "-y", is_flag=True, help="With --unclean: do not ask.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="How long it may take. Default: 60000.")
 def elect(targets: tuple[Target, ...], bootstrap: str, unclean: bool, yes: bool, timeout_ms: int | None) -> None:
     """Elect the preferred leaders of these topics and partitions, or of all.
 
     A preferred replica that is out of sync is not elected, and reported. With --unclean, partitions without a leader
-    get one that may lack records: those are lost then, so topics or partitions must be named.
+    get one that may lack records: the missing records are lost then, so topics or partitions must be named.
     """
     if unclean and not targets:
         raise click.UsageError("--unclean may lose records: name the topics or partitions")
     if unclean and not yes:
         if not sys.stdin.isatty():
             raise Failure("an unclean election may lose records; without a terminal to ask on, it needs --yes")
-        if not confirmed("Elect leaders that may lack records, and lose those for good?"):
+        if not confirmed("Elect leaders that may lack records, and lose the missing records permanently?"):
             raise Failure("no leader was elected")
 
     async def command() -> list[TopicPartition]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog_protocol.messages.metadata import MetadataResponse
 
 TIMEOUT_SECONDS: Final = 5.0
-"""The default: half of the usual limit of container health checks, so that we report the reason."""
+"""The default: half of the usual limit of container health checks, so that this command reports the reason itself."""
 
 
 @click.command()
@@ -43,8 +43,8 @@ TIMEOUT_SECONDS: Final = 5.0
 def ping(bootstrap: str, node_id: int | None, in_sync: bool, timeout: float) -> None:
     """Check that brokers serve; the exit code is 0 if all named ones do.
 
-    Only these brokers are asked, not others of their cluster. With --in-sync they check all topics, which takes longer:
-    it shows when the next broker of a cluster may be stopped.
+    Only these brokers are asked, not others of their cluster. With --in-sync the brokers check all topics, which takes
+    longer: it shows when the next broker of a cluster may be stopped.
     """
 
     async def command() -> list[str]:

@@ -1,6 +1,6 @@
-"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and ours where there are none.
+"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and our own for other attributes.
 
-Record keys are left out: they are bytes, and may contain personal data.
+Record keys are not recorded: they are bytes, and may contain personal data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/records and /record: a page of records from a position on, by key, committed only or all; and one of them."""
+"""/records and /record: a page of records from a position on, by key, only committed ones or all; and one record."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def asked_by(request: Request) -> Asked:
 
 
 def partitions_read(asked: Asked, topic: Topic) -> list[int]:
-    """One, or the first ones of all that have leaders. Raises Refused."""
+    """The chosen partition, or the first ones of all that have leaders. Raises Refused."""
     if asked.partition is None:
         led = [index for index, known in sorted(topic.partitions.items()) if known.leader != NO_NODE]
         return led[:MAX_PAGE_PARTITIONS]

@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r"\s*(?:(?P<name>\w+|`(?:[^`]|``)*`)|(?P<text>'[^']*'
 
 
 class BadDdl(ValueError):
-    """A schema that Spark cannot parse: the message says where and why."""
+    """The number of types between < and >."""
 
 
 class _Token(NamedTuple):

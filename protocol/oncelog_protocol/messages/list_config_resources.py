@@ -13,7 +13,7 @@ class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     v1: resource_types (KIP-1142).
     """
 
-    # ResourceType (describe_configs.py); empty: all that are supported
+    # ResourceType (describe_configs.py); empty: all supported types
     resource_types: list[int] = array("1+", of=int8(), default_factory=list)
 
 
@@ -33,4 +33,4 @@ class ListConfigResourcesResponse:
     @struct
     class ConfigResource:
         resource_name: str = string()
-        resource_type: int = int8("1+", default=16)  # 16, client metrics, is all that v0 knows
+        resource_type: int = int8("1+", default=16)  # v0 supports only 16, client metrics

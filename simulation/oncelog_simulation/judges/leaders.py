@@ -15,7 +15,7 @@ Epoch = tuple[bytes, int, int]
 
 
 class Leaders:
-    """One broker is looked at in each turn, one after the other."""
+    """In each step one broker is checked, in turn."""
 
     name = "leaders"
 

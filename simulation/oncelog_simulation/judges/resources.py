@@ -1,4 +1,4 @@
-"""What is held for clients goes with them: when all clients have ended, no broker waits, or keeps anything, for one."""
+"""Resources of clients are released: when all clients have ended, no broker waits, or keeps anything, for one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 30.0
-"""Virtual seconds after which nothing is left of the clients: connections that broke are noticed, markers written."""
+"""Virtual seconds after which all resources of clients must be released: broken connections are noticed, markers
+written."""
 LOOK_SECONDS: Final = 0.5
 
 
 class Resources:
-    """Looks when all clients are gone."""
+    """Checks when all clients are gone."""
 
     name = "resources"
 
@@ -28,7 +29,7 @@ class Resources:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """What is left, after some time."""
+        """The resources that remain, after some time."""
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 while _left(world):

@@ -1,4 +1,4 @@
-"""The workloads by name, as a plan names them. Each name stands for one client."""
+"""The workloads by name, as a plan names them. Each name is one client."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log.segment.delete.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-"""Settings of the brokers with which twenty seconds bring what takes an hour otherwise."""
+"""Settings of the brokers that make twenty seconds cause events of an hour."""
 FEWEST, MOST = 2, 7
-"""Workloads of one plan, those apart that others need."""
+"""The number of workloads of one plan, without those that others need."""
 
 
 def with_needed(names: Iterable[str]) -> tuple[str, ...]:
@@ -79,5 +79,5 @@ def with_needed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def draw_workloads(rng: Random) -> tuple[str, ...]:
-    """Some of the workloads, and those that they need: swarm testing finds more than all of them at once."""
+    """Draw some workloads, and add those that they need: swarm testing finds more than all workloads at once."""
     return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))

@@ -1,4 +1,4 @@
-"""What the clients of one run note: their history, the topics that are judged in the end, and their progress."""
+"""The notes of the clients of one run: their history, the topics that are judged at the end, and their progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TimedHistory(History):
     def __init__(self) -> None:
         super().__init__()
         self.clock: Callable[[], float] = float
-        """Virtual seconds; set when the world is there."""
+        """Virtual seconds; set when the world exists."""
         self.sent: dict[Send, float] = {}
         self.answered: dict[Send, float] = {}
 
@@ -48,9 +48,10 @@ class Notes:
         """Topics whose whole content the judge reads in the end, with their number of partitions."""
         self.trimmed: dict[Place, int] = {}
         """Partition whose records were deleted on purpose -> the largest offset that an administrator asked for.
-        Records below it may be there or not."""
+        Records below it may or may not exist."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
-        """By writer of the compacted topic: what each of its keys may hold in the end; None stands for nothing."""
+        """By writer of the compacted topic: the values that each of its keys may have at the end; None means no
+        value."""
         self.groups: dict[str, list[Place]] = {}
         """Groups that process each record of these partitions once, by `history.derived`."""
         self.progress: dict[str, int] = {}
@@ -58,10 +59,10 @@ class Notes:
         self.may_hang = False
         """A power cut took what a coordinator knew: transactions that it was to end may stay open for ever."""
         self.complaints: list[str] = []
-        """What workloads found wrong by themselves; a judge reports it."""
+        """A power cut destroyed a coordinator's state: transactions that it should end may stay open for ever."""
 
     def times(self, send: Send) -> tuple[float | None, float | None]:
-        """When a record was sent, and when it was answered, in virtual seconds; None where it was not."""
+        """Violations that workloads found themselves; a judge reports them."""
         return self.history.sent.get(send), self.history.answered.get(send)
 
     def places(self, *topics: str) -> list[Place]:
@@ -77,6 +78,6 @@ class Notes:
         return self.progress.get(client, 0)
 
     def complain(self, world: World, client: str, what: str) -> None:
-        """A client was answered what no broker may answer."""
+        """A client got an answer that no broker may give."""
         world.note(client, f"complains: {what}")
         self.complaints.append(f"{client}: {what}")

@@ -75,7 +75,7 @@ def main(
     jobs: int,
     out: Path | None,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all processes that it started
     cells = chosen(libraries, points, victims, ends)
     began, counter, wrong = time.monotonic(), itertools.count(1), 0
 

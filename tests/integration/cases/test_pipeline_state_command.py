@@ -1,4 +1,4 @@
-"""`oncelog pipeline state` against a live broker: what a refused start names, done by hand."""
+"""`oncelog pipeline state` against a live broker: the commands that a refused start names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command refuses, it refuses for the reason that there is."""
+"""A command that refuses names the actual reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warm_commands import run_oncelog_text
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 
 QUICK_SECONDS = 20.0
-"""Below default.api.timeout.ms, for which a client waits for a broker that is not there."""
+"""Less than default.api.timeout.ms, for which a client waits for an unreachable broker."""
 
 
 @pytest.fixture
@@ -107,4 +107,7 @@ async def test_that_a_transaction_will_move_a_group_is_said_when_it_is_reset(bro
             "groups", "reset", group, "--topic", made, "--to", "earliest", "--execute", "-b", broker.address
         )
     assert done.returncode == 0, done.stderr
-    assert f"an open transaction holds offsets of {group} ({made}:0), and moves it there if it commits" in done.stderr
+    assert (
+        f"an open transaction has pending offsets of {group} ({made}:0), which replace these if it commits"
+        in done.stderr
+    )

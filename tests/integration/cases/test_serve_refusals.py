@@ -1,4 +1,5 @@
-"""What `oncelog serve` refuses to start with: exit code 1 and one line that says what to do, never a traceback."""
+"""The reasons for which `oncelog serve` refuses to start: exit code 1 and one line that says what to do, never a
+traceback."""
 
 import socket
 import subprocess
@@ -12,7 +13,7 @@ FREE_PORT = "listeners=PLAINTEXT://127.0.0.1:0"
 
 
 def refusal(data: Path, *settings: str) -> str:
-    """What is said on standard error, beyond `oncelog: cannot start: `."""
+    """The message on standard error, after `oncelog: cannot start: `."""
     command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(data)]
     for setting in settings:
         command += ["--set", setting]

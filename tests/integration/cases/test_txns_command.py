@@ -108,7 +108,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert [(each.offset, each.value) for each in committed][1:] == [(3, b"behind")]
     assert committed[0].offset == 0
 
-    txn.write(topic)  # and the producer may go on
+    txn.write(topic)  # and the producer may continue
     assert txn.end() == ErrorCode.NONE
 
 
@@ -149,7 +149,7 @@ def test_e32_hanging_offset_commits_are_found_and_aborted(unguarded: BrokerProce
 
 
 async def test_e32_transactions_that_come_and_go_are_never_taken_for_hanging(broker: BrokerProcess, topic: str) -> None:
-    """Searched while transactions end all the time: what one look sees half is not reported."""
+    """Searched while transactions end all the time: an inconsistent reading is not reported."""
     with RawClient(broker.port) as client:
         client.create_topic(topic, 3)
     is_done = threading.Event()
@@ -288,10 +288,10 @@ def test_transactions_and_producers_are_listed(broker: BrokerProcess, topic: str
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["explain", "nosuch"], 1, "UNKNOWN_TOPIC_OR_PARTITION: nosuch: there is no such topic"),
+        (["explain", "nosuch"], 1, "UNKNOWN_TOPIC_OR_PARTITION: nosuch: unknown topic"),
         (["txns", "describe", "nosuch"], 1, "TRANSACTIONAL_ID_NOT_FOUND: nosuch"),
-        (["txns", "abort", "nosuch:0", "--start-offset", "0"], 1, "there is no such topic"),
-        (["txns", "list", "--state", "Nonsense"], 1, "there is no such state of a transaction: Nonsense"),
+        (["txns", "abort", "nosuch:0", "--start-offset", "0"], 1, "unknown topic"),
+        (["txns", "list", "--state", "Nonsense"], 1, "unknown transaction state: Nonsense"),
         (["txns", "list", "--transactional-id-pattern", "("], 1, "INVALID_REGULAR_EXPRESSION"),
         (["txns", "find-hanging", "--broker-id", "9"], 2, "there is no broker 9: the brokers are 1"),
         (["txns", "describe-producers", "nosuch", "--broker-id", "9"], 2, "there is no broker 9"),

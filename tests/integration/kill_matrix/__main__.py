@@ -36,7 +36,7 @@ The numbers are the transactions whose records were committed, and those whose r
 
 
 CLUSTER_FAULTS = (Fault.BROKER_KILLED, Fault.CLIENT_KILLED, Fault.CONNECTION_CUT)
-"""Over three brokers: which answer is lost, or request sent twice, would depend on who leads what."""
+"""Faults over three brokers: a lost response, or a repeated request, would depend on which broker leads."""
 CLUSTER_HEAD = """
 Here with three brokers, one replica of everything, and each broker behind a proxy: the broker that is killed is the one
 that does the step, and connections between brokers are cut as well.

@@ -1,1 +1,1 @@
-"""What a client asks first: `api_versions` (which APIs there are), and `describe_cluster` (which brokers)."""
+"""The first requests of a client: `api_versions` (the supported APIs), and `describe_cluster` (the brokers)."""

@@ -1,6 +1,6 @@
-"""DescribeConfigs (32), v1-4: every key of a topic or broker, its value, where that comes from (T23).
+"""DescribeConfigs (32), v1-4: every key of a topic or broker, with its value and source (T23).
 
-Resources: topics; groups; brokers, by id or "" for what holds for all of them. All keys are described where none is
+Resources: topics; groups; brokers, by id or "" for the settings of all brokers. All keys are described where none is
 named. A secret has no value here. Keys of Kafka's that change nothing here are described where they are set. A resource
 that is named several times is answered once: the answer is a thousand times as large as the question. Versions: v1
 sources and synonyms, v3 types and documentation."""

@@ -44,9 +44,9 @@ WEAK: list[tuple[Mapping[str, str], list[str]]] = [
         ["anybody may be anybody"],
     ),
     ({**ZOOKEEPER}, []),
-    ({**ZOOKEEPER, **AUTHORIZER}, ["whoever reaches ZooKeeper"]),
+    ({**ZOOKEEPER, **AUTHORIZER}, ["everyone who reaches ZooKeeper"]),
     ({**AUTHORIZER}, []),
-    ({**ZOOKEEPER, **LOOPBACK, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}, ["whoever reaches ZooKeeper"]),
+    ({**ZOOKEEPER, **LOOPBACK, "sasl.enabled.mechanisms": "SCRAM-SHA-256"}, ["everyone who reaches ZooKeeper"]),
     ({**ZOOKEEPER, **LOOPBACK, "sasl.enabled.mechanisms": "PLAIN"}, []),
     ({**ZOOKEEPER, **AUTHORIZER, **IDENTITY, "zookeeper.set.acl": "true"}, []),
     (

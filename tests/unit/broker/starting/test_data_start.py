@@ -147,7 +147,7 @@ async def test_s70_the_embedded_store_is_used_where_it_lies(tmp_path: Path) -> N
     assert not (b / "metadata.db").exists()
     assert not (new / "metadata.db").exists()
     shutil.copy(a / "metadata.db", b)
-    with pytest.raises(StoreFileError, match=r"metadata\.db lies in .*a and in .*b, and only one of them"):
+    with pytest.raises(StoreFileError, match=r"metadata\.db exists in .*a and in .*b, and only one of them"):
         Run(a, b)
     (b / "metadata.db").unlink()
     await once(new, a, b)

