@@ -92,7 +92,7 @@ async def aiokafka_produce(way: Way) -> Produced:
 
 
 async def _produce(way: Way, producer: Any, transaction: Callable[[], Any]) -> Produced:
-    """By a client of asyncio: both have the same methods."""
+    """Produce with an asyncio client: both have the same methods."""
     value, topic, send = b"v" * way.batch.record_bytes, way.topic, producer.send
     measured = Measured(way.seconds)
     while CLOCK() < measured.ends_at:
@@ -107,7 +107,7 @@ async def _produce(way: Way, producer: Any, transaction: Callable[[], Any]) -> P
 
 
 async def _send_until(measured: Measured, until: float, send: Any, topic: str, value: bytes) -> asyncio.Future[Any]:
-    """Produce with an asyncio client: both have the same methods."""
+    """Send until then; the future of the last record."""
     while True:
         for _ in range(LOOK_EVERY):
             future: asyncio.Future[Any] = await send(topic, value)

@@ -55,8 +55,7 @@ class Parts(NamedTuple):
 
 
 class Broker:
-    """One broker. Clock, disk, network and tasks that are not given are the real ones; the metadata store is then the
-    one that the configuration names."""
+    """One broker. `await start()`, then serve until `await stop()`."""
 
     def __init__(
         self,
@@ -67,8 +66,8 @@ class Broker:
         network: Network | None = None,
         store: StoreOpening | None = None,
     ) -> None:
-        """What is not given is the real one, and the metadata store as the configuration says. `store`: how it is
-        opened; several brokers of one process may share a `MemoryTree`."""
+        """Clock, disk, network and tasks that are not given are the real ones; the metadata store is then the one that
+        the configuration names. `store`: how it is opened; several brokers of one process may share a `MemoryTree`."""
         self._host = Host.of(clock, disk, network)
         self._settings = Settings(config, self._host.clock)
         self._opening = store

@@ -325,9 +325,8 @@ class ConsumerConfig(ClientConfig):
     exclude_internal_topics: bool = True
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None = None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
-    `Consumer.processing`. OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work
-    within `Consumer.processing`."""
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
+    `Consumer.processing`. It needs the extra `otel`."""
 
     def validate(self) -> ConsumerConfig:
         super(ConsumerConfig, self).validate()

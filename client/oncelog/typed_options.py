@@ -144,9 +144,8 @@ class ConsumerOptions(ClientOptions, total=False):
     exclude_internal_topics: bool
     """A pattern does not match topics like __consumer_offsets."""
     tracing: Tracing | bool | None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of what is done within
-    `Consumer.processing`. OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work
-    within `Consumer.processing`."""
+    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
+    `Consumer.processing`. It needs the extra `otel`."""
 
 
 class AdminOptions(ClientOptions, total=False):

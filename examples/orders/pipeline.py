@@ -187,7 +187,7 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
 
 
 def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
-    """Return the progress of the batches after number `told`. The progress of an idle query is left out: it has the
+    """Return the progress of the batches after number `told`. The progress of an idle query is skipped: it has the
     number of the next batch, and no phase addBatch."""
     last = query.lastProgress
     if (
@@ -241,9 +241,7 @@ def main() -> None:
         for text in follow(start(spark, settings)):
             print(text, flush=True)
     except Exception as error:
-        reason = str(error).partition("=== Streaming Query ===")[0]  # The progress of an idle query is skipped: it has
-        # the number of the next batch, and no phase
-        # addBatch.
+        reason = str(error).partition("=== Streaming Query ===")[0]  # the plan is of no help
         sys.exit(f"the pipeline has ended; started again it goes on where it was. {reason.strip()}")
     finally:
         spark.stop()

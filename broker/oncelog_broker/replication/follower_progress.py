@@ -39,11 +39,10 @@ class FollowerProgress:
         """None until it has fetched in this epoch."""
         self.log_start_offset = -1
         self.last_caught_up = now
-        """It has left the ISR, or was refused by the controller, since its last fetch."""
+        """Monotonic seconds when it last had everything up to the leader's log end."""
         self.may_be_gone = False
-        """It may not return (a stopping broker does not), and must not be proposed for the ISR until it fetches
-        again. It may not come back (a stopping broker does not), and must not be proposed for the ISR until it
-        fetches again."""
+        """It has left the ISR, or was refused by the controller, since its last fetch. It may not return (a stopping
+        broker does not), and must not be proposed for the ISR until it fetches again."""
         self._asked_at = now
         self._leader_end_then = 0
 

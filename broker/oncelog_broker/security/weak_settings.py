@@ -67,8 +67,7 @@ def weak_settings(config: BrokerConfig, store: StoreFile | None = None) -> Itera
         yield Weakness(
             zookeeper_keys.ZOOKEEPER_SET_ACL.name,
             "everyone who reaches ZooKeeper can read and write users and access rights, and so become a super "
-            "user. Set it "
-            "to true, with an identity (docs/security.md), or let only brokers reach ZooKeeper",
+            "user. Set it to true, with an identity (docs/security.md), or let only brokers reach ZooKeeper",
         )
     if store is not None and store.is_readable_by_others and store.has_users:
         yield Weakness(

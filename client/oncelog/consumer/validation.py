@@ -44,16 +44,15 @@ class EpochEnd(NamedTuple):
 
 
 def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Standing:
-    """`position_epoch` is that of the batch before the position, `agreed_epoch` that of the last leader whose log was
-    found to contain it, `leader_epoch` that of the present leader; each may be NO_LEADER_EPOCH."""
+    """`position_epoch` is the epoch of the batch before the position, `agreed_epoch` the epoch of the last leader whose
+    log was found to contain that batch, `leader_epoch` the epoch of the present leader; each may be NO_LEADER_EPOCH."""
     if leader_epoch in (position_epoch, agreed_epoch) or NO_LEADER_EPOCH in (position_epoch, leader_epoch):
         return Standing.READ
     return Standing.BEHIND if leader_epoch < position_epoch else Standing.ASK
 
 
 def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_read: bool) -> bool:
-    """`position_epoch` is the epoch of the batch before the position, `agreed_epoch` the epoch of the last leader whose
-    log was found to contain that batch, `leader_epoch` the epoch of the present leader; each may be NO_LEADER_EPOCH.
+    """Whether the log of a leader that answers `end` was truncated below `offset`.
 
     Kafka's consumer compares offsets only. If a batch of `position_epoch` was read (`epoch_is_read`), an end in an
     older epoch shows a truncation, too, whatever its offset: another batch has replaced the one that was read. So does

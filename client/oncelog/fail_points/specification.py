@@ -37,11 +37,11 @@ class Kind(StrEnum):
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
-"""These change how the step is done; it makes no sense to say them after it."""
+"""These change how the step is done; after the step they make no sense."""
 
 
 class Action(NamedTuple):
-    """These change how the step is done; after the step they make no sense."""
+    """A kind with its argument: milliseconds of a delay, path of a socket, name of an error."""
 
     kind: Kind
     delay_ms: int = 0

@@ -413,7 +413,7 @@ class Transactions:
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            # As in a write, it may only mean that the transaction timed out; the abort finds out (KIP-588).
+            # As in a write, the error may only mean that the transaction timed out; the abort finds out (KIP-588).
             raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
@@ -424,7 +424,7 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """As in a write, the error may only mean that the transaction timed out; the abort finds out (KIP-588). Only a
+        """Wait for the end. Only a
         caller that learns the result clears it: a cancelled one may ask again."""
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):

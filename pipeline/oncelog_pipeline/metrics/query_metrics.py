@@ -33,13 +33,13 @@ BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets of the time that a batch takes."""
 LABELS: Final = ("query", "query_id")
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
-"""What Spark reports before the first event."""
+"""The watermark that Spark reports before the first event."""
 
 ASK_SECONDS: Final = 5.0
 """After this time a scrape asks for the open transactions of no further query: Prometheus waits for 10 seconds."""
 
 OpenTransactions = Callable[[str], int | None]
-"""The watermark that Spark reports before the first event."""
+"""Query id -> how many of its transactions are open now; None if that cannot be known."""
 
 logger = logging.getLogger(__name__)
 

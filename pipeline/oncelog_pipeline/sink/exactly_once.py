@@ -157,7 +157,8 @@ def _check_not_over(state: State, batch: Batch) -> None:
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
     """Become the run that decides, and finish the decisions of older runs. Raises TakenOver.
 
-    Returns the state. Only now: as long as their names were in the state, older runs could still decide.
+    Returns the state. It is another run's only if that run has decided a batch so much later that this batch cannot be
+    compared.
     """
     wait_seconds = POLL_SECONDS
     while True:
@@ -173,7 +174,7 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
         except Superseded:
             pass
         else:
-            # Only now: as long as their names stood in the state, older runs could still decide.
+            # Only now: as long as their names were in the state, older runs could still decide.
             await _sweep(cluster, batch, state.former)
             return state
         finally:

@@ -57,12 +57,12 @@ class Notes:
         self.progress: dict[str, int] = {}
         """Client -> the number of steps it has done."""
         self.may_hang = False
-        """A power cut took what a coordinator knew: transactions that it was to end may stay open for ever."""
-        self.complaints: list[str] = []
         """A power cut destroyed a coordinator's state: transactions that it should end may stay open for ever."""
+        self.complaints: list[str] = []
+        """Violations that workloads found themselves; a judge reports them."""
 
     def times(self, send: Send) -> tuple[float | None, float | None]:
-        """Violations that workloads found themselves; a judge reports them."""
+        """When a record was sent, and when it was answered, in virtual seconds; None where it was not."""
         return self.history.sent.get(send), self.history.answered.get(send)
 
     def places(self, *topics: str) -> list[Place]:

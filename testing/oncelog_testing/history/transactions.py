@@ -88,17 +88,17 @@ class Told:
 
 
 class ToldOfOne:
-    """The same of one group in one partition."""
+    """The same for one group in one partition."""
 
     def __init__(self, commits: list[Commit], reads: list[OffsetRead]) -> None:
         self._commits: defaultdict[int, list[Commit]] = defaultdict(list)
-        """The same for one group in one partition."""
+        """Offset -> the commit."""
         for commit in commits:
             self._commits[commit.offset].append(commit)
         self._reads = sorted(reads, key=lambda read: read.asked)
         self._asked = [read.asked for read in self._reads]
         self._least = list(accumulate((read.offset for read in reversed(self._reads)), min))[::-1]
-        """Offset -> the commit."""
+        """The least offset that was answered from each read on."""
         self._of_offset: defaultdict[int, list[OffsetRead]] = defaultdict(list)
         for read in self._reads:
             self._of_offset[read.offset].append(read)

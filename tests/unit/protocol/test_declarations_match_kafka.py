@@ -15,7 +15,13 @@ from tests.support.kafka_facts import DEFINITIONS, EMPTY_TEXT, ROOT, TABLE, Fact
 
 from oncelog_protocol import consumer_protocol
 from oncelog_protocol.api import ApiKey, request_type, response_type
-from oncelog_protocol.coordinator_records import consumer_groups, consumer_offsets, transaction_state
+from oncelog_protocol.coordinator_records import (
+    consumer_groups,
+    consumer_offsets,
+    share_group_state,
+    share_groups,
+    transaction_state,
+)
 from oncelog_protocol.messages import headers
 from oncelog_protocol.messages.fetch import FetchRequest
 from oncelog_protocol.schema import OWN_TAGS, ZERO_UUID, FieldSchema, fields_of, schema_of
@@ -38,6 +44,8 @@ DECLARED += [
     consumer_offsets.GroupMetadataKey,
     consumer_offsets.GroupMetadataValue,
     *(message for name, message in vars(consumer_groups).items() if name.startswith("ConsumerGroup")),
+    *(message for name, message in vars(share_groups).items() if name.startswith("ShareGroup")),
+    *(message for name, message in vars(share_group_state).items() if name.startswith("Share")),
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.ConsumerProtocolSubscription,
     transaction_state.TransactionLogKey,

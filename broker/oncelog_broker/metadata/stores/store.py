@@ -108,12 +108,12 @@ class SessionState(Enum):
     IN_DOUBT = "in doubt"
     """The lease has ended (`lease_until`): the session may be over or not. Nothing is led, nothing is torn down."""
     LOST = "lost"
-    """The session is over: somebody else may be controller or leader by now. The session is over: another broker may be
-    controller or leader by now."""
+    """The session is over: another broker may be controller or leader by now. ZooKeeper's store begins another session
+    by itself, and then reports CONNECTED."""
 
 
 class SessionKey(NamedTuple):
-    """ZooKeeper's store begins another session by itself, and then reports CONNECTED."""
+    """What proves to a store that a session is ours."""
 
     session_id: int
     password: bytes

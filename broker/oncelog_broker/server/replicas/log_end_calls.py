@@ -28,10 +28,11 @@ class LogEndCalls:
         self._node_id = node_id
         self._pause = pause
         self._asked: asyncio.Future[tuple[Peers, Replicas]] = asyncio.get_running_loop().create_future()
-        """The brokers to ask. Begin to ask: from now on this broker knows its own logs and can reach the others."""
+        """The brokers to ask. A future, since they are made after the registration with which this broker may be
+        elected."""
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Begin to ask: from now on this broker knows its logs and can reach the others."""
+        """Begin to ask: from now on this broker knows its own logs and can reach the others."""
         self._asked.set_result((peers, replicas))
 
     async def until_ready(self) -> None:

@@ -23,9 +23,9 @@ IDENTITY = {"zookeeper.digest.user": "brokers", "zookeeper.digest.password": "se
 WEAK: list[tuple[Mapping[str, str], list[str]]] = [
     ({}, []),
     ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, []),
-    ({**EVERYWHERE, "sasl.enabled.mechanisms": "PLAIN"}, ["reads the passwords"]),
+    ({**EVERYWHERE, "sasl.enabled.mechanisms": "PLAIN"}, ["read the passwords"]),
     ({**EVERYWHERE, "sasl.enabled.mechanisms": "PLAIN", "listeners": "SASL_PLAINTEXT://:9092"}, ["the passwords"]),
-    ({**EVERYWHERE, "sasl.enabled.mechanisms": "OAUTHBEARER", **JWKS}, ["reads the tokens"]),
+    ({**EVERYWHERE, "sasl.enabled.mechanisms": "OAUTHBEARER", **JWKS}, ["read the tokens"]),
     ({**EVERYWHERE, "sasl.enabled.mechanisms": "SCRAM-SHA-512"}, []),
     ({**EVERYWHERE, "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN"}, ["PLAIN without TLS"]),
     ({**LOOPBACK, "sasl.enabled.mechanisms": "PLAIN"}, []),

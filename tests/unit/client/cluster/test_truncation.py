@@ -101,7 +101,7 @@ async def test_something_else_in_the_same_place_is_found_too(cluster: FakeCluste
     cluster.view.leaders["topic", 0] = (1, 5)
     cluster.append(batch(b"other", b"others"))
     cluster.view.leaders["topic", 0] = (1, 7)
-    with pytest.raises(LogTruncationError, match="is not known") as raised:
+    with pytest.raises(LogTruncationError, match="is unknown") as raised:
         await read(consumer, 1)
     assert raised.value.divergent_offset is None
 

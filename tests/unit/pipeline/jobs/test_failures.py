@@ -32,7 +32,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "ModuleNotFoundError",
             "No module named 'bills'",
-            "there is no module 'bills': the function of [transform] must be found from the folder of the job file",
+            "no module 'bills' found: the function of [transform] must be found from the folder of the job file",
         ),
         ("JavaNotFound", "Spark needs Java 17 or newer, and ...", "Spark needs Java 17 or newer, and ..."),
         (
@@ -48,7 +48,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "StreamingQueryException",
             in_worker("oncelog_pipeline.spark.offset_lookup.NoSuchTopic", "there is no topic ordres"),
-            "there is no topic ordres. Which topics there are: oncelog topics list; a new one: oncelog topics create"
+            "there is no topic ordres. To list the topics: oncelog topics list; a new one: oncelog topics create"
             " NAME",
         ),
         (

@@ -89,7 +89,7 @@ async def test_s71_a_backup_of_a_running_store_without_its_log_is_refused_beside
 async def test_s71_a_log_without_its_file_is_refused(path: Path) -> None:
     killed = await write(path, "/a", killed="killed")
     killed.unlink()
-    assert f"{killed} is missing, but {log_of(killed)} is" in refusal(killed)
+    assert f"{killed} is missing, but {log_of(killed)}, the last writes" in refusal(killed)
     log_of(killed).unlink()
     assert await nodes(killed) == []
 

@@ -1,0 +1,73 @@
+"""The records of `__share_group_state`: the state of share partitions (KIP-932).
+
+A snapshot is all of the state of a share partition, an update a change to its newest snapshot. A null snapshot is a
+tombstone: the state was deleted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_protocol.schema import array, int8, int16, int32, int64, message, string, struct, uuid
+
+SNAPSHOT_KEY: Final = 0
+UPDATE_KEY: Final = 1
+VALUE_VERSION: Final = 0
+
+
+@message(versions="0", flexible=None)
+class ShareSnapshotKey:
+    """A share partition: its snapshot."""
+
+    group_id: str = string("0")
+    topic_id: bytes = uuid("0")
+    partition: int = int32("0")
+
+
+@message(versions="0", flexible="0+")
+class ShareSnapshotValue:
+    """All of the state. Records beyond the batches, and between them, are available or not known yet."""
+
+    snapshot_epoch: int = int32()  # counts the snapshots of a share partition
+    state_epoch: int = int32()  # raised where the state begins anew
+    leader_epoch: int = int32()  # of the newest leader of the partition that has read the state
+    start_offset: int = int64()  # -1: not set yet
+    # how many records from the start offset on are acknowledged or archived (Kafka 4.2); -1: not known
+    delivery_complete_count: int = int32(tag=0, default=-1)
+    create_timestamp: int = int64()
+    write_timestamp: int = int64()
+    state_batches: list[StateBatch] = array()
+
+    @struct
+    class StateBatch:
+        first_offset: int = int64()
+        last_offset: int = int64()
+        delivery_state: int = int8()  # 0 available, 2 acknowledged, 4 archived
+        delivery_count: int = int16()
+
+
+@message(versions="1", flexible=None)
+class ShareUpdateKey:
+    """A share partition: a change to its newest snapshot."""
+
+    group_id: str = string("1")
+    topic_id: bytes = uuid("1")
+    partition: int = int32("1")
+
+
+@message(versions="0", flexible="0+")
+class ShareUpdateValue:
+    """A change: the batches whose state is another one now."""
+
+    snapshot_epoch: int = int32()  # of the snapshot that is changed
+    leader_epoch: int = int32()
+    start_offset: int = int64()  # -1: as before
+    delivery_complete_count: int = int32(tag=0, default=-1)
+    state_batches: list[StateBatch] = array()
+
+    @struct
+    class StateBatch:
+        first_offset: int = int64()
+        last_offset: int = int64()
+        delivery_state: int = int8()
+        delivery_count: int = int16()

@@ -1,0 +1,152 @@
+"""ShareFetch (78): acquire records of share partitions, and acknowledge records that were acquired before (KIP-932)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from oncelog_protocol.schema import (
+    Records,
+    Request,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    nested,
+    records,
+    string,
+    struct,
+    uuid,
+)
+
+OPEN_SESSION: Final = 0
+"""The session epoch that opens a share session."""
+CLOSE_SESSION: Final = -1
+"""The session epoch that closes the session and releases its records."""
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says of a record that it acquired."""
+
+    GAP = 0
+    """No record has this offset: it was compacted away, or is a marker."""
+    ACCEPT = 1
+    RELEASE = 2
+    """The record may be delivered again."""
+    REJECT = 3
+    """The record is not delivered again."""
+    RENEW = 4
+    """The member still works on the record: its acquisition lock begins anew (v2)."""
+
+
+class AcquireMode(IntEnum):
+    """How `max_records` is meant (v2)."""
+
+    BATCH_OPTIMIZED = 0
+    """Whole batches are acquired: the limit may be exceeded by the rest of a batch."""
+    RECORD_LIMIT = 1
+    """The limit is not exceeded: a batch may be acquired in part."""
+
+
+@message(api_key=78, versions="1-2", flexible="0+")
+class ShareFetchRequest(Request["ShareFetchResponse"]):
+    """Acquire records of the partitions of the session, and acknowledge records first.
+
+    Partitions in `topics` join the session. An array of acknowledge types has one entry for the whole batch, or one for
+    each offset.
+
+    v2: share_acquire_mode (KIP-1206), is_renew_ack (KIP-1222).
+    """
+
+    group_id: str | None = string(nullable="0+", default=None)
+    member_id: str | None = string(nullable="0+")
+    share_session_epoch: int = int32()  # OPEN_SESSION, CLOSE_SESSION, or that of the last request and one more
+    max_wait_ms: int = int32()
+    min_bytes: int = int32()
+    max_bytes: int = int32(default=2**31 - 1)  # the first batch of the response may exceed it
+    max_records: int = int32("1+")
+    batch_size: int = int32("1+")  # about how many records one entry of acquired_records should have
+    share_acquire_mode: int = int8("2+", default=0)  # an AcquireMode
+    is_renew_ack: bool = boolean("2+", default=False)  # with it nothing is fetched
+    topics: list[FetchTopic] = array()
+    forgotten_topics_data: list[ForgottenTopic] = array()  # to be removed from the session
+
+    @struct
+    class FetchTopic:
+        topic_id: bytes = uuid()
+        partitions: list[FetchPartition] = array()
+
+        @struct
+        class FetchPartition:
+            partition_index: int = int32()
+            acknowledgement_batches: list[AcknowledgementBatch] = array()
+
+            @struct
+            class AcknowledgementBatch:
+                first_offset: int = int64()
+                last_offset: int = int64()
+                acknowledge_types: list[int] = array(of=int8())
+
+    @struct
+    class ForgottenTopic:
+        topic_id: bytes = uuid()
+        partitions: list[int] = array(of=int32())
+
+
+@message(api_key=78, versions="1-2", flexible="0+")
+class ShareFetchResponse:
+    """Whole batches; only the offsets in `acquired_records` are the member's.
+
+    v2: no other fields.
+
+    Errors of the response: GROUP_AUTHORIZATION_FAILED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
+    SHARE_SESSION_LIMIT_REACHED, INVALID_REQUEST. Errors of a partition: TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE,
+    COORDINATOR_NOT_AVAILABLE. Errors of acknowledgements: INVALID_RECORD_STATE, INVALID_REQUEST, and those of a
+    partition.
+    """
+
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16(default=0)
+    error_message: str | None = string(nullable="0+", default=None)
+    acquisition_lock_timeout_ms: int = int32("1+", default=0)
+    responses: list[ShareFetchableTopicResponse] = array()
+    # of the brokers named in current_leader
+    node_endpoints: list[NodeEndpoint] = array(default_factory=list)
+
+    @struct
+    class ShareFetchableTopicResponse:
+        topic_id: bytes = uuid()
+        partitions: list[PartitionData] = array()
+
+        @struct
+        class PartitionData:
+            partition_index: int = int32()
+            error_code: int = int16(default=0)
+            error_message: str | None = string(nullable="0+", default=None)
+            acknowledge_error_code: int = int16(default=0)
+            acknowledge_error_message: str | None = string(nullable="0+", default=None)
+            current_leader: LeaderIdAndEpoch = nested()
+            records: Records = records(default=None)
+            acquired_records: list[AcquiredRecords] = array(default_factory=list)
+
+            @struct
+            class LeaderIdAndEpoch:
+                leader_id: int = int32(default=0)  # -1: not known
+                leader_epoch: int = int32(default=0)
+
+            @struct
+            class AcquiredRecords:
+                first_offset: int = int64()
+                last_offset: int = int64()
+                delivery_count: int = int16()
+
+    @struct
+    class NodeEndpoint:
+        node_id: int = int32()
+        host: str = string()
+        port: int = int32()
+        rack: str | None = string(nullable="0+", default=None)
