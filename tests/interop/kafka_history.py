@@ -1,4 +1,5 @@
-"""A history to compare brokers by: topics of every kind, written to Apache Kafka, and what a broker serves of them."""
+"""A history for comparing brokers: topics of every kind, written to Apache Kafka, and the responses of a broker that
+serves them."""
 
 from __future__ import annotations
 
@@ -173,7 +174,7 @@ def _committed_offsets(client: Librdkafka) -> None:
 
 
 def served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Partition]:
-    """What the broker serves of them."""
+    """The responses of the broker about them."""
     client = Librdkafka(address)
     try:
         records = _all_records(client, partitions)

@@ -1,4 +1,4 @@
-"""The console beside Apache Kafka: it is an admin client, so each of its pages must say what is there."""
+"""The console against Apache Kafka: it is an admin client, so each of its pages must show the right contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics to Parquet and back: byte by byte what they were, in the same partitions and the same order."""
+"""Topics to Parquet and back: equal byte by byte, in the same partitions and the same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records that are written, and the windows that must come of them.
+"""The records that are written, and the windows that must result from them.
 
 An order has a number of its own, a customer, an event time and an amount. Event time is made up: each round of orders
 is one second later than the one before, so what the watermark lets through does not depend on the clock of a machine.

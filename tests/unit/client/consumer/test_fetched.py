@@ -190,9 +190,7 @@ def test_the_crc_is_checked_unless_not_wanted() -> None:
     part = fetched(good + bad)
     assert offsets(part.take(10)) == [0, 1]
     for _ in range(2):
-        with pytest.raises(
-            CorruptRecords, match="from offset 2 is unreadable: the CRC does not match; seek behind it"
-        ):
+        with pytest.raises(CorruptRecords, match="from offset 2 is unreadable: the CRC does not match; seek behind it"):
             part.take(10)
     assert offsets(fetched(good + bad, check_crcs=False).take(10)) == [0, 1, 2, 3]
 

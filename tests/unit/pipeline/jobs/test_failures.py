@@ -48,8 +48,7 @@ def in_worker(kind: str, text: str, chain: str = "") -> str:
         (
             "StreamingQueryException",
             in_worker("oncelog_pipeline.spark.offset_lookup.NoSuchTopic", "there is no topic ordres"),
-            "there is no topic ordres. To list the topics: oncelog topics list; a new one: oncelog topics create"
-            " NAME",
+            "there is no topic ordres. To list the topics: oncelog topics list; a new one: oncelog topics create NAME",
         ),
         (
             "StreamingQueryException",
