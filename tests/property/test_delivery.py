@@ -29,7 +29,7 @@ MEMORY = pathlib.Path("/dev/shm")
 """Where there is one, the log need not wait for a disk."""
 NODE = 1
 TURNS = 4
-"""Of the loop, for a callback of a callback to run."""
+"""Iterations of the loop, enough for a callback of a callback to run."""
 MAX_ROUNDS = 2_000
 CONFIG = ProducerConfig(
     bootstrap_servers="nowhere",

@@ -143,7 +143,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Of the broker."""
+        """Restart the broker."""
         self.driver.fail_appends = False
         self.driver.restart()
         self._generations_that_were_not_logged_are_forgotten()

@@ -86,7 +86,7 @@ class Walk:
         self.open_all()
 
     def open_all(self) -> None:
-        """Those that have no log yet, all at once."""
+        """Open the partitions without a log, all at once."""
         topics = [topic for topic in self.topics.values() if topic.log is None]
         opening = self.manager.begin_opening([topic.wanted for topic in topics])
         opening.run()

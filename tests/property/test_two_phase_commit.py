@@ -33,7 +33,7 @@ class Prepared(RuleBasedStateMachine):
         self.wrote: ProducerIdAndEpoch | None = None
         """The pair of the records of the open transaction."""
         self.ended: dict[ProducerIdAndEpoch, bool] = {}
-        """Of each transaction, by the pair of its records: how the coordinator has decided."""
+        """The coordinator's decision about each transaction, by the producer id and epoch of its records."""
 
     @precondition(lambda self: not self.driver.log)
     @rule(epoch=st.sampled_from([0, EXHAUSTED_EPOCH - 3, EXHAUSTED_EPOCH - 1]))

@@ -24,12 +24,12 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 FAULTS = [fault.value for fault in Fault]
 HEAD = """# Kill matrix
 
-Written by `make kill-matrix`. Each cell is a live run of consume-process-produce: 16 records, 4 in a transaction, their
-offsets in it too, over two partitions. One fault strikes before or after one step of the second transaction (`#2`: the
-second such step of it) while the process that is there stands still. Whoever was killed is started again, and the run
-goes on to its end.
+Written by `make kill-matrix`. Each cell is a live run of consume-process-produce: 16 records, 4 in a transaction, with
+their offsets, over two partitions. One fault strikes before or after one step of the second transaction (`#2`: the
+second such step of it) while the process that does the step is paused. A killed process is started again, and the run
+continues to its end.
 
-*ok* means that aiokafka and librdkafka, reading what is committed, both see every input exactly once and every
+*ok* means that aiokafka and librdkafka, reading committed records, both see every input exactly once and every
 transaction whole; that the last stable offset is at the end of each log; and that the group is at the end of its input.
 The numbers are the transactions whose records were committed, and those whose records were aborted.
 """

@@ -18,7 +18,7 @@ ZOOKEEPER, EMBEDDED = StoreKind.ZOOKEEPER, StoreKind.EMBEDDED
 
 
 def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
-    """Of a directory whose broker registered for the sixth time, as process "p5"."""
+    """The note of a directory whose broker registered for the sixth time, as process "p5"."""
     noted = DirectoryNote(of, {of: BOTH[of]}, {}, kind, "store", "zk:2181/kafka", "p5", "", 5, 50, 500)
     return replace(noted, **changes)
 

@@ -91,7 +91,7 @@ async def once(*directories: Path, topic: str | None = None, **settings: str) ->
 
 
 def content(*directories: Path) -> dict[Path, bytes]:
-    """Of all files but the locks, which name the process."""
+    """The contents of all files except the locks, which name the process."""
     files = [path for each in directories for path in each.rglob("*") if path.is_file() and path.name != ".lock"]
     return {path: path.read_bytes() for path in files}
 

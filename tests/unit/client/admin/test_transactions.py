@@ -43,7 +43,7 @@ class Transactions:
         """Errors of coordinators and markers, the next one first; when they are used up, none."""
         self.last_timestamp = 1000
         self.coordinator_epoch = -1
-        """Of the last marker of each producer."""
+        """The coordinator epoch of the last marker of each producer."""
         broker.handlers |= {
             FindCoordinatorRequest: self.find_coordinator,
             ListTransactionsRequest: self.list,

@@ -197,7 +197,7 @@ def test_a_leader_older_than_the_position_is_not_read_from() -> None:
 
 
 def test_a_topic_made_anew_is_believed_in_the_end() -> None:
-    """Of an older epoch than the position's, again and again."""
+    """The leader keeps answering with an older epoch than the position's."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
