@@ -70,7 +70,7 @@ async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) ->
 
 
 async def test_nor_is_it_where_a_marker_is_all_that_is_known_of_the_producer(served: Served) -> None:
-    """The marker of a transaction without records in this partition."""
+    """A marker of a transaction without records in this partition."""
     client, (partition,) = Client(served), served.partitions
     marker = EndTransactionMarker(ControlType.ABORT, 0)
     partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)

@@ -62,7 +62,7 @@ SEPARATE = {
 
 
 class Authorizer:
-    """The context of a user with exactly these rights."""
+    """The authorizer of a user with exactly these rights."""
 
     def __init__(self, *rights: tuple[Rule, str]) -> None:
         self.epoch = object()
