@@ -1,1 +1,2 @@
-"""The first requests of a client: `api_versions` (the supported APIs), and `describe_cluster` (the brokers)."""
+"""What a client asks first: `api_versions` (which APIs there are), `describe_cluster` (which brokers), and
+`update_features` (asks for other levels of features)."""
