@@ -223,7 +223,7 @@ def test_s70_alone_in_the_cluster_of_others(alone: Scene, zookeeper: str) -> Non
     with kazoo(zookeeper) as client:
         client.create("/cluster/id", b'{"version":"1","id":"another"}', makepath=True)
     alone.broker.process.settings["zookeeper.connect"] = zookeeper
-    assert "to another: give it another data directory" in alone.broker.refused()
+    assert "to another: configure another data directory" in alone.broker.refused()
     with kazoo(zookeeper) as client:
         assert client.get_children("/") == ["cluster"], "nothing was changed there"
     del alone.broker.process.settings["zookeeper.connect"]

@@ -30,7 +30,7 @@ def test_a_port_that_is_taken(tmp_path):
         port = taken.getsockname()[1]
         reason = refusal(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}")
     assert reason == (
-        f"cannot listen on 127.0.0.1:{port}: address already in use. Is another broker running there?"
+        f"cannot listen on 127.0.0.1:{port}: address already in use. Is another broker using that port?"
         " Set `listeners` to another port (0 takes any free one)."
     )
 

@@ -197,7 +197,7 @@ def test_s42_an_open_transaction_is_explained_while_its_producer_lives(broker: B
     words = oncelog(broker, "explain", topic, "--output", "table").stdout
     assert f"for the transaction of transactional id {topic!r}" in words
     assert f"Client       {CLIENT_ID} at 127.0.0.1" in words
-    assert f"{topic}-1: nothing is held back up to the end, offset 0." in words
+    assert f"{topic}-1: no record is held back up to the end, offset 0." in words
 
     (described,) = as_json(broker, "txns", "describe", topic)
     assert (described["state"], described["timeout_ms"]) == ("Ongoing", TIMEOUT_MS)
@@ -216,7 +216,7 @@ def test_s42_an_open_transaction_is_explained_while_its_producer_lives(broker: B
     with RawClient(broker.port) as client:
         eventually(lambda: is_stable(client, topic), "the transaction is complete")
     words = oncelog(broker, "explain", topic, "--output", "table").stdout
-    assert words == f"{topic}: nothing is held back in 2 of its partitions.\n"
+    assert words == f"{topic}: no record is held back in 2 of its partitions.\n"
 
 
 def test_a_fenced_producer_holds_nothing_back(broker: BrokerProcess, topic: str) -> None:
@@ -293,8 +293,8 @@ def test_transactions_and_producers_are_listed(broker: BrokerProcess, topic: str
         (["txns", "abort", "nosuch:0", "--start-offset", "0"], 1, "unknown topic"),
         (["txns", "list", "--state", "Nonsense"], 1, "unknown transaction state: Nonsense"),
         (["txns", "list", "--transactional-id-pattern", "("], 1, "INVALID_REGULAR_EXPRESSION"),
-        (["txns", "find-hanging", "--broker-id", "9"], 2, "there is no broker 9: the brokers are 1"),
-        (["txns", "describe-producers", "nosuch", "--broker-id", "9"], 2, "there is no broker 9"),
+        (["txns", "find-hanging", "--broker-id", "9"], 2, "unknown broker 9: the brokers are 1"),
+        (["txns", "describe-producers", "nosuch", "--broker-id", "9"], 2, "unknown broker 9"),
     ],
 )
 def test_what_is_not_there_is_named(broker: BrokerProcess, arguments: list[str], code: int, message: str) -> None:
