@@ -1,17 +1,22 @@
 """The operator of a simulated cluster, who follows the guides when faults are over (docs/guides/operations.md).
 
-A broker with offline logs is restarted once its disk works again, and again if they are still offline.
+A broker some of whose logs are offline is restarted once its disk works again, and again if they still are. A broker
+that refuses to start with what is left of its disk is told to accept that: there is nothing else to put back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from typing import Final
 
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 
+ACCEPTED: Final = "start.accept"
+NAMED: Final = re.compile(rf"{ACCEPTED}=([\w-]+:\w+)")
+"""How a refused start names the setting that accepts what it found."""
 LOOK_SECONDS: Final = 10.0
 """Seconds between two checks of the cluster, and before the first: enough for automatic repairs."""
 
@@ -25,6 +30,9 @@ async def tend(world: World) -> None:
                 world.note("operator", "restarts a broker whose logs are offline", broker=machine.name)
                 with suppress(Killed):
                     await machine.stop()
+            elif machine.trouble and (named := NAMED.findall(machine.trouble)):
+                world.note("operator", "accepts what a start has refused", broker=machine.name, accepted=named)
+                machine.settings[ACCEPTED] = ",".join(named)
 
 
 def _has_offline_logs(machine: BrokerMachine) -> bool:
