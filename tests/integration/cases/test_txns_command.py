@@ -99,7 +99,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert "INVALID_TXN_STATE" in refused.stderr
     assert last_stable_offset(raw, topic) == 2
     done = oncelog(unguarded, *command.split()[1:])
-    assert f"its last stable offset is {last_stable_offset(raw, topic)} now" in done.stderr
+    assert f"its last stable offset is now {last_stable_offset(raw, topic)}" in done.stderr
     assert is_stable(raw, topic)
     assert as_json(unguarded, "txns", "find-hanging", topic) == []
     assert as_json(unguarded, "explain", topic)[0]["pinned_by"] is None
