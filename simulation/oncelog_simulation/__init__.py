@@ -10,6 +10,7 @@ combines all of them. `faults` is the table of faults, and `drawing` draws plans
 `operator` at the end; `timeline` records the events, with the `log_lines` of brokers and clients.
 
 `scenario` puts `workloads/` and `judges/` together for the whole cluster, and `application` a service of a user with a
-judge. `shrink` makes a failing plan smaller, and `story` tells its events. `defects/` are faults of the code that the
-judges must find. `command` is the command line. docs/design/simulation.md tells how it works.
+judge. `shrink` makes a failing plan smaller, and `story` tells what happened in it. `defects/` are faults of the code
+that the judges must find, and `reached` tells which branches of the broker the seeds reach. `command` is the command
+line. docs/design/simulation.md tells how it works.
 """

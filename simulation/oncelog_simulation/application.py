@@ -186,9 +186,6 @@ class _OnceEach:
         self._service = service
         self._notes = notes
 
-    def look(self, world: World) -> Iterable[str]:
-        return ()
-
     def look_closely(self, world: World) -> Iterable[str]:
         return ()
 

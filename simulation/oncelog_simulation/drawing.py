@@ -22,6 +22,10 @@ SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
 """log.segment.bytes: small segments are rolled, compacted and deleted during a run."""
 
 
+FETCH_BYTES: Final = ("400", "10485760")
+"""replica.fetch.max.bytes: with the small one a follower that was away catches up in many steps."""
+
+
 def draw_plan(
     seed: int,
     draw_workloads: Callable[[Random], tuple[str, ...]] = lambda random: (),
@@ -35,11 +39,13 @@ def draw_plan(
     plan = Plan(
         seed,
         brokers=3,
+        directories=random.choice((1, 1, 2, 3)),
         seconds=round(SECONDS[0] * (SECONDS[1] / SECONDS[0]) ** random.random(), 3),
         pace=random.choice(PACES),
         settings={
             "log.segment.bytes": random.choice(SEGMENT_BYTES),
             "log.flush.interval.messages": random.choice(("1", "10", "9223372036854775807")),
+            "replica.fetch.max.bytes": random.choice(FETCH_BYTES),
         },
         workloads=draw_workloads(stream(seed, "workloads")),
     )

@@ -262,6 +262,10 @@ class Ensemble:
         ]
         self.on_ended: Callable[[int, str], None] | None = None
         """Called with the id of a session that ends, and why."""
+        self.on_written: Callable[[Changes], None] | None = None
+        """Called with what each write has changed."""
+        self.on_restored: Callable[[], None] | None = None
+        """Called when the tree is that of a backup."""
         for server in self.servers:
             loop.happen(loop.now + random.random() * TICK_SECONDS / 2, self._tell_leader, server)
         loop.happen(loop.now + TICK_SECONDS, self._end_silent_sessions)
@@ -300,6 +304,8 @@ class Ensemble:
     def _commit(self, changes: Changes) -> None:
         self.zxid += 1
         self.tree.apply(changes)
+        if self.on_written is not None:
+            self.on_written(changes)
         for server in self.servers:
             if server.is_up:
                 self._apply_later(server, self.zxid, changes)
@@ -447,6 +453,8 @@ class Ensemble:
         self.tree, self.sessions = _copy(tree), dict(sessions)
         for server in self.servers:
             self._copy_to(server)
+        if self.on_restored is not None:
+            self.on_restored()
         self.regain_quorum()
 
 

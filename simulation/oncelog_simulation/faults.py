@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from oncelog_broker.metadata import paths
+from oncelog_broker.metadata.model.payloads import parse_controller
 from oncelog_simulation.machine import BrokerMachine, Killed, Machine
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.world import World
@@ -25,6 +27,14 @@ MAX_WALL_STEP_MS: Final = 120_000
 """The most by which a wall clock is moved forward or back."""
 MAX_DRIFT: Final = 0.02
 """The most by which a clock runs faster or slower: a machine with a larger deviation is broken."""
+
+CHANGED_SETTINGS: Final = (
+    ("log.segment.bytes", ("4000", "1073741824")),
+    ("log.flush.interval.messages", ("1", "9223372036854775807")),
+    ("log.message.timestamp.type", ("CreateTime", "LogAppendTime")),
+    ("replica.fetch.max.bytes", ("300", "10485760")),
+)
+"""Settings that a rolling restart may change, with no promise of the others broken."""
 
 Draw = Callable[[Random, Plan], tuple[str, ...]]
 """Names of the machines that are struck."""
@@ -100,6 +110,11 @@ def a_broker_and_its_store(random: Random, plan: Plan) -> tuple[str, ...]:
     return (*a_broker(random, plan), *(f"store-{number}" for number in range(1, STORE_SERVERS + 1)))
 
 
+def a_partition(random: Random, plan: Plan) -> tuple[str, ...]:
+    """Which one, the strength of the strike says."""
+    return ("leader",)
+
+
 def the_store(random: Random, plan: Plan) -> tuple[str, ...]:
     return ("store",)
 
@@ -150,6 +165,67 @@ async def kill_at_a_write(world: World, strike: Strike) -> bool:
         return False
     await _down(machine, strike.seconds)
     return True
+
+
+@fault("kill of all", "kill -9 of all brokers at once", all_brokers, (0.0, 2.0))
+async def kill_of_all(world: World, strike: Strike) -> bool:
+    """Nothing is lost, and the end of each log may be on one replica alone."""
+    machines = _brokers(world, strike)
+    struck = any(machine.is_running for machine in machines)
+    for machine in machines:
+        machine.kill()
+    random = world.random("kill of all")
+    await asyncio.gather(*(_down(machine, strike.seconds * random.random()) for machine in machines))
+    return struck
+
+
+@fault("kill a leader", "kill -9 of the broker that leads some partition", a_partition, (0.0, 3.0))
+async def kill_a_leader(world: World, strike: Strike) -> bool:
+    leaders = [
+        machine
+        for machine in world.brokers.values()
+        if machine.broker is not None
+        for _ in machine.broker.parts.replication.replicas.led()
+    ]
+    if not leaders:
+        return False
+    machine = leaders[int(strike.strength * len(leaders))]
+    machine.kill()
+    await _down(machine, strike.seconds)
+    return True
+
+
+@fault("kill the controller", "kill -9 of the broker that is the controller", the_store, (0.0, 3.0))
+async def kill_the_controller(world: World, strike: Strike) -> bool:
+    node = world.store.tree.node(paths.CONTROLLER)
+    if node is None:
+        return False
+    machine = world.brokers[f"broker-{parse_controller(node.data, paths.CONTROLLER).broker_id}"]
+    struck = machine.is_running
+    machine.kill()
+    await _down(machine, strike.seconds)
+    return struck
+
+
+@fault("rolling restart", "all brokers are restarted, one after another, with other settings", all_brokers, (0.1, 1.0))
+async def rolling_restart(world: World, strike: Strike) -> bool:
+    """Each with a controlled shutdown. Settings differ from broker to broker meanwhile."""
+    random = world.random("rolling restart")
+    key, values = random.choice(CHANGED_SETTINGS)
+    value = random.choice(values)
+    struck = False
+    for machine in _brokers(world, strike):
+        if machine.broker is None:
+            continue
+        machine.settings[key] = value
+        world.note(machine.name, "is restarted with another setting", key=key, value=value)
+        with suppress(Killed):
+            await machine.stop()
+            struck = True
+        while not machine.is_serving:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(strike.seconds)
+    return struck
 
 
 @fault("stop", "controlled shutdown of a broker", a_broker, (0.0, 4.0))
@@ -330,6 +406,17 @@ async def resets(world: World, strike: Strike) -> bool:
     return bool(transports)
 
 
+@fault("flapping", "links between brokers break again and again, for less than a second each", all_brokers, (1.0, 8.0))
+async def flapping(world: World, strike: Strike) -> bool:
+    random, until = world.random("flapping"), world.now + strike.seconds
+    names = [*strike.machines, *(server.host.name for server in world.store.servers)]
+    while world.now < until:
+        source, target = random.sample(names, 2)
+        await _cut(world, [(source, target)], random.uniform(0.05, 0.8))
+        await asyncio.sleep(random.uniform(0.0, 0.4))
+    return True
+
+
 # --- the metadata store
 
 
@@ -446,7 +533,15 @@ async def eio_on_fsync(world: World, strike: Strike) -> bool:
     return await _trouble(world, machine, strike, "EIO on fsync", lambda: setattr(troubles, "fails_syncs", 0.0))
 
 
-@fault("slow disk", "a broker's disk is slow", a_broker, (1.0, 10.0))
+@fault("directory fails", "every call to a data directory of a broker fails, and works again", a_broker, (0.5, 8.0))
+async def directory_fails(world: World, strike: Strike) -> bool:
+    (machine,) = _brokers(world, strike)
+    troubles, directories = machine.disk_troubles, machine.directories
+    troubles.failed = directories[int(strike.strength * len(directories))]
+    return await _trouble(world, machine, strike, "directory fails", lambda: setattr(troubles, "failed", None))
+
+
+@fault("slow disk", "everything takes long that a broker's disk does", a_broker, (1.0, 10.0))
 async def slow_disk(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
     machine.disk_troubles.slowness = 10 ** (1 + 2 * strike.strength)
@@ -475,7 +570,11 @@ def is_whole(world: World) -> bool:
     return True
 
 
-@fault("bit rot", "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
+BIT_ROT: Final = "bit rot"
+"""The fault after which replicas may differ: nobody compares what was written long ago."""
+
+
+@fault(BIT_ROT, "a bit of a synced file of a broker changes", a_broker, (0.0, 0.0), needs_whole=True)
 async def bit_rot(world: World, strike: Strike) -> bool:
     (machine,) = _brokers(world, strike)
     random = world.random("bit rot")
@@ -503,7 +602,10 @@ async def emptied_disk(world: World, strike: Strike) -> bool:
 
 @fault("older disk", "a broker's disk is restored from a copy", a_broker, (1.0, 8.0), needs_whole=True)
 async def older_disk(world: World, strike: Strike) -> bool:
+    """The copy is made while the broker is down, as the guide to backups says. A broker cannot notice that its disk
+    is one that it had since it registered the last time."""
     (machine,) = _brokers(world, strike)
+    machine.kill()
     copy = machine.storage.copied()
     world.note(machine.name, "has its disk copied")
     await asyncio.sleep(strike.seconds)

@@ -16,10 +16,10 @@ import asyncio
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
-from contextlib import suppress
-from contextvars import Context
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -54,7 +54,7 @@ class _Future(asyncio.Future[Any]):
         return self.number
 
 
-class _Task(asyncio.Task[Any]):
+class Task(asyncio.Task[Any]):
     """A task that hashes by its number, and knows its process."""
 
     number = 0
@@ -62,6 +62,27 @@ class _Task(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.number
+
+
+class _Handle(asyncio.Handle):
+    """A callback that is ready. As asyncio's own, without what serves debugging: a run makes a hundred thousand."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: Any, loop: asyncio.AbstractEventLoop, context: Context
+    ) -> None:
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Timer(asyncio.TimerHandle):
@@ -77,9 +98,21 @@ class _Timer(asyncio.TimerHandle):
         callback: Callable[..., object],
         args: Any,
         loop: asyncio.AbstractEventLoop,
-        context: Context | None,
+        context: Context,
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class _Event:
@@ -115,7 +148,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.fingerprint = 0
         """Hash of all iterations so far: equal in two runs of one seed."""
         self.after_turn: Callable[[Process], None] | None = None
-        """Called with the process after each of its turns."""
+        """Called after each turn of a process that is watched."""
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
         """The implementation of `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
@@ -155,8 +188,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        process = self.current if context is None else context.get(PROCESS, self.director)
-        handle = asyncio.Handle(callback, args, self, context)
+        if context is None:
+            process, context = self.current, copy_context()
+        else:
+            process = context.get(PROCESS, self.director)
+        handle = _Handle(callback, args, self, context)
         if not process.is_alive or self._is_over:
             process.remains.append(handle)
             return handle
@@ -176,7 +212,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """`when` is a time of the clock of the process that runs."""
-        process = self.current if context is None else context.get(PROCESS, self.director)
+        if context is None:
+            process, context = self.current, copy_context()
+        else:
+            process = context.get(PROCESS, self.director)
         clock = self.current.clock
         timer = _Timer(when, callback, args, self, context)
         timer.process = process
@@ -199,7 +238,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def post(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a process in its next iteration; never if it is dead."""
         if process.is_alive and not self._is_over:
-            process.ready.append(asyncio.Handle(callback, args, self, process.context))
+            process.ready.append(_Handle(callback, args, self, process.context))
             if not process.has_turn and process is not self._running and not process.is_paused:
                 self._schedule_turn(process)
 
@@ -256,18 +295,27 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.fingerprint = hash((self.fingerprint, self.now, process.number, len(ready)))
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
-                if not process.is_alive:
-                    break
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._callback_failed(handle, error)
+            if not process.is_alive:
+                break
         process.busy_until = self.now + self._ahead + random() * TURN_SECONDS
         self.current, self._running = self.director, None
         self._ahead = 0.0
         self._clock_seconds = CLOCK_SECONDS[0]
-        if self.after_turn is not None and process is not self.director:
+        if process.is_watched and self.after_turn is not None:
             self.after_turn(process)
         if ready and process.is_alive and not process.has_turn and not process.is_paused:
             self._schedule_turn(process)
+
+    def _callback_failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        self.call_exception_handler({"message": f"Exception in {handle!r}", "exception": error, "handle": handle})
 
     def _process_events(self, event_list: Any) -> None:
         pass
@@ -289,7 +337,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process.remains.extend(process.ready)
         process.ready.clear()
         for task in asyncio.all_tasks(self):
-            if isinstance(task, _Task) and task.process is process:
+            if isinstance(task, Task) and task.process is process:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 process.remains.append(task)
         self._remains.append(process)
@@ -307,7 +355,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None, **options: Any
     ) -> asyncio.Task[Any]:
-        task = _Task(coroutine, loop=loop, context=context, **options)
+        task = Task(coroutine, loop=loop, context=context, **options)
         task.number = next(self._numbers)
         task.process = self.current if context is None else context.get(PROCESS, self.director)
         return task
@@ -377,27 +425,40 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().call_exception_handler(context)
 
     def end(self) -> None:
-        """Release all objects of the processes. Nothing that their `finally` blocks do has an effect."""
+        """Let go of everything that the processes are made of. Nothing that their `finally` blocks do has an effect.
+        Call `collect_remains` when nobody refers to the world any more."""
         self._is_over = True
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-        before, sys.unraisablehook = sys.unraisablehook, _ignore
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
-                for task in sorted(asyncio.all_tasks(self), key=hash):
-                    with suppress(BaseException):  # a `finally` that waits, or whose objects are gone
-                        task.get_coro().close()
-                self._heap.clear()
-                for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
-                    process.ready.clear()
-                    process.remains.clear()
-                self._remains.clear()
-                self._threads.clear()
-                gc.collect()
-        finally:
-            sys.unraisablehook = before
+        with complaints_ignored():
+            for task in sorted(asyncio.all_tasks(self), key=hash):
+                with suppress(BaseException):  # of a `finally` that waits, or finds everything gone
+                    task.get_coro().close()
+            self._heap.clear()
+            for process in [self.director, *(each for each in self._remains if isinstance(each, Process))]:
+                process.ready.clear()
+                process.remains.clear()
+            self._remains.clear()
+            self._threads.clear()
         self.close()
+
+
+def collect_remains() -> None:
+    """Collect what is left of worlds that have ended: later it would complain of having no loop any more."""
+    with complaints_ignored():
+        gc.collect()
+
+
+@contextmanager
+def complaints_ignored() -> Iterator[None]:
+    """Ignore what coroutines say that are closed or collected and would await something."""
+    before, sys.unraisablehook = sys.unraisablehook, _ignore
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _set_result(done: asyncio.Future[T], result: T) -> None:

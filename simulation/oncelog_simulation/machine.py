@@ -125,16 +125,19 @@ class Machine:
 class BrokerMachine(Machine):
     """The machine of one broker. It keeps its disk and its port."""
 
-    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str], directories: int = 1) -> None:
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
         self.number = number
         self.port = PORT
-        self.data_directory = f"/data/{number}"
+        self.directories = tuple(f"/data/{number}/{place}/" for place in range(1, directories + 1))
+        """Its data directories."""
         self.settings = dict(settings)
         """The broker's settings by Kafka's keys; a change takes effect at the next start."""
         self.storage = Storage()
         """Its files, which every process of it finds."""
         self.disk_troubles = DiskTroubles()
+        self.disk: SimulatedDisk | None = None
+        """As the process that runs now, or ran last, has it."""
         self.broker: Broker | None = None
         """While it runs: the real one."""
         self.power_cuts = 0
@@ -200,8 +203,9 @@ class BrokerMachine(Machine):
         if not self.host.is_up:
             self.world.network.raise_host(self.host)
         process = self._begin_process()
+        process.is_watched = True
         self.world.note(self.name, "starts", process=process.name)
-        disk = SimulatedDisk(
+        disk = self.disk = SimulatedDisk(
             self.storage, self.disk_troubles, process, self.world.loop, self._die_at_a_write, self._locks
         )
         try:
@@ -218,7 +222,7 @@ class BrokerMachine(Machine):
     async def _start(self, process: Process, disk: SimulatedDisk) -> None:
         settings = {
             "node.id": str(self.number),
-            "log.dirs": self.data_directory,
+            "log.dirs": ",".join(self.directories),
             "listeners": f"PLAINTEXT://{self.address}:{self.port}",
             **self.settings,
         }
@@ -259,7 +263,7 @@ class BrokerMachine(Machine):
 
     def forget(self) -> None:
         super().forget()
-        self.broker = None
+        self.broker = self.disk = None
         self._locks.clear()
 
     def _die_at_a_write(self) -> None:
@@ -272,6 +276,7 @@ class BrokerMachine(Machine):
             return
         self.world.note(self.name, "loses its power")
         self.power_cuts += 1
+        self.world.power_cuts += 1
         if self.is_running:
             self._end_process()
         self.world.network.drop_host(self.host)

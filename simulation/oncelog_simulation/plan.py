@@ -30,6 +30,8 @@ class Plan:
     brokers: int = 3
     seconds: float = 20.0
     """Virtual seconds in which workloads work and faults strike."""
+    directories: int = 1
+    """Data directories of each broker."""
     pace: float = 1.0
     """By which factor clients rest longer than usual between their steps: slow clients make cheap runs."""
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -29,8 +29,10 @@ class Process:
         "clock",
         "context",
         "has_turn",
+        "host",
         "is_alive",
         "is_paused",
+        "is_watched",
         "name",
         "number",
         "random",
@@ -40,6 +42,8 @@ class Process:
 
     def __init__(self, name: str, number: int, clock: HostClock, random: Random) -> None:
         self.name = name
+        self.host = name.partition(".")[0]
+        """The name of the host on which it runs."""
         self.number = number
         """The number of the process in its run, from 0 on."""
         self.clock = clock
@@ -49,6 +53,8 @@ class Process:
         """The ready handles, in asyncio's order."""
         self.is_alive = True
         self.is_paused = False
+        self.is_watched = False
+        """Whether judges look at what each turn of this process has done."""
         self.has_turn = False
         """Whether the loop's heap has a turn of this process."""
         self.busy_until = 0.0

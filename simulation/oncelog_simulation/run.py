@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Protocol
+from functools import cache, partial
+from typing import Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
 from oncelog_simulation.faults import FAULTS, end_all
 from oncelog_simulation.guard import guarded
 from oncelog_simulation.log_lines import log_lines_noted
+from oncelog_simulation.loop import collect_remains, complaints_ignored
+from oncelog_simulation.machine import BrokerMachine
 from oncelog_simulation.operator import tend
 from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.process import Process
@@ -52,14 +52,22 @@ class Judge(Protocol):
     @property
     def name(self) -> str: ...
 
-    def look(self, world: World) -> Iterable[str]:
-        """After each turn of a broker; must be cheap."""
-
     def look_closely(self, world: World) -> Iterable[str]:
         """Every LOOK_SECONDS."""
 
     async def conclude(self, world: World) -> Iterable[str]:
         """When all workloads have ended. May use clients."""
+
+
+@runtime_checkable
+class Onlooker(Protocol):
+    """A judge that also looks at what each single turn of a broker has done."""
+
+    @property
+    def name(self) -> str: ...
+
+    def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
+        """After each turn of the broker of this machine; must be cheap, above all where nothing has changed."""
 
 
 class Scenario(Protocol):
@@ -87,20 +95,12 @@ class Outcome:
 
 
 def run(plan: Plan, scenario: Scenario) -> Outcome:
-    """Run the plan. Raises errors of the simulation itself, including RealAccess."""
-    before, sys.unraisablehook = sys.unraisablehook, _ignore
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never awaited
-            outcome = _run(plan, scenario)
-            gc.collect()  # now, otherwise the objects of dead processes would complain about the missing loop
-            return outcome
-    finally:
-        sys.unraisablehook = before
-
-
-def _ignore(unraisable: object) -> None:
-    """For a coroutine that is collected and would await something in its `finally`."""
+    """Run the plan. Raises what is wrong with the simulation itself, RealAccess among it."""
+    with complaints_ignored():
+        try:
+            return _run(plan, scenario)
+        finally:
+            collect_remains()
 
 
 def _run(plan: Plan, scenario: Scenario) -> Outcome:
@@ -128,11 +128,11 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
             world.end()
 
 
+@cache
 def _freeze() -> None:
-    """Exclude all objects that existed before the first run from the collections at the end of runs: all imports."""
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    """Spare the collections at the end of runs whatever was there before the first one: all that is imported."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _play(world: World, scenario: Scenario) -> None:
@@ -142,7 +142,7 @@ async def _play(world: World, scenario: Scenario) -> None:
     if not await _prepare(world, workloads):
         return
     world.note("world", "workloads begin", names=",".join(workload.name for workload in workloads))
-    world.loop.after_turn = partial(_look, world, judges)
+    world.loop.after_turn = partial(_look, world, [judge for judge in judges if isinstance(judge, Onlooker)])
     looking = asyncio.create_task(_look_closely(world, judges))
     working = {asyncio.create_task(workload.work(world)): workload for workload in workloads}
     await _strike_all(world)
@@ -197,8 +197,12 @@ async def _strike_all(world: World) -> None:
 
 async def _strike(world: World, strike: Strike) -> None:
     await asyncio.sleep(strike.at)
-    if await FAULTS[strike.fault].act(world, strike):
-        world.count(strike.fault)
+    world.striking[strike] = None
+    try:
+        if await FAULTS[strike.fault].act(world, strike):
+            world.count(strike.fault)
+    finally:
+        world.striking.pop(strike, None)
 
 
 async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Workload]) -> None:
@@ -229,11 +233,11 @@ async def _conclude(world: World, judge: Judge) -> None:
         world.violate(judge.name, f"could not conclude within {CONCLUDE_SECONDS:g} s")
 
 
-def _look(world: World, judges: Sequence[Judge], process: Process) -> None:
-    if process.name.startswith("broker-"):
-        for judge in judges:
-            for what in judge.look(world):
-                world.violate(judge.name, what)
+def _look(world: World, onlookers: Sequence[Onlooker], process: Process) -> None:
+    machine = world.brokers[process.host]
+    for judge in onlookers:
+        for what in judge.look(world, machine):
+            world.violate(judge.name, what)
 
 
 async def _look_closely(world: World, judges: Sequence[Judge]) -> None:

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from oncelog_simulation.drawing import draw_plan
 from oncelog_simulation.judges.committed import Committed
+from oncelog_simulation.judges.decisions import Decisions
+from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.histories import Histories
+from oncelog_simulation.judges.laggards import Laggards
 from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
@@ -35,7 +39,16 @@ class WholeCluster:
     def judges(self, world: World) -> Sequence[Judge]:
         """All judges; the history is judged before the remaining resources of clients."""
         committed = Committed(self.notes)
-        return [Leaders(), committed, Histories(self.notes, committed), Resources()]
+        return [
+            Leaders(),
+            committed,
+            Decisions(committed),
+            Elections(world),
+            Laggards(),
+            Histories(self.notes, committed),
+            Logs(),
+            Resources(),
+        ]
 
 
 def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:

@@ -19,6 +19,8 @@ class Surroundings:
         self._seed = seed
         self._streams: dict[str, Random] = {}
         self._processes = 0
+        self.power_cuts = 0
+        """How often a machine has lost its power."""
         self.loop = SimulatedLoop(self.random("turns"))
         self.timeline = Timeline(lambda: self.loop.now)
         self.network = Fabric(self.loop, self.random("network"))

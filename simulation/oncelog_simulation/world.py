@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog_simulation.machine import BrokerMachine, ClientHost
-from oncelog_simulation.plan import Plan
+from oncelog_simulation.plan import Plan, Strike
 from oncelog_simulation.surroundings import Surroundings
 
 SETTINGS: Final[Mapping[str, str]] = {
@@ -43,13 +43,17 @@ class World(Surroundings):
         settings = {**SETTINGS, **_replicated(plan.brokers), **plan.settings}
         self.brokers = {
             machine.name: machine
-            for machine in (BrokerMachine(self, number, settings) for number in range(1, plan.brokers + 1))
+            for machine in (
+                BrokerMachine(self, number, settings, plan.directories) for number in range(1, plan.brokers + 1)
+            )
         }
         """Broker machines by name, "broker-1" first."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """Set when no more faults strike, and all brokers are up again."""
         self.violations: list[Violation] = []
+        self.striking: dict[Strike, None] = {}
+        """The strikes whose faults last now."""
         self.struck: dict[str, int] = {}
         """How often each fault has really struck."""
 

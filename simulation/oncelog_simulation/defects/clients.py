@@ -77,4 +77,13 @@ DEFECTS: Final = (
         PIPES,
         20,
     ),
+    Defect(
+        "nobody-commits",
+        "offsets are committed without saying which member of the group has consumed the records",
+        "oncelog.consume_process_produce",
+        "                await producer.send_offsets(offsets, group)\n",
+        '                await producer.send_offsets(offsets, ConsumerGroupMetadata(group.group_id, -1, "", None))\n',
+        PIPES,
+        100,
+    ),
 )

@@ -106,4 +106,22 @@ DEFECTS: Final = (
         ("topic-maker", "writer-1"),
         20,
     ),
+    Defect(
+        "old-proposal-granted",
+        "the controller grants the ISR that a leader has proposed on an older state",
+        "oncelog_broker.controller.alter_partition",
+        "    if proposal.partition_epoch < known.version:\n        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)\n    _check_form(",
+        "    _check_form(",
+        MOVES,
+        200,
+    ),
+    Defect(
+        "moved-before-in-sync",
+        "a reassignment ends before its new replicas are in sync",
+        "oncelog_broker.controller.reassignment",
+        "    if not assignment.is_reassigned or not set(assignment.target) <= set(known.state.isr):\n",
+        "    if not assignment.is_reassigned or not set(assignment.target) & set(known.state.isr):\n",
+        MOVES,
+        60,
+    ),
 )

@@ -10,6 +10,8 @@ READS: Final = ("writer-1", "writer-2", "member-1", "member-2", "offsets-watcher
 PIPES: Final = ("writer-1", "writer-2", "pipeline-1", "pipeline-2", "offsets-watcher")
 LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
 
+GHOSTS: Final = ("ghost-1", "ghost-2")
+
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
 """The faults that bring these defects to light, unless a defect names its own."""
 
@@ -66,6 +68,24 @@ DEFECTS: Final = (
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, offset, producer_id)\n",
         "                for offset, record in enumerate(records, base_offset):\n                    shard.machine.replay(record, base_offset, NO_PRODUCER_ID)\n",
         LEDGERS,
+        20,
+    ),
+    Defect(
+        "generation-not-checked",
+        "a member of an earlier generation of its group may commit",
+        "oncelog_broker.coordinator.group.membership",
+        "    if generation != group.generation:\n        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)\n    return member\n",
+        "    return member\n",
+        GHOSTS,
+        20,
+    ),
+    Defect(
+        "zombie-commits-offsets",
+        "offsets in a transaction are taken of consumers that have lost their partitions (KIP-447)",
+        "oncelog_broker.coordinator.group.machine",
+        "            transactional_offsets.check_member(group, request, has_offsets=self.offsets.has(group_id))\n",
+        "            pass\n",
+        GHOSTS,
         20,
     ),
 )

@@ -9,8 +9,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from oncelog import Admin, KafkaError, TopicPartition
+from oncelog.admin import EARLIEST_TIMESTAMP
 from oncelog_protocol.errors import KafkaError as BrokerError
 from oncelog_protocol.records.batch import CorruptBatch, batches
+from oncelog_simulation.disk import unnoticed
+from oncelog_simulation.faults import BIT_ROT
 from oncelog_simulation.judges.committed import READ_BYTES, Committed
 from oncelog_simulation.judges.content import content
 from oncelog_simulation.judges.running import running
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
 LOOK_SECONDS: Final = 0.5
-BIT_ROT: Final = "bit rot"
-"""The fault after which replicas may differ: old records are not compared again."""
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
 """Violations that a power cut of all in-sync replicas does not excuse."""
 
@@ -43,9 +44,6 @@ class Histories:
         self._notes = notes
         self._committed = committed
         self._told = 0
-
-    def look(self, world: World) -> Iterable[str]:
-        return ()
 
     def look_closely(self, world: World) -> Iterable[str]:
         """The complaints of workloads; after a power cut that destroyed records, they may be justified."""
@@ -89,7 +87,16 @@ class Histories:
             if self._notes.tables:
                 table = (await content(world, {TABLE: 1}))[Place(TABLE)]
                 self._table_violations = _table_violations(self._notes, table)
+            if self._notes.passing:
+                await self._note_starts(world)
             await self._note_committed_offsets(world)
+
+    async def _note_starts(self, world: World) -> None:
+        """Where the logs begin whose oldest records are deleted by their settings."""
+        earliest = {TopicPartition(*place): EARLIEST_TIMESTAMP for place in sorted(self._notes.passing)}
+        async with Admin(world.bootstrap_servers, **COMMON) as admin:
+            for partition, told in (await admin.list_offsets(earliest)).items():
+                self._notes.trimmed[Place(*partition)] = told.offset
 
     async def _note_committed_offsets(self, world: World) -> None:
         async with Admin(world.bootstrap_servers, **COMMON) as admin:
@@ -171,7 +178,8 @@ def _stored(partition: Partition) -> tuple[StoredBatch, ...]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
+            with unnoticed():
+                view = log.reader.read(offset, READ_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
             content = bytes(view)
             read = list(batches(content))
         except (BrokerError, CorruptBatch, OSError):

@@ -35,15 +35,16 @@ class Truth:
         self.states: dict[Key, TrueState] = {}
         self.registered: dict[int, int] = {}
         """Broker id -> the zxid of its registration, its broker epoch."""
-        self._zxid = -1
+        self.zxid = -1
+        """The last write of the store that was read."""
         self._topics: dict[str, tuple[int, bytes]] = {}
         """Name -> the zxid of the topic's node, and the topic id."""
 
     def update(self, world: World) -> list[Key]:
-        """Read the writes since then; returns the partitions whose state has changed."""
-        if world.store.zxid == self._zxid:
+        """Read what was written since; the partitions whose state has changed."""
+        if world.store.zxid == self.zxid:
             return []
-        self._zxid = world.store.zxid
+        self.zxid = world.store.zxid
         tree, before = world.store.tree, self.states
         self.states, changed = {}, []
         for name in tree.children(paths.TOPICS) if tree.node(paths.TOPICS) is not None else ():

@@ -5,8 +5,12 @@
 `writers`         idempotent producers
 `transactions`    transactional producers: several partitions, offsets, aborts, deserted transactions
 `pipelines`       consume-process-produce, killed and taken over
-`groups`          members of a consumer group; watchers of committed offsets
-`readers`         readers of whole topics; watchers of the ends of partitions
+`groups`          members of a consumer group; who asks for committed offsets
+`ghosts`          members that have lost their place in the group, and go on
+`group_wire`      requests of members as no library sends them
+`prepared`        two-phase commit, whose end a ledger decides
+`retention`       a writer to a topic whose oldest segments are deleted
+`readers`         readers of whole topics; who asks for the ends of partitions
 `tables`          a writer of keys to a compacted topic
 `wire`            requests that no library sends
 `zombies`         taken-over producers, requests that are repeated, late or out of order

@@ -4,11 +4,12 @@ offsets."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import oncelog
 from oncelog import Admin, KafkaError
+from oncelog.config import GroupProtocol
 from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
 from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
 from oncelog_simulation.workloads.writers import LINES, PARTITIONS, SMALL_SEGMENTS
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 GROUP: Final = "readers"
+NEWER_GROUP: Final = "newer-readers"
+"""A group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
 """Seconds between two polls: members process their records."""
 SESSION_MS: Final = 6_000
+CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_500}
 STAY_SECONDS: Final = (2.0, 10.0)
 """How long a member stays before it leaves, or dies, and joins again."""
 LOOK_SECONDS: Final = 0.8
@@ -31,10 +35,11 @@ NO_OFFSET: Final = -1
 class GroupMember(ClientWorkload):
     """A member that reads and commits by hand. It leaves repeatedly, with or without LeaveGroup."""
 
-    def __init__(self, notes: Notes, name: str, group: str = GROUP, topic: str = LINES) -> None:
+    def __init__(self, notes: Notes, name: str, protocol: GroupProtocol = "classic") -> None:
         super().__init__(notes, name)
-        self._group = group
-        self._topic = topic
+        self._group = GROUP if protocol == "classic" else NEWER_GROUP
+        self._topic = LINES
+        self._protocol = protocol
         self._stays = 0
         self._readings: dict[Place, Reading] = {}
 
@@ -65,11 +70,11 @@ class GroupMember(ClientWorkload):
             **COMMON,
             group_id=self._group,
             group_instance_id=instance,
+            group_protocol=self._protocol,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=1_500,
+            **(CLASSIC if self._protocol == "classic" else {}),
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         ) as consumer:

@@ -48,7 +48,9 @@ class Notes:
         """Topics whose whole content the judge reads in the end, with their number of partitions."""
         self.trimmed: dict[Place, int] = {}
         """Partition whose records were deleted on purpose -> the largest offset that an administrator asked for.
-        Records below it may or may not exist."""
+        Records below it may be there or not."""
+        self.passing: set[Place] = set()
+        """Partitions whose oldest records may be deleted at any time."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
         """By writer of the compacted topic: the values that each of its keys may have at the end; None means no
         value."""

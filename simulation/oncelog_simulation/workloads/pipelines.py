@@ -27,6 +27,10 @@ GROUP: Final = "copiers"
 RECORDS_PER_TRANSACTION: Final = 10
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
+SLOW: Final = 0.06
+"""How many transactions take so long that the group gives the partitions to another member meanwhile."""
+SLOW_SECONDS: Final = (5.0, 9.0)
+MAX_POLL_MS: Final = 4_000
 GIVES_UP: Final = 0.05
 """How many transactions are given up for no reason."""
 LIFE_SECONDS: Final = (3.0, 15.0)
@@ -190,6 +194,7 @@ class Pipeline(ClientWorkload):
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=1_500,
+            max_poll_interval_ms=MAX_POLL_MS,
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         )
@@ -204,6 +209,8 @@ class Pipeline(ClientWorkload):
             future = await producer.send(send.place.topic, send.value, partition=send.place.index)
             future.add_done_callback(partial(self._answered, send))
             sent.append(future)
+        if rng.random() < SLOW:
+            await asyncio.sleep(rng.uniform(*SLOW_SECONDS))
         if rng.random() < GIVES_UP:
             await asyncio.gather(*sent)
             raise GivenUp

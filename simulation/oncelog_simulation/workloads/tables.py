@@ -20,15 +20,18 @@ TABLE: Final = "table"
 KEYS: Final = 3
 """The number of keys that are written at a time."""
 NUMBERS_PER_KEYS: Final = 12
-"""After so many records other keys are written."""
+"""After so many records others are written."""
+DELETE_RETENTION_MS: Final = ("100", "600000")
+"""How long deletions and useless markers stay: some go while the cluster runs."""
+WRITTEN: Final = 0.8
+"""Share of the aborted transactions whose records are in the log."""
 CONFIGS: Final = {
     "cleanup.policy": "compact",
-    "segment.bytes": "1024",
+    "segment.bytes": "600",
     "segment.index.bytes": "1024",
     "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "600000",
     "max.compaction.lag.ms": "2000",
-    "segment.ms": "1500",
+    "segment.ms": "1000",
 }
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
@@ -43,7 +46,8 @@ class TableWriter(ClientWorkload):
         """By key: its last value that is known to be written, and values that may have been written since."""
 
     async def prepare(self, world: World) -> None:
-        await make_topic(world, self.notes, TABLE, 1, CONFIGS)
+        kept = world.random("table").choice(DELETE_RETENTION_MS)
+        await make_topic(world, self.notes, TABLE, 1, {**CONFIGS, "delete.retention.ms": kept})
         self.notes.topics.pop(TABLE, None)  # its judge is not the one of whole logs
         self.notes.tables[self.name] = self._may_hold
 
@@ -74,6 +78,8 @@ class TableWriter(ClientWorkload):
             for key, value in changes.items():
                 await producer.send(TABLE, value, key, partition=0)
             if not commits:
+                if rng.random() < WRITTEN:
+                    await producer.flush()  # else an abort drops what is not sent
                 await _end(producer, commits=False)
                 return
             self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})

@@ -12,6 +12,7 @@ from oncelog.errors import ConnectionFailed, KafkaError
 from oncelog.metadata.coordinators import find_coordinator
 from oncelog.metadata.metadata import Metadata
 from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.find_coordinator import CoordinatorType
@@ -71,7 +72,7 @@ class Wire:
         config = ClientConfig(bootstrap_servers=bootstrap_servers, client_id="wire", **COMMON)
         self._pool = ConnectionPool(config)
         self._metadata = Metadata(self._pool, config)
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
 
     async def __aenter__(self) -> Self:
         await self._metadata.refresh()
@@ -97,12 +98,14 @@ class Wire:
         connection = await self._pool.connection(leader)
         return await connection.send(request, version)
 
-    async def to_coordinator(self, transactional_id: str, request: Request[R], version: int) -> R:
-        """Send to the known coordinator of the transactional id."""
-        node = self._coordinators.get(transactional_id)
+    async def to_coordinator(
+        self, key: str, request: Request[R], version: int, kind: CoordinatorType = CoordinatorType.TRANSACTION
+    ) -> R:
+        """Send to who coordinates the transactional id or group, as far as known."""
+        node = self._coordinators.get((kind, key))
         if node is None:
-            found = await find_coordinator(self._pool, transactional_id, CoordinatorType.TRANSACTION, elsewhere=True)
-            node = self._coordinators[transactional_id] = found.node_id
+            found = await find_coordinator(self._pool, key, kind, elsewhere=True)
+            node = self._coordinators[kind, key] = found.node_id
         connection = await self._pool.connection(node)
         return await connection.send(request, version)
 
@@ -144,6 +147,17 @@ class Wire:
         )
         answer = await self.to_coordinator(transactional_id, request, V1_ADD)
         return ErrorCode.of(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    async def add_offsets(self, transactional_id: str, asking: ProducerIdAndEpoch, group: str) -> ErrorCode:
+        """AddOffsetsToTxn, as clients before transactions V2 send it."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=asking.producer_id,
+            producer_epoch=asking.epoch,
+            group_id=group,
+        )
+        answer = await self.to_coordinator(transactional_id, request, V1_ADD)
+        return ErrorCode.of(answer.error_code)
 
     async def end(
         self, transactional_id: str, asking: ProducerIdAndEpoch, *, commits: bool, version: int

@@ -152,7 +152,12 @@ class Story:
         await self._produce_once(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
-        """A record and the end of its transaction are under way at the same time."""
+        """Records and the ends of their transactions are under way at the same time."""
+        await self._race_once()
+        for _ in range(self._rng.choice((0, 3))):
+            await self._race_once()
+
+    async def _race_once(self) -> None:
         await self._begin()
         place, other = self._place(), self._place()
         await self._write(place)
@@ -162,7 +167,7 @@ class Story:
         assert transaction is not None
         commits = self._rng.random() < 0.3
         late = asyncio.create_task(self._produce_once(other, elder, sequence, transaction))
-        await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.01)))
+        await asyncio.sleep(self._rng.choice((0.0, 0.0005, 0.001, 0.002, 0.01)))
         try:
             await self._end(commits=commits)
         finally:
