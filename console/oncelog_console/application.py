@@ -51,7 +51,7 @@ class Assets(StaticFiles):
 
 
 def application(site: Site, *, hosts: Iterable[str] = ()) -> Starlette:
-    """`hosts`: host names of the console, beside those of the loopback. The site ends with the application."""
+    """`hosts`: host names of the console, in addition to those of loopback. The site ends with the application."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -143,4 +143,4 @@ def _pages() -> list[BaseRoute]:
 
 
 async def _not_found(request: Request, _: Exception) -> Response:
-    return error_page(request, Refused("there is no such page", 404))
+    return error_page(request, Refused("this page does not exist", 404))

@@ -68,7 +68,7 @@ def _configuration(_context: click.Context, _option: click.Parameter, path: Path
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="A name under which browsers reach it, beside localhost and the address of --listen. May be repeated.",
+    help="A name under which browsers reach it, in addition to localhost and the address of --listen. May be repeated.",
 )
 @click.option(
     "--queries",
@@ -129,8 +129,8 @@ def console(
 ) -> None:
     """Show clusters as web pages: brokers, topics, records as they come, groups, transactions, queries of Spark.
 
-    It is an admin client: it works with Apache Kafka, too. Without a login, whoever can open the page sees what the
-    console may see, and with --allow-changes does what it may do: it listens on the loopback unless told otherwise.
+    It is an admin client: it works with Apache Kafka, too. Without a login, everyone who can open the page has the
+    console's read access, and with --allow-changes all its rights: it listens on loopback by default.
     With --login, or a login in the file of --config, each visitor is a user of the cluster.
     """
     host, port = address_of(listen)
@@ -167,7 +167,7 @@ def console(
         where = f"http://{name}:{listening.getsockname()[1]}"
         if not is_loopback(host):
             if any(each.login is Login.NONE for each in configuration.clusters):
-                click.echo(f"oncelog: whoever reaches {listen} sees this cluster; there is no login", err=True)
+                click.echo(f"oncelog: everyone who reaches {listen} sees this cluster; it has no login", err=True)
             elif not is_secure:
                 click.echo(
                     f"oncelog: passwords reach {listen} without encryption; put a proxy with TLS before", err=True
