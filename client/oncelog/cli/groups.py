@@ -1,4 +1,4 @@
-"""`oncelog groups`: list, describe with lag, reset offsets, delete."""
+"""`oncelog groups`: list, describe with lag, reset offsets, delete; delete-offsets is in deletions.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from oncelog.cli import group_tables, held_offsets
 from oncelog.cli.command_config import connection_settings
+from oncelog.cli.deletions import delete_offsets
 from oncelog.cli.group_positions import GroupPositions, planned, positions_of
 from oncelog.cli.group_tables import MEMBER_COLUMNS, PLAIN_COLUMNS
 from oncelog.cli.options import bootstrap_option, output_option
@@ -40,6 +41,9 @@ PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "Committed
 @click.group()
 def groups() -> None:
     """List, describe, reset and delete consumer groups."""
+
+
+groups.add_command(delete_offsets)
 
 
 @groups.command(name="list")

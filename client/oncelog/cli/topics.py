@@ -1,4 +1,4 @@
-"""`oncelog topics`: create, list, describe, alter, delete."""
+"""`oncelog topics`: create, list, describe, alter, delete; delete-records is in deletions.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from oncelog.cli.command_config import connection_settings
+from oncelog.cli.deletions import delete_records
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, confirmed, show_document, show_plain, show_table, tell
 from oncelog.cli.running import Failure, run
@@ -29,6 +30,9 @@ config_option: Final = click.option(
 @click.group()
 def topics() -> None:
     """Create, list, describe, alter and delete topics."""
+
+
+topics.add_command(delete_records)
 
 
 @topics.command()
