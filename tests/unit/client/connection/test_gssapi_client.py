@@ -17,7 +17,7 @@ from oncelog.connection.versions import VersionTable
 from oncelog.errors import AuthenticationFailed, ConfigError
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsResponse
-from oncelog_protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from oncelog_protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from oncelog_protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
