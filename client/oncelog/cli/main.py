@@ -29,6 +29,7 @@ BUILT_IN: Final = {
     "bench": "oncelog.cli.bench:bench",
     "top": "oncelog.cli.top:top",
     "completion": "oncelog.cli.completion:completion",
+    "brokers": "oncelog.cli.brokers:brokers",
     "reassign": "oncelog.cli.reassign:reassign",
     "acls": "oncelog.cli.acls:acls",
     "log-dirs": "oncelog.cli.log_dirs:log_dirs",
