@@ -7,6 +7,8 @@ pages/           requests to pages
 rendering.py     templates, and error pages
 console.py       state shared by all pages
 lookups/         state of a cluster, read with the admin client; no HTML
+values/          values of records, searched in worker processes
+downloads.py     (pure) records as a file
 drawing/         (pure) coordinates of pictures
 link.py          the admin client shared by all pages
 guard.py         checks hosts, sites, tokens and headers before every page

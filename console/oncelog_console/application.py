@@ -57,6 +57,7 @@ def application(
             sampling.cancel()
             await asyncio.gather(sampling, return_exceptions=True)
             await console.shared.close()
+            await console.workers.close()
             await link.close()
 
     app = Starlette(
@@ -67,6 +68,7 @@ def application(
             Route("/partition", partition.partition),
             Route("/records", records.records),
             Route("/record", records.record),
+            Route("/download", records.download),
             Route("/tail", tail.tail_events),
             Route("/groups", groups.groups),
             Route("/group", groups.group),

@@ -4,7 +4,8 @@ page_request.py  common to all pages: concurrency, timeouts, parameters, forms
 brokers.py       /
 topics.py        /topics, /topic
 partition.py     /partition: the picture of a log, producers
-records.py       /records, /record: by position, offset, time, key
+record_search.py the form above records
+records.py       /records, /record, /download: by position, offset, time, search
 tail.py          /tail: new records, as server-sent events
 groups.py        /groups, /group
 resets.py        /group/reset: the plan of a reset, and its execution
