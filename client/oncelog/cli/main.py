@@ -30,6 +30,8 @@ BUILT_IN: Final = {
     "top": "oncelog.cli.top:top",
     "completion": "oncelog.cli.completion:completion",
     "brokers": "oncelog.cli.brokers:brokers",
+    "doctor": "oncelog.cli.doctor:doctor",
+    "support": "oncelog.cli.support:support",
     "reassign": "oncelog.cli.reassign:reassign",
     "acls": "oncelog.cli.acls:acls",
     "log-dirs": "oncelog.cli.log_dirs:log_dirs",
