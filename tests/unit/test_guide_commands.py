@@ -39,7 +39,7 @@ def problem_of(words: list[str]) -> str | None:
         if found is None:
             return f"there is no {rest[0]}"
         command, rest = found, rest[1:]
-    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    known = {"--help"} | {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     unknown = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
     return f"{command.name} has no {unknown[0]}" if unknown else None
 

@@ -342,6 +342,7 @@ CASES = (
         _no_operations("cluster_authorized_operations"),
         extra={"include_cluster_authorized_operations": True, "endpoint_type": 1},
     ),
+    _refused(rules.LIST_CONFIG_RESOURCES),
     _refused(rules.DESCRIBE_PRODUCERS),
     _refused(rules.DESCRIBE_TRANSACTION),
     Case(

@@ -237,6 +237,7 @@ DESCRIBE_CONSUMER_GROUP = _rule(ApiKey.CONSUMER_GROUP_DESCRIBE, DESCRIBE, GROUP,
 TOPIC_OF_CONSUMER_GROUP = _rule(
     ApiKey.CONSUMER_GROUP_DESCRIBE, DESCRIBE, TOPIC, "each topic that is assigned", "the group: {refused}"
 )
+LIST_CONFIG_RESOURCES = _rule(ApiKey.LIST_CONFIG_RESOURCES, DESCRIBE_CONFIGS, CLUSTER, "always", "the whole: {refused}")
 TOPIC_PARTITIONS = _rule(ApiKey.DESCRIBE_TOPIC_PARTITIONS, DESCRIBE, TOPIC, "each topic that is named")
 TOPIC_PARTITIONS_OF_ALL = _rule(
     ApiKey.DESCRIBE_TOPIC_PARTITIONS, DESCRIBE, TOPIC, "each topic, where none is named", LEFT_OUT, is_told=False

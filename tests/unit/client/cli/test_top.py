@@ -166,6 +166,7 @@ def test_each_command_with_output_has_the_same_languages() -> None:
         if parameter.name == "output" and isinstance(parameter.type, click.Choice)
     }
     assert len(choices) > 20
+    assert choices.pop("consume") == ("plain", "json", "yaml"), "records that are printed while they come are no table"
     assert set(map(tuple, choices.values())) == {("table", "json", "yaml", "plain")}
 
 
