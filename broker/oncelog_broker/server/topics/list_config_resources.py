@@ -1,12 +1,12 @@
 """ListConfigResources (74), v0-1: the resources that DescribeConfigs can be asked about (KIP-1142).
 
-Topics, brokers, and the groups that have settings of their own. Broker loggers and client metrics have no configuration
-here, so none is listed (docs/differences.md). v0 lists client metrics alone.
+Topics, brokers, their loggers, and the groups that have settings of their own. Client metrics have no configuration
+here, so none is listed. v0 lists client metrics alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from oncelog_broker.metadata.model.image import ClusterImage
@@ -23,7 +23,7 @@ from oncelog_protocol.messages.list_config_resources import (
 )
 
 Resource = ListConfigResourcesResponse.ConfigResource
-TYPES: Final[set[int]] = set(ResourceType) - {ResourceType.UNKNOWN}
+TYPES: Final = frozenset[int](ResourceType) - {ResourceType.UNKNOWN}
 RESOURCES_OF_A_STEP: Final = 500
 """After so many resources other work may run."""
 
@@ -41,7 +41,7 @@ def _refused(code: ErrorCode) -> ListConfigResourcesResponse:
     return ListConfigResourcesResponse(error_code=code, config_resources=[])
 
 
-def _list(types: set[int], image: ClusterImage) -> Steps[ListConfigResourcesResponse]:
+def _list(types: Collection[int], image: ClusterImage) -> Steps[ListConfigResourcesResponse]:
     listed: list[Resource] = []
     for kind in sorted(types):
         for name in _names(kind, image):
@@ -54,7 +54,7 @@ def _list(types: set[int], image: ClusterImage) -> Steps[ListConfigResourcesResp
 def _names(kind: int, image: ClusterImage) -> Iterable[str]:
     if kind == ResourceType.TOPIC:
         return image.topics
-    if kind == ResourceType.BROKER:
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return map(str, image.brokers)
     if kind == ResourceType.GROUP:
         return image.group_configs

@@ -1,4 +1,4 @@
-"""ListConfigResources: topics, brokers, and groups with settings (KIP-1142)."""
+"""ListConfigResources: topics, brokers, their loggers, and groups with settings (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from oncelog_protocol.messages.list_config_resources import ListConfigResourcesR
 
 TOPICS = [(ResourceType.TOPIC, "orders"), (ResourceType.TOPIC, "paid")]
 BROKERS = [(ResourceType.BROKER, "1"), (ResourceType.BROKER, "2")]
+LOGGERS = [(ResourceType.BROKER_LOGGER, "1"), (ResourceType.BROKER_LOGGER, "2")]
 GROUPS = [(ResourceType.GROUP, "billing")]
 
 
@@ -35,10 +36,10 @@ def listed(answer: Any) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ((), TOPICS + BROKERS + GROUPS),
+        ((), TOPICS + BROKERS + LOGGERS + GROUPS),
         ((ResourceType.TOPIC,), TOPICS),
         ((ResourceType.GROUP, ResourceType.BROKER, ResourceType.GROUP), BROKERS + GROUPS),
-        ((ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS), []),
+        ((ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS), LOGGERS),
     ],
 )
 async def test_resources_of_the_named_types_are_listed(types: Any, expected: Any) -> None:
