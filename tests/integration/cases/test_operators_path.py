@@ -1,4 +1,4 @@
-"""docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is let go as the page says."""
+"""docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is let go, step by step."""
 
 from __future__ import annotations
 
