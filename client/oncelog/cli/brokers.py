@@ -184,7 +184,8 @@ def _carried_out(plan: Planner, bootstrap: str, output: str | None, *, execute: 
                 tell(f"{count(len(state.moving), 'partition')} already on the way, which counts as done above")
             _check_room(state, target)
             if not execute:
-                tell("nothing was changed: this is the plan, --execute carries it out")
+                is_done = not moves and not state.moving
+                tell("nothing has to move" if is_done else "nothing was changed: --execute carries this plan out")
                 return state
             return await _interruptible(_until_done(admin, state, plan, throttle))
 
