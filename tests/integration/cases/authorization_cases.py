@@ -333,6 +333,7 @@ CASES = (
     _refused(rules.OFFSET_DELETE, extra={"group_id": ALLOWED_GROUP}),
     _refused(rules.DESCRIBE_QUOTAS, extra={"components": []}),
     _refused(rules.ALTER_QUOTAS, extra={"entity_type": "user", "entity_name": "mallory", "ops": []}),
+    _refused(rules.UPDATE_FEATURES),
     _refused(rules.ENVELOPE, extra={"request_data": bytes(20)}),
     _refused(rules.DESCRIBE_SCRAM, extra={"users": []}),
     _refused(rules.ALTER_SCRAM, extra={"name": "mallory"}),

@@ -211,6 +211,7 @@ ALTER_QUOTAS = _rule(ApiKey.ALTER_CLIENT_QUOTAS, ALTER_CONFIGS, CLUSTER, "always
 DESCRIBE_SCRAM = _rule(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DESCRIBE, CLUSTER, "always", "the whole: {refused}")
 ALTER_SCRAM = _rule(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER, CLUSTER, "always", "every user: {refused}")
 ALTER_PARTITION = _rule(ApiKey.ALTER_PARTITION, CLUSTER_ACTION, CLUSTER, "always")
+UPDATE_FEATURES = _rule(ApiKey.UPDATE_FEATURES, ALTER, CLUSTER, "always", "the whole: {refused}")
 ENVELOPE = _rule(ApiKey.ENVELOPE, CLUSTER_ACTION, CLUSTER, "always", "the whole: {refused}")
 DESCRIBE_CLUSTER = _rule(ApiKey.DESCRIBE_CLUSTER, DESCRIBE, CLUSTER, "authorized operations of the cluster", NO_BITS)
 DESCRIBE_PRODUCERS = _rule(ApiKey.DESCRIBE_PRODUCERS, READ, TOPIC, "each topic")
