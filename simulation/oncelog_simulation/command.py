@@ -1,7 +1,7 @@
 """The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
 
 Every run is one process's work and depends on nothing but its seed. So that it does not depend on the hash of strings
-either, the command runs itself again with PYTHONHASHSEED=0 where that is not set.
+either, the command runs itself again with PYTHONHASHSEED=0 if that is not set.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def with_fixed_hashes() -> None:
 
 @main.command("run")
 @click.option("--seeds", default="1-", show_default=True, help="The first and the last seed; 17-: from 17 on.")
-@click.option("--seconds", type=float, help="Stop after so many seconds of this machine.")
+@click.option("--seconds", type=float, help="Stop after so many seconds of real time.")
 @click.option("--short", is_flag=True, help="A third of the time, and slow clients: many seeds in a minute.")
 @click.option("--twice", is_flag=True, help="Run each seed twice, and compare the hashes of both event logs.")
 @click.option(
@@ -97,7 +97,7 @@ def _plan_of(seed: int, *, short: bool) -> Plan:
 @main.command()
 @click.argument("seed", type=int)
 @click.option("--short", is_flag=True, help="As `run --short` runs it.")
-@click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print everything that happened.")
+@click.option("--timeline/--no-timeline", default=True, show_default=True, help="Print all events.")
 def replay(seed: int, short: bool, timeline: bool) -> None:
     """Run one seed again, and print its story."""
     plan = _plan_of(seed, short=short)
@@ -117,7 +117,7 @@ def replay(seed: int, short: bool, timeline: bool) -> None:
 @click.argument("seed", type=int)
 @click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
 def story(seed: int, runs: int) -> None:
-    """Make the plan of a failing seed smaller, as long as it fails, and tell what happened."""
+    """Shrink the plan of a failing seed as long as it fails, and tell its events."""
     plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
     scenario = WholeCluster()
     outcome = run(plan, scenario)
@@ -126,14 +126,14 @@ def story(seed: int, runs: int) -> None:
 
 
 def _first_judge(plan: Plan) -> str | None:
-    """Who finds something wrong first, in a run of the plan."""
+    """The judge that finds the first violation in a run of the plan."""
     violations = run(plan, WholeCluster()).violations
     return violations[0].judge if violations else None
 
 
 @main.command()
 @click.argument("names", nargs=-1)
-@click.option("--jobs", default=1, show_default=True, help="How many defects are looked for at a time.")
+@click.option("--jobs", default=1, show_default=True, help="How many defects are hunted at a time.")
 @click.option("--seconds", default=HUNT_SECONDS, show_default=True, help="How long one is looked for at most.")
 @click.option(
     "--out", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A page to put the table into."
@@ -172,7 +172,7 @@ def faults() -> None:
 
 
 class Totals:
-    """What many runs have shown together."""
+    """The combined results of many runs."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -230,7 +230,7 @@ class Totals:
 
 
 def _seeds(first: int, last: int | None, seconds: float | None) -> Iterator[int]:
-    """The seeds from the first to the last one, as long as there is time."""
+    """The seeds from the first to the last one, as long as time is left."""
     until = None if seconds is None else time.monotonic() + seconds
     for seed in count(first):
         if (last is not None and seed > last) or (until is not None and time.monotonic() > until):

@@ -1,7 +1,7 @@
-"""The disk that a simulated broker sees: `runtime.disk.Disk` on the storage of its machine, with what is wrong with it.
+"""The disk of a simulated broker: `runtime.disk.Disk` on the storage of its machine, with the faults of that disk.
 
-Each call takes virtual time. It may fail (`DiskTroubles`), and it may be the last thing that the process does: the
-world kills it at a write that a fault has chosen, of which any part is done then. A dead process changes nothing.
+Each call takes virtual time. An operation may fail (`DiskTroubles`), or be the last one of the process: the world kills
+it at a write that a fault has chosen, of which an arbitrary part is done then. A dead process changes nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def unnoticed() -> Iterator[None]:
 
 @dataclass
 class DiskTroubles:
-    """What is wrong with the disk of a machine now."""
+    """The present faults of a machine's disk."""
 
     slowness: float = 1.0
     """Factor by which every call takes longer."""
@@ -62,13 +62,13 @@ class DiskTroubles:
     failed: str | None = None
     """The data directory in which every call fails with EIO; None: none."""
     writes_left: int | None = None
-    """How many changes until the process is killed in the middle of one; None: it is not."""
+    """How many changes until the process is killed in the middle of one; None: never."""
     struck: dict[str, int] = field(default_factory=dict)
-    """How often a call failed, by what was wrong."""
+    """How often a call failed, by fault."""
 
     @property
     def is_doomed(self) -> bool:
-        """Whether a write is to come that kills the process."""
+        """Whether a later write is to kill the process."""
         return self.writes_left is not None
 
     def strike(self, what: str) -> None:
@@ -84,7 +84,7 @@ class DiskTroubles:
 
 
 class SimulatedDisk:
-    """The disk as one process has it."""
+    """The disk as seen by one process."""
 
     __slots__ = ("_doom", "_locks", "_loop", "_process", "_random", "open_files", "storage", "troubles")
 
@@ -97,7 +97,7 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` kills the process. `locks`: those that processes of this machine hold."""
+        """`doom` kills the process. `locks`: the locks held by processes of this machine."""
         self.storage = storage
         self.troubles = troubles
         self.open_files: WeakSet[SimulatedFile] = WeakSet()
@@ -128,7 +128,7 @@ class SimulatedDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def before_change(self, path: str) -> bool:
-        """Whether the process dies in the middle of what follows."""
+        """Whether the process dies in the middle of the next change."""
         self._process.check_alive()
         troubles = self.troubles
         self._loop.spend(WRITE_SECONDS * troubles.slowness * self._random.random())
@@ -158,7 +158,7 @@ class SimulatedDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def part(self, data: bytes) -> bytes:
-        """What is written of `data` by a process that is killed meanwhile."""
+        """The part of `data` that is written by a process that is killed meanwhile."""
         return data[: self._random.randint(0, len(data))]
 
     def die(self) -> None:
@@ -227,7 +227,7 @@ class SimulatedDisk:
             self.storage.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """File by file, so that a process that is killed leaves some of it."""
+        """Removed file by file, so that a process that is killed leaves some of it."""
         directory = self.storage.directory(path)
         for name in sorted(directory.entries):
             if isinstance(directory.entries[name], Directory):
@@ -297,7 +297,7 @@ class SimulatedDisk:
 
 
 class SimulatedLock:
-    """A lock that a process holds; gone with it."""
+    """A lock held by a process; it is released when the process ends."""
 
     __slots__ = ("_locks", "_path", "_process")
 
@@ -312,7 +312,7 @@ class SimulatedLock:
 
 
 class SimulatedFile:
-    """`runtime.disk.File` on an inode. What it has given to readers stays as it is."""
+    """`runtime.disk.File` on an inode. Bytes that readers have already got do not change."""
 
     __slots__ = ("__weakref__", "_disk", "_inode", "_is_closed", "is_lent", "path", "size")
 

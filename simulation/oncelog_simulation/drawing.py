@@ -13,19 +13,19 @@ from oncelog_simulation.plan import Plan
 
 MAX_STRIKES: Final = 12
 SECONDS: Final = (3.0, 24.0)
-"""How long workloads work, at least and at most; short runs are as many as long ones."""
+"""The least and the most seconds that workloads work; short runs are as frequent as long ones."""
 LONG_SHARE: Final = 0.1
-"""Share of the seeds that are long: minutes with clients that rest, so that whatever has a long time limit shows."""
+"""Share of the seeds that run for minutes, with clients that rest: whatever has a long time limit shows there."""
 LONG_SECONDS: Final = (100.0, 900.0)
 LONG_PACE: Final = 40.0
 MOST_SHORT_SECONDS: Final = 8.0
+"""How long the workloads of a `shortened` plan work at most."""
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
 """How much slower than usual clients work: a few seeds work hard, many are cheap."""
 SHORT_PACE: Final = 8.0
 """Lowest pace of a short run."""
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
-"""log.segment.bytes: small ones roll, and are compacted and deleted."""
-
+"""log.segment.bytes: small segments are rolled, compacted and deleted during a run."""
 
 LATE_SHARES: Final = (0.01, 0.01, 0.01, 0.1, 0.3)
 FETCH_BYTES: Final = ("400", "10485760")
@@ -68,7 +68,7 @@ def draw_plan(
 
 
 def shortened(plan: Plan) -> Plan:
-    """The same plan in a third of the time or less, with slow clients: what `make test` runs by the hundred."""
+    """The same plan in a third of the time or less, with slow clients: `make test` runs hundreds of these."""
     share = min(1 / 3, MOST_SHORT_SECONDS / plan.seconds)
     strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
     return replace(plan, seconds=round(plan.seconds * share, 3), pace=max(plan.pace, SHORT_PACE), strikes=strikes)

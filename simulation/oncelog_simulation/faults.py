@@ -1,10 +1,10 @@
 """The faults that may befall a world: one table, by name. Each says how it is drawn and how it strikes.
 
 A fault strikes in the director's process: it does something to machines, links, disks or the store, waits for as long
-as the strike lasts, and undoes it. `end_all` undoes everything that is left when the faults are over.
+as the strike lasts, and undoes it. `end_all` undoes all remaining faults.
 
-`Fault.needs_whole`: the fault destroys what a broker has on its disk, so it strikes only while all replicas are in
-sync, and in one run always the same broker. More than that no replication survives.
+`Fault.needs_whole`: the fault destroys a broker's disk, so it strikes only while all replicas are in sync, and in one
+run always the same broker. No replication survives more than that.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from oncelog_simulation.world import World
 
 STORE_SERVERS: Final = 3
 MAX_WALL_STEP_MS: Final = 120_000
-"""How far a wall clock is put forward or back, at most."""
+"""The most by which a wall clock is moved forward or back."""
 MAX_DRIFT: Final = 0.02
-"""How much faster or slower a clock runs, at most: a machine that is worse off than that is broken."""
+"""The most by which a clock runs faster or slower: a machine with a larger deviation is broken."""
 
 CHANGED_SETTINGS: Final = (
     ("log.segment.bytes", ("4000", "1073741824")),
@@ -48,7 +48,7 @@ class Fault:
 
     name: str
     title: str
-    """What happens, in words."""
+    """The fault, as text."""
     draw_machines: Draw
     seconds: tuple[float, float]
     """How long it lasts: at least and at most."""
@@ -62,7 +62,7 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {}
-"""By name."""
+"""Name -> fault."""
 
 
 def fault(
@@ -77,7 +77,7 @@ def fault(
     return add
 
 
-# --- whom it strikes
+# --- choice of the machine
 
 
 def a_broker(random: Random, plan: Plan) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _brokers(world: World, strike: Strike) -> list[BrokerMachine]:
 
 
 def _machine(world: World, strike: Strike) -> Machine | None:
-    """The machine that is struck; None: there is no client yet."""
+    """The machine that is struck; None if no client exists yet."""
     if strike.machines[0] in world.brokers:
         return world.brokers[strike.machines[0]]
     if strike.machines[0] in world.clients:
@@ -340,7 +340,7 @@ async def partition(world: World, strike: Strike) -> bool:
     return bool(rest) and await _cut(world, _both_ways((first,), rest), strike.seconds)
 
 
-@fault("one-way partition", "what a broker sends to another one is lost", two_brokers, (0.5, 12.0))
+@fault("one-way partition", "packets from one broker to another are lost", two_brokers, (0.5, 12.0))
 async def one_way_partition(world: World, strike: Strike) -> bool:
     first, *rest = strike.machines
     return bool(rest) and await _cut(world, [(first, other) for other in rest], strike.seconds)
@@ -365,14 +365,17 @@ async def no_store(world: World, strike: Strike) -> bool:
 
 
 @fault(
-    "no answers of the store", "what the metadata store sends to a broker is lost", a_broker_and_its_store, (0.5, 12.0)
+    "no answers of the store",
+    "packets from the metadata store to a broker are lost",
+    a_broker_and_its_store,
+    (0.5, 12.0),
 )
 async def no_answers_of_the_store(world: World, strike: Strike) -> bool:
     broker, *servers = strike.machines
     return await _cut(world, [(server, broker) for server in servers], strike.seconds)
 
 
-@fault("slow links", "everything that a machine sends takes long", a_broker_or_client, (1.0, 10.0))
+@fault("slow links", "all packets of a machine are slow", a_broker_or_client, (1.0, 10.0))
 async def slow_links(world: World, strike: Strike) -> bool:
     machine = _machine(world, strike)
     if machine is None:
@@ -419,7 +422,7 @@ async def flapping(world: World, strike: Strike) -> bool:
 
 @fault("session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
 async def session_ends(world: World, strike: Strike) -> bool:
-    """The broker hears of it when the store reaches it again."""
+    """The broker learns of it when the store is reachable again."""
     (machine,) = _brokers(world, strike)
     if machine.broker is None:
         return False
@@ -435,7 +438,7 @@ async def session_ends(world: World, strike: Strike) -> bool:
     return True
 
 
-@fault("lost answers of the store", "connections to the store break, whatever is under way", the_store, (0.1, 5.0))
+@fault("lost answers of the store", "connections to the store break, with requests in flight", the_store, (0.1, 5.0))
 async def lost_answers_of_the_store(world: World, strike: Strike) -> bool:
     until = world.now + strike.seconds
     random = world.random("lost answers of the store")
@@ -471,7 +474,7 @@ async def store_server_behind(world: World, strike: Strike) -> bool:
     return True
 
 
-@fault("store without quorum", "the metadata store serves nobody", the_store, (0.5, 12.0))
+@fault("store without quorum", "the metadata store is down", the_store, (0.5, 12.0))
 async def store_without_quorum(world: World, strike: Strike) -> bool:
     world.note("store", "has no quorum")
     world.store.lose_quorum()
@@ -570,11 +573,11 @@ async def slow_disk(world: World, strike: Strike) -> bool:
     return True
 
 
-# --- disks that lose what they have
+# --- disks that lose their contents
 
 
 def is_whole(world: World) -> bool:
-    """Whether all brokers serve, and all replicas are in sync as all of them have read it."""
+    """Whether all brokers serve, and all replicas are in sync, and every broker knows it."""
     if not all(machine.is_serving for machine in world.brokers.values()):
         return False
     for machine in world.brokers.values():
@@ -617,7 +620,7 @@ async def emptied_disk(world: World, strike: Strike) -> bool:
     return True
 
 
-@fault("older disk", "a broker's disk is put back from a copy", a_broker, (1.0, 8.0), needs_whole=True)
+@fault("older disk", "a broker's disk is restored from a copy", a_broker, (1.0, 8.0), needs_whole=True)
 async def older_disk(world: World, strike: Strike) -> bool:
     """The copy is made while the broker is down, as the guide to backups says. A broker cannot notice that its disk
     is one that it had since it registered the last time."""
@@ -636,7 +639,7 @@ async def older_disk(world: World, strike: Strike) -> bool:
 
 
 def end_all(world: World) -> None:
-    """Undo whatever faults have done and not undone."""
+    """Undo all faults that have not been undone."""
     world.network.mend_all()
     for machine in world.brokers.values():
         machine.disk_troubles.end()

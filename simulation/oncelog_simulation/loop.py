@@ -1,7 +1,8 @@
 """An asyncio event loop with virtual time and several processes in it, whose order comes from a seed.
 
 Invariants:
-- Callbacks of one process run in asyncio's order, a turn (all that are ready) at a time; only one process runs at once.
+- Callbacks of one process run in asyncio's order, one iteration (all that are ready) at a time; only one process runs
+  at once.
 - Time moves only from one event to the next. A turn takes virtual time, which delays the next turn of its process.
 - No callback of a dead process runs, and none of a paused one.
 - Nothing depends on addresses in memory: tasks and futures hash by their number.
@@ -31,9 +32,9 @@ from oncelog_simulation.process import PROCESS, Process, ProcessIsDead
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.00006
-"""How long a turn takes at most, beside what its questions for the time take."""
+"""The most seconds of an iteration, without the time for reading clocks."""
 CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.00002, 0.0004)
-"""How long a question for the time takes: drawn for each turn. The last ones end slices after a few steps."""
+"""How long a question for the time takes: drawn for each turn. The largest ones end slices after a few steps."""
 JOB_SECONDS: Final = 0.002
 """The mean time until a job of a worker thread is done."""
 SHARED_THREADS: Final = 32
@@ -41,7 +42,7 @@ SHARED_THREADS: Final = 32
 
 
 class NothingLeft(RuntimeError):
-    """The world waits for something, and nothing can happen any more."""
+    """The world waits, and no event is left that could end the wait."""
 
 
 class _Future(asyncio.Future[Any]):
@@ -85,7 +86,7 @@ class _Handle(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A callback at a time; it is in the loop's heap until then, also when it is cancelled."""
+    """A timer; it is in the loop's heap until its time, even if it is cancelled."""
 
     __slots__ = ("process",)
 
@@ -125,7 +126,8 @@ class _Event:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The loop of one run. `director` is the process of the world itself: whatever was started outside of others."""
+    """The loop of one run. `director` is the process of the world itself: for everything started outside of other
+    processes."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
@@ -144,41 +146,41 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.turns = 0
         """How many turns all processes have had."""
         self.fingerprint = 0
-        """Hash of all turns so far: equal in two runs of one seed."""
+        """Hash of all iterations so far: equal in two runs of one seed."""
         self.after_turn: Callable[[Process], None] | None = None
         """Called after each turn of a process that is watched."""
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
-        """What `create_connection` does; set by the network."""
+        """The implementation of `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
         """The address of a host by its name, or None; set by the network."""
         self.director = Process("director", 0, HostClock(self.virtual), random)
         self.current = self.director
-        """The process to which whatever runs now belongs."""
+        """The process to which the running code belongs."""
         self._running: Process | None = None
-        """The process whose turn it is."""
+        """The process whose iteration runs."""
         self.set_task_factory(self._make_task)
         self.set_debug(False)
 
     # --- time
 
     def virtual(self) -> float:
-        """Virtual seconds since the world began. The question takes some time itself."""
+        """Virtual seconds since the world began. Reading it takes some time itself."""
         self._ahead += self._clock_seconds
         return self.now + self._ahead
 
     def time(self) -> float:
-        """As the clock of the process that runs shows it."""
+        """The time on the clock of the running process."""
         self._ahead += self._clock_seconds
         clock = self.current.clock
         return (self.now + self._ahead) * clock.rate + clock.base
 
     @property
     def here(self) -> float:
-        """As `virtual`, for the simulation itself: the question takes no time."""
+        """Like `virtual`, for the simulation itself: reading it takes no time."""
         return self.now + self._ahead
 
     def spend(self, seconds: float) -> None:
-        """Let what runs now take so much longer."""
+        """Make the running code take that much longer."""
         self._ahead += seconds
 
     # --- callbacks
@@ -229,12 +231,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             heappush(self._heap, (when, next(self._numbers), timer))
 
     def happen(self, when: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call back at a virtual time, whatever becomes of the process that runs now."""
+        """Call back at a virtual time, even if the running process dies."""
         if not self._is_over:
             heappush(self._heap, (when, next(self._numbers), _Event(callback, args)))
 
     def post(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
-        """Call back in a process as soon as it has its turn; never if it is dead."""
+        """Call back in a process in its next iteration; never if it is dead."""
         if process.is_alive and not self._is_over:
             process.ready.append(_Handle(callback, args, self, process.context))
             if not process.has_turn and process is not self._running and not process.is_paused:
@@ -254,7 +256,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         heap = self._heap
         while not self._stopping:  # type: ignore[attr-defined]
             if not heap:
-                raise NothingLeft("the world waits, and nothing can happen any more")
+                raise NothingLeft("the world waits, and no event is left")
             when, _, what = heappop(heap)
             if when > self.now:
                 self.now = when
@@ -328,7 +330,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=process.context.copy())
 
     def kill(self, process: Process) -> None:
-        """kill -9: nothing of the process runs on. What it is made of is kept until the run is over."""
+        """kill -9: nothing of the process runs on. Its objects are kept until the run is over."""
         if not process.is_alive:
             return
         process.is_alive = False
@@ -384,7 +386,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return done
 
     def _run_job(self, done: asyncio.Future[T], func: Callable[..., T], args: tuple[Any, ...]) -> None:
-        """What the job does is done at once; what it takes delays its end, and not the other callbacks."""
+        """The job runs at once; its duration delays its result, and not the other callbacks."""
         began, process = self._ahead, self.current
         try:
             end = partial(_set_result, done, func(*args))
@@ -402,7 +404,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- network
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """As the loop's own, over the simulated network, without TLS. OSError."""
+        """Like the loop's own, over the simulated network, without TLS. OSError."""
         assert self.connector is not None, "the loop has no network"
         return await self.connector(protocol_factory, host, port, **options)
 
@@ -470,4 +472,4 @@ def _set_exception(done: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _ignore(unraisable: object) -> None:
-    """Of a coroutine that is collected and would await something in its `finally`."""
+    """For a coroutine that is collected and would await something in its `finally`."""

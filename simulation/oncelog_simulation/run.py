@@ -26,7 +26,7 @@ from oncelog_simulation.world import Violation, World
 START_SECONDS: Final = 60.0
 """Until all brokers serve and all workloads are prepared, without faults."""
 CALM_SECONDS: Final = 180.0
-"""Once faults are over: until all brokers serve, and each workload has come to its end."""
+"""Seconds after the faults until all brokers must serve, and each workload must have ended."""
 CONCLUDE_SECONDS: Final = 120.0
 """The time limit for the `conclude` of each judge, after all workloads have ended; more counts as a violation."""
 LOOK_SECONDS: Final = 0.25
@@ -34,20 +34,20 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Workload(Protocol):
-    """What clients do in a run."""
+    """The actions of clients in a run."""
 
     @property
     def name(self) -> str: ...
 
     async def prepare(self, world: World) -> None:
-        """Make what is needed, before any fault strikes."""
+        """Create what the workload needs, before any fault strikes."""
 
     async def work(self, world: World) -> None:
         """Work until `world.calm` is set, and return soon after."""
 
 
 class Judge(Protocol):
-    """Says which rules a run has broken, each in words."""
+    """Reports the rules that a run has broken, each as text."""
 
     @property
     def name(self) -> str: ...
@@ -71,7 +71,7 @@ class Onlooker(Protocol):
 
 
 class Scenario(Protocol):
-    """What a plan's names stand for."""
+    """The objects for the names in a plan."""
 
     def workloads(self, world: World) -> Sequence[Workload]: ...
 
@@ -80,7 +80,7 @@ class Scenario(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has shown."""
+    """The result of a run."""
 
     plan: Plan
     timeline: Timeline
@@ -160,7 +160,7 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 
 async def _prepare(world: World, workloads: Sequence[Workload]) -> bool:
-    """Whether all is ready in time."""
+    """Whether everything is ready in time."""
     try:
         async with asyncio.timeout(START_SECONDS):
             await _until_serving(world)
@@ -217,7 +217,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():
         if not task.done():
-            world.violate("liveness", f"{workload.name} has not come to its end {CALM_SECONDS:g} s after the faults")
+            world.violate("liveness", f"{workload.name} has not ended {CALM_SECONDS:g} s after the faults")
             task.cancel()
         elif not task.cancelled() and (error := task.exception()) is not None:
             raise error

@@ -37,7 +37,7 @@ class WholeCluster:
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
-        """All of them; the history is judged before what is left of the clients."""
+        """All judges; the history is judged before the remaining resources of clients."""
         committed = Committed(self.notes)
         return [
             Leaders(),
@@ -52,8 +52,8 @@ class WholeCluster:
 
 
 def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
-    """The plan of a seed. `workloads`: all that work, with those that they need; None: the seed draws some. `faults`:
-    kinds to draw from; None: all."""
+    """The plan of a seed. `workloads`: all workloads of the run, with the ones that they need; None: the seed draws
+    some. `faults`: kinds to draw from; None: all."""
     drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
     plan = draw_plan(seed, drawn, faults=faults)
     return replace(plan, settings={**SETTINGS, **plan.settings})

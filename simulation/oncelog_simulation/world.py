@@ -27,7 +27,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Violation(NamedTuple):
-    """A rule that was broken, in words."""
+    """A rule that was broken, as text."""
 
     at: float
     judge: str
@@ -35,7 +35,7 @@ class Violation(NamedTuple):
 
 
 class World(Surroundings):
-    """One run. Make it, run coroutines in its loop (`run.run` does), and `end` it."""
+    """One run of a plan. Make it, run coroutines in its loop (`run.run` does), and `end` it."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.seed)
@@ -63,7 +63,7 @@ class World(Surroundings):
         return ",".join(machine.bootstrap_server for machine in self.brokers.values())
 
     def client(self, name: str) -> ClientHost:
-        """The host of that name, made at first use."""
+        """The host with that name, created at first use."""
         found = self.clients.get(name)
         if found is None:
             found = self.clients[name] = ClientHost(self, len(self.clients) + 1, name)
@@ -75,7 +75,7 @@ class World(Surroundings):
         self.violations.append(Violation(self.now, judge, what))
 
     def end(self) -> None:
-        """Let go of everything, dead processes included."""
+        """Release all objects, including dead processes."""
         for machine in (*self.brokers.values(), *self.clients.values()):
             machine.forget()
         super().end()

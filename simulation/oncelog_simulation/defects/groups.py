@@ -1,4 +1,4 @@
-"""Defects of consumer groups and of the runtime of coordinators: offsets, members, what is answered when."""
+"""Defects of consumer groups and of the runtime of coordinators: offsets, members, the time of replies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "unstable-offsets-told",
-        "require_stable is not heeded: an offset is told while a transaction is about to replace it",
+        "require_stable is ignored: an offset is returned while a transaction is about to replace it",
         "oncelog_broker.server.groups.offset_fetch",
         "        if require_stable and machine.offsets.is_pending(group_id, topic.name, index):\n",
         "        if False:\n",
@@ -54,7 +54,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "coordinator-not-loaded",
-        "a new coordinator begins without what is in its log",
+        "a new coordinator begins without loading its log",
         "oncelog_broker.coordinator.runtime",
         "        if shard.partition.log.log_start_offset == shard.partition.log.log_end_offset:\n",
         "        if shard.partition.log.log_start_offset <= shard.partition.log.log_end_offset:\n",

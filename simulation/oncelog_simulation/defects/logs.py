@@ -43,7 +43,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "gap-accepted",
-        "a batch behind one that is missing is appended",
+        "a batch after a missing one is appended",
         "oncelog_broker.log.producers.state",
         "            else:\n                return self._out_of_sequence(header, entry)\n",
         "            elif decrement_sequence(last, sequence) < 1000:\n                return self._out_of_sequence(header, entry)\n",
@@ -61,7 +61,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "nothing-replayed",
-        "what producers wrote behind the newest snapshot is forgotten by a restart",
+        "a restart forgets the producers' batches after the newest snapshot",
         "oncelog_broker.log.producers.producers",
         "            if segment.next_offset > start:\n                found_aborted = list(self._replay(segment, start))\n",
         "            if False:\n                found_aborted = list(self._replay(segment, start))\n",
@@ -97,7 +97,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "followers-index-no-aborts",
-        "followers do not keep the transaction index: whoever leads next shows what was aborted",
+        "followers do not keep the transaction index: the next leader shows aborted records",
         "oncelog_broker.log.producers.producers",
         "        return None if completed is None or marker.is_commit else completed\n",
         "        return None\n",
@@ -106,7 +106,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "followers-know-no-producers",
-        "a follower does not learn of producers from what it replicates",
+        "a follower does not track the producers of the batches that it replicates",
         "oncelog_broker.log.partition_log",
         "            self._local.append_all(records, whole, now_ms, self.producers.follow)\n",
         "            self._local.append_all(records, whole, now_ms, lambda whole, base: None)\n",
@@ -115,7 +115,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "epochs-of-followers-not-written",
-        "a follower does not note the leader epochs of what it replicates",
+        "a follower does not note the leader epochs of the batches that it replicates",
         "oncelog_broker.log.partition_log",
         "            if batch.partition_leader_epoch > self.leader_epochs.latest_epoch:\n",
         "            if False:\n",
@@ -134,7 +134,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "torn-end-kept",
-        "recovery takes the log as it is, with what a power cut has torn",
+        "recovery accepts the log unchecked, with batches that a power cut has torn",
         "oncelog_broker.log.segments.recovery",
         "        epochs.truncate_from_end(recovery_point, persist=False)\n",
         "        return segments\n",

@@ -1,4 +1,4 @@
-"""Defects of replication: the high watermark, the in-sync replicas, what followers take and cut."""
+"""Defects of replication: the high watermark, the in-sync replicas, how followers append and truncate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAULTS: Final = ("kill", "pause", "stop", "partition", "one-way partition", "iso
 DEFECTS: Final = (
     Defect(
         "last-follower-counts",
-        "the high watermark is where the last follower is, whatever the others have",
+        "the high watermark is the log end of the last follower, whatever the others have",
         "oncelog_broker.replication.high_watermark",
         "        end = min(end, follower_end)\n",
         "        end = min(log_end_offset, follower_end)\n",
@@ -33,7 +33,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "joins-with-less",
-        "a follower joins the ISR as soon as it fetches, with whatever it has",
+        "a follower joins the ISR as soon as it fetches, whatever records it has",
         "oncelog_broker.replication.isr",
         "    if end is None or end < high_watermark or end < epoch_start_offset:\n",
         "    if end is None:\n",
@@ -69,7 +69,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "read-beyond-high-watermark",
-        "consumers read what is not replicated yet",
+        "consumers read records that are not replicated yet",
         "oncelog_broker.server.records.fetch_reads",
         "            end = partition.high_watermark\n",
         "            end = partition.log.log_end_offset\n",
@@ -87,7 +87,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "latest-before-caught-up",
-        "a new leader tells the end of the partition before it knows what the one before had shown (KIP-207)",
+        "a new leader reports the end of the partition before it knows the high watermark that the previous leader had reported (KIP-207)",
         "oncelog_broker.replication.partition",
         "        return self.high_watermark >= self.epoch_start_offset\n",
         "        return True\n",

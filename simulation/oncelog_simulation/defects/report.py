@@ -11,7 +11,7 @@ from oncelog_simulation.defects.hunt import Found
 
 BEGIN: Final = "<!-- defects -->\n"
 END: Final = "<!-- end of defects -->\n"
-HEAD: Final = "| Defect | What is wrong | Found by seed | Seconds | By what | \n|---|---|---:|---:|---|\n"
+HEAD: Final = "| Defect | Wrong behaviour | Found by seed | Seconds | By what | \n|---|---|---:|---:|---|\n"
 
 
 def line_of(found: Found) -> str:

@@ -33,7 +33,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "fenced-producer-adds",
-        "AddPartitionsToTxn of a fenced producer is taken",
+        "AddPartitionsToTxn of a fenced producer is accepted",
         "oncelog_broker.coordinator.transaction.machine",
         "        if not metadata.belongs_to(asking):\n            raise KafkaError(ErrorCode.PRODUCER_FENCED",
         "        if False:\n            raise KafkaError(ErrorCode.PRODUCER_FENCED",
@@ -60,7 +60,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "decisions-not-finished",
-        "a coordinator that takes over does not finish what was decided",
+        "a coordinator that takes over does not complete decided transactions",
         "oncelog_broker.coordinator.transaction.machine",
         "        for metadata in [each for each in self._transactions.values() if each.state.is_prepared]:\n",
         "        for metadata in ():\n",
@@ -69,7 +69,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "no-timeout",
-        "a transaction that nobody ends is never aborted",
+        "a transaction that its producer does not end is never aborted",
         "oncelog_broker.coordinator.transaction.machine",
         "        return self._monotonic() - begun > known.timeout_ms / 1000\n",
         "        return self._monotonic() - begun > known.timeout_ms\n",
@@ -96,7 +96,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "takeover-leaves-open",
-        "who takes over a transactional id does not abort what its elder has left open",
+        "a producer that takes over a transactional id does not abort the open transaction of its predecessor",
         "oncelog_broker.coordinator.transaction.initialising",
         "    if metadata.state is TransactionState.ONGOING:\n        return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)\n",
         "    if metadata.state is TransactionState.ONGOING:\n        return metadata._replace(producer_epoch=metadata.producer_epoch + 1, state=TransactionState.EMPTY, partitions=frozenset())\n",

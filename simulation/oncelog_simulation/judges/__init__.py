@@ -1,4 +1,4 @@
-"""What must hold in a simulated cluster, at each step and in the end.
+"""The rules that a simulated cluster must obey, at each step and at the end.
 
 `running`    the brokers that run, as judges see into them
 `truth`      who is in sync and registered, as the metadata store has it

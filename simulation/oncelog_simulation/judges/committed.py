@@ -1,5 +1,5 @@
-"""What was committed stays: every replica in sync has, batch for batch, what any leader has shown below its high
-watermark.
+"""Committed records remain: every in-sync replica has, batch for batch, the records that any leader has shown below its
+high watermark.
 
 That is looked at while the cluster runs, and not only when a fault brings it to light: an in-sync replica that lacks a
 committed record loses it with the next election. Who is in sync is asked of the metadata store itself, in the moment in
@@ -11,8 +11,8 @@ whose log was cut: what is wrong for a millisecond is seen, too. Beside that mus
 - The last stable offset of a leader lies below every transaction whose marker is not below the high watermark, as the
   batches below the high watermark tell it (`undecided`).
 
-Power cuts may take away what no other replica has. When power was cut, each partition of which no other in-sync replica
-was at work is *excused*: what it held may be shorter now, and what its clients were told does not count.
+Power cuts may destroy records that no other replica has. When power is cut, each partition of which no other in-sync
+replica was running is *excused*: its log may be shorter now, and the answers that its clients got do not count.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 READ_BYTES: Final = 1 << 20
-"""Most bytes of a log that are read at a time."""
+"""The most bytes of a log that are read at a time."""
 
 
 class Batch(NamedTuple):
-    """One batch, as its header tells it. The CRC stands for the rest."""
+    """One batch, identified by its header. The CRC represents its records."""
 
     base_offset: int
     next_offset: int
@@ -51,12 +51,12 @@ class Batch(NamedTuple):
 
 
 class Prefix:
-    """What was committed of one partition: batches in the order of their offsets."""
+    """The committed part of one partition: batches in the order of their offsets."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.start = 0
-        """What lies before was deleted before anybody looked at it."""
+        """Earlier batches were deleted before the judge saw them."""
         self.end = 0
         self.shown_by = 0
         """The broker that has shown the last of it."""
@@ -92,7 +92,7 @@ class Prefix:
 
 
 class _Checked(NamedTuple):
-    """How far a log has been compared, and in which state of it."""
+    """How far a log has been compared, and in which state."""
 
     log: object
     generation: int
@@ -100,7 +100,7 @@ class _Checked(NamedTuple):
 
 
 class Committed:
-    """Looks at all hosted partitions. `excused`: partitions whose records a power cut may have taken."""
+    """Looks at all hosted partitions. `excused`: partitions whose records a power cut may have destroyed."""
 
     name = "committed"
 
@@ -118,7 +118,7 @@ class Committed:
         self._power_cuts_seen = 0
         self.excused: set[Place] = set()
 
-    # --- what the world asks
+    # --- called by the world
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Notice power cuts at once, while it is known who else was at work; and look at those partitions of which
@@ -151,7 +151,7 @@ class Committed:
                 self._on_power_cut(world, machine.number)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Compare every in-sync replica with what was shown."""
+        """Compare every in-sync replica with the shown records."""
         self._truth.update(world)
         return self._look_at(world, self._truth.states.keys())
 
@@ -208,13 +208,13 @@ class Committed:
         for key, state in self._truth.states.items():
             place = Place(state.topic, key[1])
             if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
-                world.note("judge", "excuses a partition: a power cut took all that is in sync", partition=str(place))
+                world.note("judge", "excuses a partition: a power cut hit all in-sync replicas", partition=str(place))
                 self.excused.add(place)
                 self._notes.may_hang = True
                 self._prefixes.pop(key, None)
 
     def _has_other(self, brokers: list[Running], key: Key, number: int) -> bool:
-        """Whether another replica in sync is at work and has all that was committed."""
+        """Whether another in-sync replica is running and has all committed records."""
         state, prefix = self._truth.states[key], self._prefixes.get(key)
         for broker in brokers:
             partition = broker.parts.replication.replicas.hosted(state.topic, key[1])
@@ -260,7 +260,7 @@ class Committed:
             yield from self._compare_batches(broker, partition, prefix)
 
     def _is_known_to_agree(self, broker: Running, partition: Partition, prefix: Prefix) -> bool:
-        """Whether neither the log nor what it must hold has changed since they were compared."""
+        """Whether neither the log nor its required content has changed since the comparison."""
         checked = self._checked.get((broker.number, *_key(partition)))
         log = partition.log
         return (
@@ -271,7 +271,8 @@ class Committed:
         )
 
     def _counts(self, broker: Running, partition: Partition) -> bool:
-        """Whether this replica is in sync, and its broker was there all the time since that was written."""
+        """Whether this replica is in sync, and its broker has been registered without a break since that was
+        written."""
         state = self._truth.states.get(_key(partition))
         registered = self._truth.registered.get(broker.number)
         return (

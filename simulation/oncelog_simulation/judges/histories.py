@@ -1,5 +1,5 @@
-"""What the clients were told, against what is there in the end: `oncelog_testing.history`, over everything that the
-workloads have noted, the content of all judged topics and the logs of all replicas."""
+"""Compares the answers that clients got with the final content: `oncelog_testing.history`, over all notes of the
+workloads, the content of all judged topics and the logs of all replicas."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which all replicas are in sync and no transaction is open, once all faults are over."""
 LOOK_SECONDS: Final = 0.5
 STILL_JUDGED: Final = frozenset({Kind.REPLICAS_DIFFER, Kind.TWO_LEADERS, Kind.INVENTED})
-"""What a power cut of all replicas in sync does not excuse."""
+"""Violations that a power cut of all in-sync replicas does not excuse."""
 
 
 class Histories:
-    """Reads all and checks all, when the calm has come and the workloads are done."""
+    """Reads and checks all of it, when faults are over and the workloads have ended."""
 
     name = "history"
 
@@ -46,12 +46,12 @@ class Histories:
         self._told = 0
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """What the workloads complain about; after a power cut that took records, they may be right in that."""
+        """The complaints of workloads; after a power cut that destroyed records, they may be justified."""
         new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)
         return () if self._committed.excused else new
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """Everything that is wrong."""
+        """All violations."""
         found = list(self.look_closely(world))
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
@@ -64,7 +64,7 @@ class Histories:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
             if self._committed.excused:
-                return found  # a coordinator that has lost its log cannot end what was open
+                return found  # a coordinator that has lost its log cannot end its open transactions
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             if world.struck.get(BIT_ROT):
@@ -113,12 +113,12 @@ class Histories:
             for partition in broker.hosted():
                 place = Place(partition.topic, partition.index)
                 stored = _stored(partition) if place in places else ()
-                if stored:  # of one in which all was deleted there is nothing to be compared
+                if stored:  # a topic from which all records were deleted is not compared
                     log = ReplicaLog(broker.number, place, partition.high_watermark, stored)
                     self._notes.history.replica(log)
 
     def _forget_trimmed(self) -> None:
-        """Records that were to be deleted may be there or not."""
+        """Records that were to be deleted may or may not exist."""
         history = self._notes.history
         for place, below in self._notes.trimmed.items():
             history.final[place] = [each for each in history.final.get(place, ()) if each[0] >= below]
@@ -131,14 +131,14 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # also an internal topic, with what it knew of transactions and groups
+        if excused:  # also an internal topic, with its state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]
 
     def _two_values(self) -> list[str]:
-        """Offsets at which readers were given different records: what a consumer has seen never changes, not even for
-        one that reads what is not committed."""
+        """Offsets at which readers got different records: a record that a consumer has seen never changes, not even for
+        a read_uncommitted consumer."""
         seen = {place: dict(records) for place, records in self._notes.history.final.items()}
         wrong = []
         for reading in self._notes.history.readings:
@@ -160,7 +160,7 @@ class Histories:
 
 
 def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
-    """Each key holds the last value that was committed, or one whose commit is not known."""
+    """Each key has the last committed value, or one whose commit is unknown."""
     found = {key: value for _, key, value in table}
     wrong = []
     for may_hold in notes.tables.values():
@@ -200,7 +200,7 @@ async def _until_whole(world: World) -> None:
 
 
 def _not_whole(world: World) -> str:
-    """What is missing until all brokers see each other and all replicas are in sync; empty where nothing is."""
+    """The missing parts until all brokers see each other and all replicas are in sync; empty if nothing is missing."""
     brokers = running(world)
     numbers = {broker.number for broker in brokers}
     missing = [f"{machine.name} does not run" for machine in world.brokers.values() if machine.broker is None]

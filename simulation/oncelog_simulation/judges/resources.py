@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 30.0
-"""Virtual seconds after which nothing is left of the clients: connections that broke are noticed, markers written."""
+"""Virtual seconds after which all resources of clients must be released: broken connections are noticed, markers
+written."""
 LOOK_SECONDS: Final = 0.5
 MOST_TASKS: Final = 30
 """Tasks of a broker without clients; one that has just started has 24 to 27."""
@@ -29,7 +30,7 @@ MOST_STREAMS: Final = 20
 
 
 class Resources:
-    """Looks when all clients are gone."""
+    """Checks when all clients are gone."""
 
     name = "resources"
 
@@ -37,7 +38,7 @@ class Resources:
         return ()
 
     async def conclude(self, world: World) -> Iterable[str]:
-        """What is left, after some time."""
+        """The resources that remain, after some time."""
         try:
             async with asyncio.timeout(SETTLE_SECONDS):
                 while _left(world):

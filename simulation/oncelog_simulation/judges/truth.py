@@ -1,6 +1,7 @@
-"""What the metadata store says, as the leader of its ensemble has it: who is in sync, and who is registered.
+"""The contents of the metadata store, as the leader of its ensemble has it: the in-sync replicas and the registered
+brokers.
 
-Brokers hear of it later. What must hold of replicas in sync holds from the write on.
+Brokers learn of changes later. The rules for in-sync replicas apply from the write on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class TrueState(NamedTuple):
 
 
 class Truth:
-    """All partitions and brokers, as of the last `update`."""
+    """All partitions and brokers, at the last `update`."""
 
     def __init__(self) -> None:
         self.states: dict[Key, TrueState] = {}

@@ -1,4 +1,4 @@
-"""The workloads by name, as a plan names them. Each name stands for one client."""
+"""The workloads by name, as a plan names them. Each name is one client."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def with_needed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def draw_workloads(rng: Random) -> tuple[str, ...]:
-    """Some of the workloads, and those that they need: swarm testing finds more than all of them at once."""
+    """Draw some workloads, and add those that they need: swarm testing finds more than all workloads at once."""
     return with_needed(rng.sample(sorted(WORKLOADS), rng.randint(FEWEST, MOST)))

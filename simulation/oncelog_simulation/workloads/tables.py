@@ -1,6 +1,6 @@
 """A compacted topic: keys that are written over and deleted, with and without transactions.
 
-What a compacted log tells is the last value of each key. The judge compares it with what the whole log told.
+A compacted log has the last value of each key. The judge compares it with the last values of the whole log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TABLE: Final = "table"
 KEYS: Final = 3
-"""Keys that are written at a time."""
+"""The number of keys that are written at a time."""
 NUMBERS_PER_KEYS: Final = 12
 """After so many records others are written."""
 DELETE_RETENTION_MS: Final = ("100", "600000")
@@ -37,13 +37,13 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TableWriter(ClientWorkload):
-    """The only writer of its keys, so it knows what each of them may hold in the end."""
+    """The only writer of its keys, so it knows which values each of them may have at the end."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self._number = 0
         self._may_hold: dict[bytes, set[bytes | None]] = {}
-        """By key: its last value that is known to be written, and those that may have been written since."""
+        """By key: its last value that is known to be written, and values that may have been written since."""
 
     async def prepare(self, world: World) -> None:
         kept = world.random("table").choice(DELETE_RETENTION_MS)
@@ -68,7 +68,7 @@ class TableWriter(ClientWorkload):
         changes: dict[bytes, bytes | None] = {}
         for _ in range(rng.choice((1, 3))):
             self._number += 1
-            # From time to time other keys are written: what becomes of the older ones is up to the cleaner then.
+            # From time to time other keys are written: then the cleaner may compact the older ones.
             key = f"{self.name}/{self._number // NUMBERS_PER_KEYS}.{rng.randrange(KEYS)}".encode()
             changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
         before = {key: set(self._may_hold.get(key, {None})) for key in changes}

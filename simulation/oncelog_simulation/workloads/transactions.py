@@ -28,12 +28,14 @@ ABORTS: Final = 0.2
 WRITTEN: Final = 0.8
 """Share of the aborted transactions whose records are in the log."""
 DESERTS: Final = 0.05
-"""How many are left open by a producer that ends without a word; its successor has them aborted."""
+"""The fraction of transactions that are left open by a producer that ends without notice; its successor has them
+aborted."""
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TransactionalWriter(ClientWorkload):
-    """One transaction after another. Its offsets are those of a group without members, of a partition of its own."""
+    """Runs one transaction after another. Its offsets are those of a group without members, in a partition of its
+    own."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -101,9 +103,9 @@ class TransactionalWriter(ClientWorkload):
             await self._send(producer, transaction, rng)
             await producer.flush()
         except KafkaError:
-            pass  # what was written, if anything, is never committed
+            pass  # the records, if any were written, are never committed
         await producer.close(0)
-        self.notes.history.ended(transaction, End.ABORTED)  # nobody asks for its commit
+        self.notes.history.ended(transaction, End.ABORTED)  # no request will commit it
 
     async def _send(self, producer: Producer, transaction: Transaction, rng: Random) -> asyncio.Future[Any]:
         place = Place(rng.choice(PAYMENTS), rng.randrange(PARTITIONS))
