@@ -115,8 +115,8 @@ def wrong_in(partition: Partition) -> Iterator[str]:
     indexed = {(each.producer_id, each.last_offset) for each in log.producers.aborted.all()}
     if is_whole and indexed != walked.aborted:
         yield f"has in its index the aborted transactions {sorted(indexed)}, in its batches {sorted(walked.aborted)}"
-    for producer_id, first in walked.without_marker:
-        yield f"has a transaction of producer {producer_id} since {first} without a marker"
+    for producer_id, began_at in walked.without_marker:
+        yield f"has a transaction of producer {producer_id} since {began_at} without a marker"
     for epoch, offset in walked.epochs:
         noted = log.leader_epochs.epoch_for_offset(offset)
         if epoch >= 0 and noted != epoch:
