@@ -4,8 +4,10 @@
 operation, `classic_group` one group with its members, `joining` and `membership` what requests and timers do to it,
 `subscription` what members say they read. Of the consumer protocol (KIP-848): `consumer` its groups, `assigning` the
 assignors that the broker runs, `assignments` who is to have and who has which partitions, `topic_view` the topics as
-groups see them, `consumer_records` what is logged.
+groups see them, `consumer_records` what is logged. Of share groups (KIP-932): `share`, `share_records`; `record_kinds`
+the tables of records that the newer protocols have in common.
 `offsets` committed offsets, `commits` which may be committed, `transactional_offsets` those that wait for the end of a
-transaction, `held_bytes` how much members may say, `records` what is logged, `machine` all groups of one partition,
-`coordinator` the rim. All but `coordinator` is pure: requests, records and timers come in, `Effects` go out.
+transaction, `offset_removal` which of them go, `held_bytes` how much members may say, `records` what is logged,
+`machine` all groups of one partition, `coordinator` the rim, `share_group_states` what the rim does for share groups.
+All but the rim is pure: requests, records and timers come in, `Effects` go out.
 """

@@ -1,0 +1,186 @@
+"""All share partitions at this broker: those of partitions that it leads and members of share groups read.
+
+A share partition is loaded from its share coordinator when it is first read in a leader epoch; that fences the leaders
+before. It is dropped when this broker leads the partition no more, when its state has begun anew, and when nobody has
+used it for some minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from oncelog_broker.config import share_keys as keys
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.coordinator.share.share_key import ShareKey
+from oncelog_broker.coordinator.share.share_state import NOT_SET, ShareState
+from oncelog_broker.coordinator.share.share_state_calls import ShareStateCalls
+from oncelog_broker.coordinator.share.share_state_machine import StateWrite
+from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.answers import Answer, settled
+from oncelog_broker.runtime.host import Host
+from oncelog_broker.sharing.hosted_share_partition import HostedSharePartition, as_told
+from oncelog_broker.sharing.share_group_settings import EARLIEST, LATEST, ShareGroupSettings
+from oncelog_broker.sharing.share_partition import SharePartition
+from oncelog_broker.sharing.share_sessions import ShareSession, ShareSessions
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 60.0
+IDLE_SECONDS: Final = 300.0
+"""A share partition that nobody has used for so long, and of which nobody has records, is dropped."""
+
+
+class SharePartitions:
+    """`config()` is the broker's configuration as it is now."""
+
+    def __init__(self, config: Callable[[], BrokerConfig], calls: ShareStateCalls, host: Host) -> None:
+        self._config = config
+        self._calls = calls
+        self._host = host
+        self._image = ClusterImage("")
+        self._groups: dict[str, dict[ShareKey, HostedSharePartition]] = {}
+        self._loading: dict[ShareKey, tuple[Partition, int, asyncio.Future[HostedSharePartition | KafkaError]]] = {}
+        """With the partition and the leader epoch for which the state is loaded."""
+        self._settings: dict[str, tuple[object, object, ShareGroupSettings]] = {}
+        """The settings of groups, each with the configurations that they were made of."""
+        self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
+
+    def start(self) -> None:
+        """Begin the background work; it ends with the broker's tasks."""
+        self._host.tasks.every("idle share partitions", SWEEP_SECONDS, self.sweep)
+
+    def on_image(self, image: ClusterImage) -> None:
+        """To be called after `Replicas.on_image`."""
+        self._image = image
+        self._drop_if(lambda hosted: not hosted.is_current)
+
+    async def sweep(self) -> None:
+        """Drop what is not led any more, and what nobody uses."""
+        now = self._host.clock.monotonic()
+        self._drop_if(
+            lambda hosted: not hosted.is_current or (hosted.is_idle and now - hosted.last_used > IDLE_SECONDS)
+        )
+        self._settings = {group_id: found for group_id, found in self._settings.items() if group_id in self._groups}
+
+    def all(self) -> Iterator[HostedSharePartition]:
+        for group in self._groups.values():
+            yield from group.values()
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        """The settings of a group as they are now."""
+        config, overrides = self._config(), self._image.config_of_group(group_id)
+        known = self._settings.get(group_id)
+        if known is not None and known[0] is config and known[1] is overrides:
+            return known[2]
+        settings = ShareGroupSettings.of(config, overrides)
+        if group_id in self._groups:
+            self._settings[group_id] = config, overrides, settings
+        return settings
+
+    # --- finding
+
+    def loaded(self, key: ShareKey) -> HostedSharePartition | None:
+        """The share partition, if it is loaded and its partition still led."""
+        hosted = self._groups.get(key.group_id, {}).get(key)
+        return hosted if hosted is not None and hosted.is_current else None
+
+    def find(self, key: ShareKey, partition: Partition) -> Answer[HostedSharePartition | KafkaError]:
+        """The share partition of a partition that this broker leads; or the error, for members."""
+        hosted = self.loaded(key)
+        if hosted is not None:
+            return hosted
+        known = self._loading.get(key)
+        if known is not None and known[:2] == (partition, partition.leader_epoch):
+            return asyncio.shield(known[2])
+        loading = self._host.tasks.answer(f"load share partition {key.text}", self._load(key, partition))
+        self._loading[key] = partition, partition.leader_epoch, loading
+        loading.add_done_callback(partial(self._on_loaded, key))
+        return asyncio.shield(loading)
+
+    def _on_loaded(self, key: ShareKey, loading: asyncio.Future[HostedSharePartition | KafkaError]) -> None:
+        known = self._loading.get(key)
+        if known is not None and known[2] is loading:
+            del self._loading[key]
+
+    async def _load(self, key: ShareKey, partition: Partition) -> HostedSharePartition | KafkaError:
+        leader_epoch = partition.leader_epoch
+        state = await self._calls.read(key, leader_epoch)
+        if isinstance(state, KafkaError):
+            return as_told(state)
+        try:
+            share = await self._begin(key, partition, state)
+        except ValueError as error:
+            logger.error("state of share partition not read", extra={"share_partition": key.text, "reason": error})
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        except KafkaError as error:
+            return error.as_value()
+        if state.start_offset == NOT_SET:
+            # Otherwise the next leader would begin by the reset again, and miss what has come since with "latest".
+            kept = await self._calls.write(key, StateWrite(state.state_epoch, leader_epoch, share.start_offset, 0, ()))
+            if kept is not None:
+                return as_told(kept)
+        if partition.is_resigned or partition.leader_epoch != leader_epoch:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        hosted = HostedSharePartition(
+            key, partition, share, partial(self.settings_of, key.group_id), self._calls, self._host, self._drop
+        )
+        before = self._groups.setdefault(key.group_id, {}).get(key)
+        if before is not None:
+            before.drop()
+        self._groups[key.group_id][key] = hosted
+        return hosted
+
+    async def _begin(self, key: ShareKey, partition: Partition, state: ShareState) -> SharePartition:
+        """Raises ValueError for batches that cannot be, KafkaError where the log cannot be read."""
+        start = state.start_offset
+        if start == NOT_SET:
+            start = await self._reset_offset(self.settings_of(key.group_id).offset_reset, partition)
+        share = SharePartition(start, state.batches, state.state_epoch)
+        share.move_log_start(partition.log.log_start_offset)
+        if share.start_offset > partition.log.log_end_offset:
+            logger.warning("share partition is beyond the log's end", extra={"share_partition": key.text})
+            return SharePartition(partition.log.log_end_offset, (), state.state_epoch)
+        return share
+
+    async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
+        """Where a share partition begins that was never read."""
+        log = partition.log
+        if strategy == EARLIEST:
+            return log.log_start_offset
+        end = partition.high_watermark
+        if strategy == LATEST:
+            return end
+        since = self._host.clock.now_ms() - int(strategy)
+        found = await settled(self._host.slices.run(log.reader.offset_for_timestamp(since, upper_bound=end)))
+        return end if found is None else found.offset
+
+    # --- dropping
+
+    def release(self, session: ShareSession) -> None:
+        """The session is over: its member's records can be handed out again."""
+        for hosted in list(self._groups.get(session.group_id, {}).values()):
+            if hosted.is_current:
+                hosted.release(session.member_id)
+
+    def lose_connection(self, connection: object) -> None:
+        """A connection is over, and with it its sessions."""
+        for session in self.sessions.lose(connection):
+            self.release(session)
+
+    def _drop_if(self, is_over: Callable[[HostedSharePartition], bool]) -> None:
+        for hosted in [hosted for hosted in self.all() if is_over(hosted)]:
+            self._drop(hosted)
+
+    def _drop(self, hosted: HostedSharePartition) -> None:
+        group = self._groups.get(hosted.key.group_id, {})
+        if group.get(hosted.key) is hosted:
+            del group[hosted.key]
+            if not group:
+                del self._groups[hosted.key.group_id]
+        hosted.drop()
