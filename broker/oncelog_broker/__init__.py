@@ -2,7 +2,8 @@
 
 `broker` is one broker: it starts the parts in `assembly/` in order, and stops them in the reverse. `command` is
 `oncelog serve`, `dump/` is `oncelog dump`. From the edge inwards: `server/` takes requests from sockets to their
-handlers; `coordinator/` is groups and transactions, `controller/` who leads which partition; `replication/` is
+handlers; `sharing/` is the records of share groups at the leader of a partition; `coordinator/` is groups,
+transactions and the state of share partitions, `controller/` who leads which partition; `replication/` is
 partitions, high watermark and who waits for it; `log/` is one partition on disk, `metadata/` what the cluster is;
 `identity/` is what a data directory remembers of its past, and `starting/` compares that with what a start finds.
 `security/` is who asks and what they may do. `upkeep/` cleans and flushes between requests. `config/` has Kafka's keys;

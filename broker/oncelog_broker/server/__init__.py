@@ -5,10 +5,10 @@ its handler, and from the handler's answer to bytes; `lanes/` serves requests th
 `request/` has what the handlers of several rooms share, first of all the context of a request. `kept/` has what
 outlives a request: fetch sessions and refused batches.
 
-The handlers stand in rooms by subject, one file for each API: `records/`, `groups/`, `transactions/`, `topics/`,
-`replicas/`, `access/` and `cluster/`; Envelope alone is in `dispatch/`. In each file `handle(request, context)` returns
-the response, a future of it, or None for no response. In each room, `services` declares what its handlers may
-reach.
+The handlers stand in rooms by subject, one file for each API: `records/`, `groups/`, `shares/`, `transactions/`,
+`topics/`, `replicas/`, `access/` and `cluster/`; Envelope alone is in `dispatch/`. In each file
+`handle(request, context)` returns the response, a future of it, or None for no response. In each room, `services`
+declares what its handlers may reach.
 
 `served` is the list of the APIs with their versions and the room of each handler.
 """

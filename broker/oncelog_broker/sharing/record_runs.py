@@ -119,6 +119,8 @@ class RecordRuns:
     def over(self, first: int, last: int) -> Iterator[Run]:
         """The runs that have offsets from `first` to `last`, without changing them."""
         index = self._index(first)
+        if index < len(self.runs) and self.runs[index].last < first:
+            index += 1
         while index < len(self.runs) and self.runs[index].first <= last:
             yield self.runs[index]
             index += 1

@@ -89,7 +89,9 @@ class GroupMachine:
         self._new_id = new_id
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
-        self.share = ShareGroups(self.groups, self._remove, config, now_ms, self._held, topics, overrides_of)
+        self.share = ShareGroups(
+            self.groups, self._remove, self.offsets.has, config, now_ms, self._held, topics, overrides_of
+        )
         """The share groups among `groups`."""
 
     # --- the runtime's

@@ -27,12 +27,14 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class ShareGroups:
-    """`remove(group_id)` takes away a group of whatever protocol; the other parameters are those of the machine."""
+    """`remove(group_id)` takes away a group of whatever protocol, `has_offsets(group_id)` says whether offsets are
+    committed; the other parameters are those of the machine."""
 
     def __init__(
         self,
         groups: dict[str, Any],
         remove: Callable[[str], None],
+        has_offsets: Callable[[str], bool],
         config: GroupConfig,
         now_ms: Callable[[], int],
         held: HeldBytes,
@@ -41,6 +43,7 @@ class ShareGroups:
     ) -> None:
         self._groups = groups
         self._remove = remove
+        self._has_offsets = has_offsets
         self._config = config
         self._now_ms = now_ms
         self._held = held
@@ -86,7 +89,7 @@ class ShareGroups:
         """Serve a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and as `heartbeat`."""
         group_id = asked.request.group_id
         group = self._groups.get(group_id)
-        if group is None and asked.joins:
+        if group is None and asked.joins and not self._has_offsets(group_id):
             group = ShareGroup(group_id, self._held)
         step = self._step(find_share_group(group, group_id), effects := Effects())
         if asked.leaves:
@@ -130,7 +133,9 @@ class ShareGroups:
     def alter_offsets(self, group_id: str, starts: Starts) -> tuple[Effects, int]:
         """Note that the state of these share partitions is begun anew: the records, and the new state epoch. The group
         is made if there is none. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        group = self._groups.get(group_id) or ShareGroup(group_id, self._held)
+        group = self._groups.get(group_id)
+        if group is None and not self._has_offsets(group_id):
+            group = ShareGroup(group_id, self._held)
         return offsets_administration.alter(self._step(find_share_group(group, group_id), Effects()), starts)
 
     def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
